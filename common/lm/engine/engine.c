@@ -20,6 +20,12 @@
 
 #define QUANTUM \
 	64 /* rows of a prompt that a group computes before the next group's turn */
+/* rows of prompts that every step computes, however many answers there are */
+#define PROMPT_ROWS_MIN 8
+/* A multiplication of attention takes as long as so many of a product: its operands come from
+ * the cache of keys, and it is f32. Measured on Zen 5 with 8-bit weights; service.c corrects
+ * the budget where it differs. */
+#define ATTENTION_COST 6
 
 struct lm_engine {
 	const struct lm_weights *w;
@@ -40,6 +46,12 @@ struct lm_engine {
 	uint32_t running_count;
 	uint64_t next_serial, turn; /* turn: the group that was served last */
 	uint32_t budget;
+	/* attention to so many keys takes as long as the products of a row; and for how many
+	 * layers of each 1024, at most how many keys: those with a window */
+	uint64_t keys_per_row;
+	uint32_t local_per_1024, local_window;
+	uint64_t load; /* of this step, in keys */
+	bool full;     /* prompts had more rows than the budget */
 
 	struct lm_row *rows;   /* rows of this step */
 	struct lm_answer **of; /* the answer of each row */
@@ -69,6 +81,36 @@ void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *l
 
 	*cache = lm_cache_page_bytes(c, limits->cache) * limits->pages;
 	lm_forward_bytes(c, &l, tables, work);
+}
+
+static void measure_attention(struct lm_engine *e)
+{
+	const struct lm_config *c = lm_weights_config(e->w);
+	uint64_t q = (uint64_t)c->heads * c->head_dim;
+	uint64_t kv = (uint64_t)c->kv_heads * c->head_dim;
+	uint64_t row = 2 * c->dim * (q + kv) + 3 * (uint64_t)c->dim * c->hidden;
+	uint32_t local = 0;
+
+	e->keys_per_row = row / (2 * q * ATTENTION_COST) + 1;
+	for (uint32_t i = 0; i < c->layers; i++) {
+		uint32_t window = lm_config_window(c, i);
+
+		local += window > 0;
+		if (window > e->local_window)
+			e->local_window = window;
+	}
+	e->local_per_1024 = (uint32_t)((uint64_t)local * 1024 / c->layers);
+}
+
+/* Returns what a row at a position costs, in keys of attention. */
+static uint64_t cost_of(const struct lm_engine *e, uint32_t position)
+{
+	uint64_t near = position < e->local_window ? position : e->local_window;
+
+	return e->keys_per_row +
+		(near * e->local_per_1024 +
+			(uint64_t)position * (1024 - e->local_per_1024)) /
+		1024;
 }
 
 static struct lm_draft_limits draft_limits(const struct lm_config *c,
@@ -109,6 +151,7 @@ int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
 	e->w = w;
 	e->limits = *limits;
 	e->budget = limits->rows;
+	measure_attention(e);
 	e->waiting_end = &e->waiting;
 	e->event = event;
 	e->arg = arg;
@@ -176,6 +219,14 @@ int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_
 void lm_engine_set_budget(struct lm_engine *e, uint32_t rows)
 {
 	e->budget = rows > e->limits.rows ? e->limits.rows : rows;
+}
+
+uint32_t lm_engine_load(const struct lm_engine *e, bool *full)
+{
+	uint64_t rows = e->load / e->keys_per_row;
+
+	*full = e->full;
+	return rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
 /* --- those that wait ------------------------------------------------------------------------ */
@@ -655,12 +706,32 @@ static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
 	return best;
 }
 
-/* Shares the budget of rows among prompts: the oldest of each group, groups in turn. */
-static void plan_prompts(struct lm_engine *e, uint32_t left)
+/* Returns how many rows of a prompt its next turn computes, and what they cost. least: fewer are
+ * not worth a turn. */
+static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_answer *a,
+	uint64_t left, uint32_t least, uint64_t *cost)
+{
+	uint32_t from = a->sequence.length + a->take;
+	uint32_t most = a->known - from < QUANTUM ? a->known - from : QUANTUM, rows;
+	uint64_t affordable = left / cost_of(e, from);
+
+	/* what they cost on average is what the one in the middle costs */
+	rows = affordable < most ? (uint32_t)affordable : most;
+	affordable = left / cost_of(e, from + rows / 2);
+	rows = affordable < rows ? (uint32_t)affordable : rows;
+	if (rows < least)
+		rows = least < most ? least : most;
+	*cost = rows * cost_of(e, from + rows / 2);
+	return rows;
+}
+
+/* Shares the budget among prompts: the oldest of each group, groups in turn. room: rows that the
+ * step can still hold. left: what they may cost. */
+static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 {
 	struct lm_prefix_hash hash;
 	struct lm_answer *a;
-	uint32_t before;
+	uint32_t before, least = PROMPT_ROWS_MIN;
 
 	for (uint32_t i = 0; i < e->running_count; i++) {
 		a = e->running[i];
@@ -672,15 +743,22 @@ static void plan_prompts(struct lm_engine *e, uint32_t left)
 		/* `wrong` excludes an answer from the rest of this step */
 		a->wrong = next_hash(a, &hash) && is_computed(e, i, &hash);
 	}
-	while (left && (a = next_prompt(e, e->turn))) {
-		uint32_t more = a->known - a->sequence.length - a->take;
+	e->full = false;
+	while ((a = next_prompt(e, e->turn))) {
+		uint64_t cost = 0;
+		uint32_t more = rows_of_turn(e, a, left, least, &cost);
 
-		if (more > QUANTUM)
-			more = QUANTUM;
-		if (more > left)
-			more = left;
+		if (more > room)
+			more = room;
+		if (!more) {
+			e->full = true;
+			break;
+		}
 		a->take += more;
-		left -= more;
+		room -= more;
+		left -= cost < left ? cost : left;
+		least = 0;
+		e->load += cost;
 		e->turn = a->group;
 	}
 	for (uint32_t i = 0; i < e->running_count; i++)
@@ -689,14 +767,19 @@ static void plan_prompts(struct lm_engine *e, uint32_t left)
 
 static void plan(struct lm_engine *e)
 {
-	uint32_t next = 0, left;
+	uint64_t budget = e->budget * e->keys_per_row, min = LM_PAGE * e->keys_per_row;
+	uint32_t room = e->limits.rows > PROMPT_ROWS_MIN ? e->limits.rows :
+							   PROMPT_ROWS_MIN;
 
 	plan_next_tokens(e);
-	for (uint32_t i = 0; i < e->running_count; i++)
-		next += e->running[i]->take;
+	e->load = 0;
+	for (uint32_t i = 0; i < e->running_count; i++) {
+		const struct lm_answer *a = e->running[i];
+
+		e->load += a->take * cost_of(e, a->known);
+	}
 	/* prompts advance in every step, however many answers there are */
-	left = e->budget > next + LM_PAGE ? e->budget - next : LM_PAGE;
-	plan_prompts(e, left);
+	plan_prompts(e, room, budget > e->load + min ? budget - e->load : min);
 	e->row_count = 0;
 	for (uint32_t i = 0; i < e->running_count; i++) {
 		struct lm_answer *a = e->running[i];

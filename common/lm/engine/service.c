@@ -181,19 +181,23 @@ static bool receive(struct lm_service *s)
 	return on;
 }
 
-/* Adapts the budget so that a step takes no longer than step_ns: other streams wait for it. */
-static void adapt(struct lm_service *s, uint32_t rows, int64_t ns)
+/* Adapts the budget so that a step takes no longer than step_ns: other streams wait for it. It
+ * aims at less, because steps of the same cost differ. */
+static void adapt(struct lm_service *s, int64_t ns)
 {
-	uint32_t max = s->config.limits.rows;
+	uint32_t max = s->config.limits.rows, load;
+	int64_t wanted_ns = s->config.step_ns * 3 / 4;
+	bool full;
 
 	if (!s->config.step_ns)
 		return;
-	if (ns > s->config.step_ns && rows > BUDGET_MIN)
-		s->budget = (uint32_t)((int64_t)(rows < s->budget ? rows : s->budget) *
-			s->config.step_ns / ns);
-	else if (rows >= s->budget && ns < s->config.step_ns / 3)
+	load = lm_engine_load(s->engine, &full);
+	if (ns > wanted_ns)
+		s->budget = (uint32_t)((load < s->budget ? load : s->budget) * wanted_ns /
+			ns);
+	else if (full && ns < wanted_ns / 3)
 		s->budget *= 2;
-	else if (rows >= s->budget && ns < s->config.step_ns * 3 / 4)
+	else if (full && ns < wanted_ns * 3 / 4)
 		s->budget += s->budget / 4 + 1;
 	if (s->budget < BUDGET_MIN)
 		s->budget = BUDGET_MIN;
@@ -213,7 +217,8 @@ static void *run(void *arg)
 
 		ns = clock_mono_ns() - begun;
 		post(s->config.outbox, &s->news);
-		adapt(s, rows, ns);
+		if (rows)
+			adapt(s, ns);
 		lm_engine_count(s->engine, &counts);
 		pthread_mutex_lock(&s->lock);
 		s->counts.engine = counts;

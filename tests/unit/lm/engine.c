@@ -1,6 +1,6 @@
 /* engine.c - a seed's text is the same alone, among others, after a cache hit,
  * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
- * page and mix up no tokens; groups take turns; name spaces share nothing; queues refuse what
+ * page and mix up no tokens; groups take turns; rows far into a text count for more; name spaces share nothing; queues refuse what
  * is too much. */
 #include "common/lm/engine/engine.h"
 
@@ -301,6 +301,41 @@ static void turns(void)
 	lm_engine_close(e);
 }
 
+/* Rows far into a text attend to more keys: a step has fewer of them, never none, and does not
+ * cost more than the budget. */
+static void later_rows(void)
+{
+	struct lm_engine *e = open_engine(256, 4, 48);
+	uint32_t first = 0, last = 0, steps = 0, read = 0;
+	struct lm_engine_counts counts;
+	struct asked q = { .t = &texts[0] };
+	bool full = false;
+
+	q.a.tokens = xmalloc(240 * sizeof *q.a.tokens);
+	q.a.tokens_capacity = 240;
+	for (uint32_t i = 0; i < 240; i++)
+		q.a.tokens[i] = (i * i + 3 * i) % VOCAB;
+	q.a.prompt = 240;
+	q.a.tokens_max = 1;
+	lm_sampling_defaults(&q.a.sampling, 1);
+	q.a.user = &q;
+	lm_engine_submit(e, &q.a);
+	for (; !lm_engine_idle(e); steps++) {
+		uint32_t rows = lm_engine_step(e);
+
+		CHECK(rows >= 1 && (rows <= 8 || lm_engine_load(e, &full) <= 48));
+		first = steps ? first : rows;
+		last = read + rows < 240 ? rows : last;
+		read += rows;
+		CHECK(lm_engine_load(e, &full) > 0 && full == (read < 240));
+	}
+	CHECK(read == 240 && last >= 8 && 2 * last <= first && steps > 240 / first + 1);
+	lm_engine_count(e, &counts);
+	CHECK(counts.prompt == 240);
+	lm_engine_close(e);
+	free(q.a.tokens);
+}
+
 /* Random requests come and go; a pool that is small for them is checked after each step. */
 static void random_requests(void)
 {
@@ -552,6 +587,7 @@ int main(void)
 	cache_hit();
 	at_once();
 	turns();
+	later_rows();
 	random_requests();
 	guesses();
 	speculation();
