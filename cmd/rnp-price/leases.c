@@ -10,21 +10,24 @@
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
-static int read_one(void *ctx, const struct record *r)
+int leases_add(struct leases *l, const json_t *r, const char *where)
 {
-	struct leases *l = ctx;
 	struct lease one = { .end_ms = LEASES_RUNS };
 
-	if (schema_check(r->json, r->where, "rnp.lease") < 0 ||
-		json_get_time(r->json, r->where, "begin", &one.begin_ms) < 0 ||
-		json_opt_time(r->json, r->where, "end", &one.end_ms) < 0)
+	if (schema_check(r, where, "rnp.lease") < 0 ||
+		json_get_time(r, where, "begin", &one.begin_ms) < 0 ||
+		json_opt_time(r, where, "end", &one.end_ms) < 0)
 		return -1;
 	if (one.end_ms < one.begin_ms)
-		return err_set(EX_DATAERR, "%s: the lease ends before it begins",
-			r->where);
+		return err_set(EX_DATAERR, "%s: the lease ends before it begins", where);
 	l->items = xgrow(l->items, &l->cap, l->n + 1, sizeof *l->items);
 	l->items[l->n++] = one;
 	return 0;
+}
+
+static int read_one(void *ctx, const struct record *r)
+{
+	return leases_add(ctx, r->json, r->where);
 }
 
 int leases_read(struct leases *l, const char *path)

@@ -3,6 +3,7 @@
 #ifndef RNP_PRICE_LEASES_H
 #define RNP_PRICE_LEASES_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,10 @@ struct leases {
 	} * items;
 	size_t n, cap;
 };
+
+/* Adds one rnp.lease record. Returns 0, or -1 with EX_DATAERR: malformed, or an end before its
+ * begin. */
+int leases_add(struct leases *l, const json_t *r, const char *where);
 
 /* Reads rnp.lease records of a file ("-": standard input). Returns 0, or -1 (65: malformed, or
  * an end before its begin; 66; 74). */

@@ -1,10 +1,11 @@
 /* fuzz_price.c - fuzz target: files that users and strangers give rnp-price - costs, lines of
- * offers, fits, traces, snapshots, throughputs.
+ * offers, fits, traces, snapshots, throughputs, leases.
  *
  * The first byte selects the reader. It checks that accepted costs have a floor or a reason,
  * and a floor that grows with the network's cost; and that a line of offers gives the same
  * offer whether or not it is read by building objects. */
 /* uses: cmd/rnp-price */
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/fit_record.h"
 #include "cmd/rnp-price/hetero.h"
+#include "cmd/rnp-price/leases.h"
 #include "cmd/rnp-price/offer.h"
 #include "cmd/rnp-price/sched_read.h"
 #include "cmd/rnp-price/throughputs.h"
@@ -160,6 +162,32 @@ static int take_rate(void *ctx, const char *where, const char *type, const char 
 	return 0;
 }
 
+/* Each line is a lease. What happened in two spans is what happened in both together. */
+static void read_leases(char *text)
+{
+	const int64_t from = INT64_C(1700000000000), day = 86400000;
+	struct leases l = { 0 };
+	struct leases_between a, b, both;
+	char *rest = NULL, *line;
+
+	for (line = strtok_r(text, "\n", &rest); line;
+		line = strtok_r(NULL, "\n", &rest)) {
+		json_t *r = json_parse_object(line, strlen(line), "fuzz");
+
+		if (r)
+			leases_add(&l, r, "fuzz");
+		json_decref(r);
+	}
+	a = leases_between(&l, from, from + day);
+	b = leases_between(&l, from + day, from + 3 * day);
+	both = leases_between(&l, from, from + 3 * day);
+	must(a.began + b.began == both.began && a.ended + b.ended == both.ended);
+	must(b.running == both.running && b.running >= 0);
+	must(a.hours >= 0 && a.hours <= 24.0 * (double)l.n + 1e-6);
+	must(fabs(a.hours + b.hours - both.hours) <= 1e-6 * (1 + both.hours));
+	leases_release(&l);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf text = BUF_INIT;
@@ -169,7 +197,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_add(&text, data + 1, size - 1);
 	buf_reserve(&text, 1);
 	text.data[text.len] = '\0';
-	switch ((data[0] - (unsigned)48) % 6) {
+	switch ((data[0] - (unsigned)48) % 7) {
 	case 0:
 		read_offer(text.data, text.len);
 		break;
@@ -184,6 +212,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 4:
 		read_snapshot(text.data, text.len);
+		break;
+	case 6:
+		read_leases(text.data);
 		break;
 	default:
 		throughputs_parse(text.data, text.len, "fuzz", take_rate, NULL);
