@@ -1,5 +1,5 @@
-/* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu,
- * huff_get.cu.
+/* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu (with
+ * huff_plan.cuh and huff_stream.cuh), huff_get.cu.
  *
  * An encoder is a thread block: its threads count in shared memory, 16 symbols each at a time, plan
  * together but for the tree, and each warp makes streams, 16 symbols a lane, in shared memory at

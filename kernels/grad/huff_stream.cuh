@@ -1,0 +1,164 @@
+/* huff_stream.cuh - how a warp writes a stream of huff.h: 16 symbols a lane at a time, put together
+ * in shared memory. For huff_put.cu alone. */
+#ifndef RNP_KERNELS_GRAD_HUFF_STREAM_CUH
+#define RNP_KERNELS_GRAD_HUFF_STREAM_CUH
+
+#include "kernels/grad/huff_plan.cuh"
+
+/* The codes of four symbols, of which the first `count` are coded, each with its length; none are
+ * looked up that are not. */
+__device__ __forceinline__ void look_up(uint32_t c[4], const struct encoder *e,
+	uint32_t w, uint32_t count, unsigned split)
+{
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		c[i] = i < count ? e->entry[(w >> 8 * i & 255) >> split] : 0;
+}
+
+__device__ __forceinline__ uint32_t bits_of(const struct encoder *e, uint32_t w,
+	uint32_t count, unsigned split)
+{
+	uint32_t c[4];
+
+	look_up(c, e, w, count, split);
+	return (c[0] >> 12) + (c[1] >> 12) + (c[2] >> 12) + (c[3] >> 12);
+}
+
+/* How many of `left` symbols are behind the first n. */
+__device__ __forceinline__ uint32_t behind(uint32_t left, uint32_t n)
+{
+	return left > n ? left - n : 0;
+}
+
+/* A warp's sum over a stream. */
+__device__ __noinline__ uint32_t stream_bits(const struct encoder *e,
+	const unsigned char *in, uint32_t count, unsigned split)
+{
+	uint32_t bits = 0;
+
+	UNROLL_1
+	for (uint32_t i = threadIdx.x % 32 * EACH; i < count; i += 32 * EACH) {
+		uint32_t left = count - i;
+		uint4 v = load_some(in + i, left);
+
+		if (left >= EACH) {
+			bits += bits_of(e, v.x, 4, split) + bits_of(e, v.y, 4, split);
+			bits += bits_of(e, v.z, 4, split) + bits_of(e, v.w, 4, split);
+			continue;
+		}
+		bits += bits_of(e, v.x, left, split);
+		bits += bits_of(e, v.y, behind(left, 4), split);
+		bits += bits_of(e, v.z, behind(left, 8), split);
+		bits += bits_of(e, v.w, behind(left, 12), split);
+	}
+	for (int by = 16; by; by /= 2)
+		bits += __shfl_xor_sync(FULL, bits, by);
+	return bits;
+}
+
+/* The codes of four symbols: at most 48 bits. */
+struct quad {
+	uint32_t low, high, bits;
+};
+
+__device__ __forceinline__ struct quad quad_of(const struct encoder *e, uint32_t w,
+	uint32_t count, unsigned split)
+{
+	uint32_t c[4], first, last, bits;
+	struct quad q;
+
+	look_up(c, e, w, count, split);
+	first = (c[0] & 4095) | (c[1] & 4095) << (c[0] >> 12);
+	last = (c[2] & 4095) | (c[3] & 4095) << (c[2] >> 12);
+	bits = (c[0] >> 12) + (c[1] >> 12);
+	q.low = first | last << bits;
+	q.high = bits ? last >> (32 - bits) : 0;
+	q.bits = bits + (c[2] >> 12) + (c[3] >> 12);
+	return q;
+}
+
+/* Adds bits to a warp's words, which start as zeros. */
+__device__ __forceinline__ void stage_quad(uint32_t *stage, uint32_t at,
+	const struct quad *q)
+{
+	unsigned shift = at % 32;
+	uint32_t *word = stage + at / 32;
+
+	if (!q->bits)
+		return;
+	atomicOr(word, q->low << shift);
+	if (shift + q->bits > 32)
+		atomicOr(word + 1, __funnelshift_l(q->low, q->high, shift));
+	if (shift + q->bits > 64)
+		atomicOr(word + 2, q->high >> (32 - shift));
+}
+
+/* Writes a stream at bit `at` of the slot with a warp, which makes up to 32 x 16 codes at a time in
+ * shared memory and stores whole words. Those at the ends of a stream, which others share, are
+ * zeros and get their bits by atomics. */
+__device__ __noinline__ void put_stream(const struct encoder *e, uint32_t *stage,
+	uint32_t *slot, uint32_t at, const unsigned char *in, uint32_t count,
+	unsigned split)
+{
+	unsigned lane = threadIdx.x % 32;
+	uint32_t start = at / 32;
+
+	for (uint32_t w = lane; w < STAGE_WORDS; w += 32)
+		stage[w] = 0;
+	__syncwarp();
+	UNROLL_1
+	for (uint32_t i = 0; i < count; i += 32 * EACH) {
+		uint32_t mine = i + lane * EACH, left = mine < count ? count - mine : 0;
+		uint4 v = load_some(in + mine, left);
+		struct quad q0, q1, q2, q3;
+		uint32_t bits, before, whole;
+
+		if (i + 32 * EACH <= count) {
+			q0 = quad_of(e, v.x, 4, split);
+			q1 = quad_of(e, v.y, 4, split);
+			q2 = quad_of(e, v.z, 4, split);
+			q3 = quad_of(e, v.w, 4, split);
+		} else {
+			q0 = quad_of(e, v.x, left, split);
+			q1 = quad_of(e, v.y, behind(left, 4), split);
+			q2 = quad_of(e, v.z, behind(left, 8), split);
+			q3 = quad_of(e, v.w, behind(left, 12), split);
+		}
+		bits = before = q0.bits + q1.bits + q2.bits + q3.bits;
+
+		UNROLL
+		for (unsigned by = 1; by < 32; by *= 2) {
+			uint32_t other = __shfl_up_sync(FULL, before, by);
+
+			before += lane >= by ? other : 0;
+		}
+		whole = (at % 32 + __shfl_sync(FULL, before, 31)) / 32;
+		before += at % 32 - bits;
+		stage_quad(stage, before, &q0);
+		stage_quad(stage, before + q0.bits, &q1);
+		stage_quad(stage, before + q0.bits + q1.bits, &q2);
+		stage_quad(stage, before + bits - q3.bits, &q3);
+		bits = __shfl_sync(FULL, before + bits, 31); /* the last lane's end */
+		__syncwarp();
+		for (uint32_t w = lane; w < whole; w += 32) {
+			uint32_t *to = slot + at / 32 + w;
+
+			if (at / 32 + w == start)
+				atomicOr(to, stage[w]);
+			else
+				*to = stage[w];
+			stage[w] = 0;
+		}
+		__syncwarp();
+		if (lane == 0 && whole) {
+			stage[0] = stage[whole];
+			stage[whole] = 0;
+		}
+		__syncwarp();
+		at = at / 32 * 32 + bits;
+	}
+	if (lane == 0)
+		atomicOr(slot + at / 32, stage[0] | 1u << at % 32);
+}
+
+#endif
