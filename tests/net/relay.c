@@ -2,17 +2,20 @@
  * reordered. For tests, on machines whose kernel has no netem.
  *
  * usage: relay A B [delay_ms jitter_ms loss_ppm double_ppm reorder_ppm seed]
+ * A negative loss_ppm begins with SIGUSR1.
  *
  * Makes the TUN devices A and B, prints "ready" and carries packets between them until it is
  * killed; the devices may be moved into other network namespaces meanwhile. Each way a packet
  * waits delay_ms and up to jitter_ms more or less, but does not overtake others, except those
  * that are reordered: they go at once. What cannot be written is lost, as in a full queue. The
  * same seed loses the same packets of the same traffic. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +38,14 @@ static int queued;
 static uint64_t order, state;
 static int64_t last_ns[2]; /* when the last packet of each way goes */
 static long delay_ms, jitter_ms, loss_ppm, double_ppm, reorder_ppm;
+
+static volatile sig_atomic_t loses;
+
+static void lose(int signal)
+{
+	(void)signal;
+	loses = 1;
+}
 
 static int64_t now_ns(void)
 {
@@ -127,7 +138,7 @@ static void take(int fd, int from)
 	ssize_t len;
 
 	for (int i = 0; i < 64 && (len = read(fd, data, sizeof data)) > 0; i++) {
-		if (chance() < loss_ppm)
+		if (chance() < loss_ppm && loses)
 			continue;
 		enqueue(from, data, (int)len);
 		if (chance() < double_ppm)
@@ -163,6 +174,10 @@ int main(int argc, char **argv)
 	delay_ms = argument(argc, argv, 3);
 	jitter_ms = argument(argc, argv, 4);
 	loss_ppm = argument(argc, argv, 5);
+	loses = loss_ppm > 0;
+	if (loss_ppm < 0)
+		loss_ppm = -loss_ppm;
+	signal(SIGUSR1, lose);
 	double_ppm = argument(argc, argv, 6);
 	reorder_ppm = argument(argc, argv, 7);
 	state = (uint64_t)argument(argc, argv, 8);
