@@ -1,0 +1,192 @@
+/* usage.c - benchmark: processor time of rnp-reward usage for each signed record, with signatures
+ * verified eight at a time and by libsodium one by one, in turns, so that both see the same machine.
+ *
+ * A node of the file has 20 records: its own, 7 rnp.uptime, 6 rnp.verdict and 6 rnp.receipt by one
+ * trusted key. Arguments: nodes (5000), pairs (3), and a file name, which is then only written.
+ * Prints rnp.bench records; exit 1 when eight at a time is not faster. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <sodium.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/stats.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/record/signature.h"
+
+#define PAIRS_MAX 100
+#define DAY_MS    INT64_C(86400000)
+#define DAYS      7
+#define JUDGED    6
+
+extern char **environ;
+
+static int64_t from_ms;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "usage: %s: %s\n", what, strerror(errno));
+	exit(71);
+}
+
+static void write_signed(FILE *f, json_t *takes, const struct key *k)
+{
+	if (signature_add(takes, k, from_ms) < 0)
+		die("cannot sign");
+	json_dumpf(takes, f, JSON_COMPACT);
+	putc('\n', f);
+	json_decref(takes);
+}
+
+static json_t *judged(const char *kind, const char *node, const struct key *judge,
+	int64_t at_ms)
+{
+	json_t *r = json_record(kind);
+
+	json_set_text(r, "node", node);
+	json_set_text(r, "signer", judge->address);
+	json_set_time(r, "at", at_ms);
+	return r;
+}
+
+static void write_node(FILE *f, const json_t *model, const struct key *judge, long number)
+{
+	struct key k = KEY_INIT;
+	json_t *r = json_deep_copy(model), *gpu;
+	char uuid[64];
+
+	if (key_generate(&k) < 0)
+		die("cannot make a key");
+	snprintf(uuid, sizeof uuid, "GPU-00000000-0000-4000-8000-%012lx", number);
+	gpu = json_array_get(json_object_get(r, "gpus"), 0);
+	json_set_text(gpu, "uuid", uuid);
+	json_set_text(r, "node", k.address);
+	json_set_text(r, "wallet", k.address);
+	json_set_time(r, "at", from_ms - DAY_MS);
+	write_signed(f, r, &k);
+	for (int day = 0; day < DAYS; day++) {
+		int64_t begin_ms = from_ms + day * DAY_MS;
+
+		r = judged("rnp.uptime", k.address, judge, begin_ms + 2 * DAY_MS);
+		json_set_time(r, "from", begin_ms);
+		json_set_time(r, "to", begin_ms + DAY_MS);
+		json_set_i64(r, "beats", 2880);
+		json_set_i64(r, "up_ms", 80000000);
+		json_set(r, "spans",
+			json_pack("[[I,I],[I,I]]", (json_int_t)0, (json_int_t)40000000,
+				(json_int_t)46400000, (json_int_t)DAY_MS));
+		write_signed(f, r, judge);
+	}
+	for (int i = 0; i < JUDGED; i++) {
+		int64_t begin_ms = from_ms + i * DAY_MS;
+
+		r = judged("rnp.verdict", k.address, judge, begin_ms + 3600000);
+		json_set_bool(r, "passed", true);
+		json_set(r, "checks", json_array());
+		json_set(r, "readings", json_object());
+		write_signed(f, r, judge);
+		r = judged("rnp.receipt", k.address, judge, begin_ms + 3600000);
+		json_object_del(r, "at");
+		json_set_text(r, "job", uuid);
+		json_set_time(r, "from", begin_ms + 7200000);
+		json_set_time(r, "to", begin_ms + 14400000);
+		json_set_i64(r, "earned_uusd", 1000 + i);
+		json_set_i64(r, "gpu_seconds", 7200);
+		write_signed(f, r, judge);
+	}
+	key_release(&k);
+}
+
+static void write_file(const char *path, long nodes, const struct key *judge)
+{
+	json_t *model = json_load_file("tests/data/rtx4090.node.json", 0, NULL);
+	FILE *f = fopen(path, "w");
+
+	if (!f || !model)
+		die(model ? path : "tests/data/rtx4090.node.json");
+	for (long i = 0; i < nodes; i++)
+		write_node(f, model, judge, i);
+	if (fclose(f))
+		die(path);
+	json_decref(model);
+}
+
+/* Runs usage; returns the processor time of all its threads. */
+static double run(char **argv)
+{
+	posix_spawn_file_actions_t quiet;
+	struct rusage used;
+	int status;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	errno = posix_spawn(&pid, argv[0], &quiet, NULL, argv, environ);
+	if (errno || wait4(pid, &status, 0, &used) < 0 || status)
+		die(argv[0]);
+	posix_spawn_file_actions_destroy(&quiet);
+	return ((double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+		       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)) *
+		1e3;
+}
+
+static double print(const char *test, const double *samples, int n, long records)
+{
+	char at[CLOCK_TEXT_MAX];
+	struct stats s;
+
+	stats_of(samples, (size_t)n, &s);
+	clock_format(at, clock_now_ms());
+	printf("{\"kind\":\"rnp.bench\",\"v\":1,\"at\":\"%s\",\"suite\":\"reward\","
+	       "\"test\":\"%s\",\"unit\":\"ns\",\"median\":%.0f,\"low\":%.0f,\"high\":%.0f,"
+	       "\"samples\":%d,\"params\":{\"records\":%ld}}\n",
+		at, test, s.median, s.low, s.high, n, records);
+	return s.median;
+}
+
+int main(int argc, char **argv)
+{
+	const char *build = getenv("RNP_BUILD"), *tmp = getenv("TMPDIR");
+	long nodes = argc > 1 ? atol(argv[1]) : 5000;
+	int pairs = argc > 2 ? atoi(argv[2]) : 3;
+	long records = nodes * (1 + DAYS + 2 * JUDGED);
+	double eight[PAIRS_MAX], one[PAIRS_MAX];
+	char program[4096], path[4096], from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
+	struct key judge = KEY_INIT;
+	char *command[] = { program, (char *)"usage", (char *)"-q", (char *)"--from",
+		from, (char *)"--to", to, (char *)"--trust", NULL, path, NULL };
+	double fast;
+
+	if (sodium_init() < 0 ||
+		clock_parse("2026-11-15T00:00:00Z", "from", &from_ms) < 0 ||
+		key_generate(&judge) < 0 || nodes < 1 || pairs < 1 || pairs > PAIRS_MAX)
+		return 64;
+	command[8] = judge.address;
+	clock_format(from, from_ms);
+	clock_format(to, from_ms + DAYS * DAY_MS);
+	snprintf(program, sizeof program, "%s/bin/rnp-reward", build ? build : "build");
+	snprintf(path, sizeof path, "%s/records.jsonl", tmp ? tmp : "/tmp");
+	write_file(argc > 3 ? argv[3] : path, nodes, &judge);
+	if (argc > 3) {
+		printf("%s\n", judge.address);
+		return 0;
+	}
+	for (int i = 0; i < pairs; i++) {
+		unsetenv("RNP_ISA_WITHOUT");
+		eight[i] = run(command) / (double)records;
+		setenv("RNP_ISA_WITHOUT", "ifma", 1);
+		one[i] = run(command) / (double)records;
+	}
+	unlink(path);
+	fast = print("usage.record", eight, pairs, records);
+	key_release(&judge);
+	return print("usage.record_libsodium", one, pairs, records) < fast;
+}

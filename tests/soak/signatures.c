@@ -1,0 +1,204 @@
+/* signatures.c - random Ed25519 signatures with and without faults, verified eight at a time and by
+ * libsodium: signatures SECONDS [SEED].
+ *
+ * Every verdict must be libsodium's. Faults: bits turned over; S plus multiples of L; keys and R of
+ * small order, written as below p or not, on the curve or not; keys and R with torsion whose
+ * signatures hold by the equation with the cofactor; all of it random. Prints how many were verified
+ * and how many were good; exit 1 at the first difference, with the case in hexadecimal. */
+#include <sodium.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "kernels/sig/ed25519.h"
+
+#define POOL      512
+#define BATCH_MAX 150
+
+struct sample {
+	unsigned char signature[64], key[32], message[64];
+};
+
+static const unsigned char order[32] = { 0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58,
+	0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, [31] = 0x10 };
+
+static uint64_t state;
+
+static uint64_t next(void)
+{
+	uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+static void fill(unsigned char *out, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = (unsigned char)next();
+}
+
+static void scalar(unsigned char out[32])
+{
+	unsigned char wide[64];
+
+	fill(wide, sizeof wide);
+	crypto_core_ed25519_scalar_reduce(out, wide);
+}
+
+/* The points whose order divides 8: the multiples of one of order 8. */
+static unsigned char torsion[8][32];
+
+static void find_torsion(void)
+{
+	unsigned char y[32];
+
+	sodium_hex2bin(y, 32,
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", 64,
+		NULL, NULL, NULL);
+	memcpy(torsion[1], y, 32);
+	for (int i = 2; i < 9; i++)
+		if (crypto_core_ed25519_add(torsion[i % 8], torsion[i - 1], y) != 0)
+			abort();
+}
+
+/* S = r + h a for the key a B + T and R = r B + U. */
+static void make(struct sample *s, const unsigned char *t, const unsigned char *u)
+{
+	unsigned char a[32], r[32], hash[64], h[32];
+
+	scalar(a);
+	scalar(r);
+	fill(s->message, sizeof s->message);
+	if (crypto_scalarmult_ed25519_base_noclamp(s->key, a) != 0 ||
+		crypto_scalarmult_ed25519_base_noclamp(s->signature, r) != 0)
+		abort();
+	crypto_core_ed25519_add(s->key, s->key, t);
+	crypto_core_ed25519_add(s->signature, s->signature, u);
+	crypto_hash_sha512_state sha;
+	crypto_hash_sha512_init(&sha);
+	crypto_hash_sha512_update(&sha, s->signature, 32);
+	crypto_hash_sha512_update(&sha, s->key, 32);
+	crypto_hash_sha512_update(&sha, s->message, 64);
+	crypto_hash_sha512_final(&sha, hash);
+	crypto_core_ed25519_scalar_reduce(h, hash);
+	crypto_core_ed25519_scalar_mul(h, h, a);
+	crypto_core_ed25519_scalar_add(s->signature + 32, r, h);
+}
+
+static void add_order(unsigned char s[32], unsigned times)
+{
+	unsigned carry = 0;
+
+	for (int i = 0; i < 32; i++) {
+		carry += s[i] + times * order[i];
+		s[i] = (unsigned char)carry;
+		carry >>= 8;
+	}
+}
+
+static void odd_point(unsigned char out[32])
+{
+	switch (next() % 3) {
+	case 0: /* near p */
+		memset(out, 0xff, 32);
+		out[0] = (unsigned char)(0xe8 + next() % 24);
+		out[31] = 0x7f;
+		break;
+	case 1: /* near 0 */
+		memset(out, 0, 32);
+		out[0] = (unsigned char)(next() % 24);
+		break;
+	default:
+		memcpy(out, torsion[next() % 8], 32);
+		break;
+	}
+	out[31] ^= (unsigned char)(next() % 2 << 7);
+}
+
+static void spoil(struct sample *s)
+{
+	switch (next() % 10) {
+	case 0:
+		s->signature[next() % 64] ^= (unsigned char)(1u << next() % 8);
+		break;
+	case 1:
+		s->key[next() % 32] ^= (unsigned char)(1u << next() % 8);
+		break;
+	case 2:
+		s->message[next() % 64] ^= (unsigned char)(1u << next() % 8);
+		break;
+	case 3:
+		add_order(s->signature + 32, (unsigned)(1 + next() % 15));
+		break;
+	case 4:
+		odd_point(s->key);
+		break;
+	case 5:
+		odd_point(s->signature);
+		break;
+	case 6:
+		fill(s->signature, sizeof s->signature);
+		break;
+	case 7:
+		fill(s->key, sizeof s->key);
+		break;
+	default: /* as it is */
+		break;
+	}
+}
+
+static int differs(const struct sample *s, bool good)
+{
+	char hex[2 * sizeof *s + 1];
+
+	sodium_bin2hex(hex, sizeof hex, (const unsigned char *)s, sizeof *s);
+	printf("differs: eight lanes say %d: %s\n", good, hex);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct sample pool[POOL], batch[BATCH_MAX];
+	struct ed25519 s[BATCH_MAX];
+	int64_t until_ns = clock_mono_ns();
+	uint64_t verified = 0, good = 0;
+
+	if (argc < 2 || sodium_init() < 0)
+		return 64;
+	until_ns += strtoll(argv[1], NULL, 10) * INT64_C(1000000000);
+	state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)clock_now_ms();
+	printf("seed %llu\n", (unsigned long long)state);
+	find_torsion();
+	for (int i = 0; i < POOL; i++)
+		make(&pool[i], torsion[i % 2 ? next() % 8 : 0],
+			torsion[i % 2 ? next() % 8 : 0]);
+	while (clock_mono_ns() < until_ns) {
+		size_t n = 1 + next() % BATCH_MAX;
+
+		make(&pool[next() % POOL], torsion[next() % 8], torsion[next() % 8]);
+		make(&pool[next() % POOL], torsion[0], torsion[0]);
+		for (size_t i = 0; i < n; i++) {
+			batch[i] = pool[next() % POOL];
+			spoil(&batch[i]);
+			s[i] = (struct ed25519){ batch[i].signature, batch[i].key,
+				batch[i].message, next() % 2 };
+		}
+		ed25519_verify(s, n);
+		for (size_t i = 0; i < n; i++) {
+			bool want = crypto_sign_verify_detached(batch[i].signature,
+					    batch[i].message, 64, batch[i].key) == 0;
+
+			if (s[i].good != want)
+				return differs(&batch[i], s[i].good);
+			good += want;
+		}
+		verified += n;
+	}
+	printf("%llu verified, %llu of them good\n", (unsigned long long)verified,
+		(unsigned long long)good);
+	return 0;
+}
