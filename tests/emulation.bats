@@ -34,5 +34,5 @@ setup_file() {
 	run "$BATS_TEST_TMPDIR/kcheck" --only emu huff
 	assert_failure
 	assert_output --partial "no barrier is between them"
-	assert_output --partial "get_plane_warp"
+	assert_output --partial "add_lows_warp"
 }
