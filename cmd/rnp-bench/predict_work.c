@@ -2,6 +2,7 @@
  * operations, and the time that a GPU's limits give them. */
 #include "cmd/rnp-bench/predict_work.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -73,6 +74,19 @@ static const char *attend_name(const struct lm_config *c, const char *narrow,
 	return c->head_dim == 64 ? narrow : c->head_dim == 128 ? wide : other;
 }
 
+/* As kernels/lm/rows.cu chooses: of 512 or 768 columns for each of the warps that share a row. */
+static const char *norm_back_name(uint32_t dim)
+{
+	uint32_t share = 1;
+
+	while (share * 768 < dim && share < 8)
+		share *= 2;
+	if (dim % 8 || share * 768 < dim)
+		return "norm_back_kernel<unsigned short>";
+	return share * 512 >= dim ? "norm_back_once_kernel<unsigned short, 2>" :
+				    "norm_back_once_kernel<unsigned short, 3>";
+}
+
 int predict_train(struct predict_kernel *out, const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
@@ -132,14 +146,15 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 		(struct predict_kernel){ "norm_kernel<unsigned short>", "norm",
 			2 * layers + 1, (2 * l + 1) * t * z.dim * 6,
 			(2 * l + 1) * t * z.dim * 14, 0, false, 0, false });
+	/* one pass; the norm's weights are loaded twice, from the level-1 cache */
 	add(out, &n,
-		(struct predict_kernel){ "norm_back_kernel<unsigned short>",
-			"norm backward", 2 * layers + 1, (2 * l + 1) * t * z.dim * 16,
-			(2 * l + 1) * t * z.dim * 30, 0, false, 0, false });
+		(struct predict_kernel){ norm_back_name(c->dim), "norm backward",
+			2 * layers + 1, (2 * l + 1) * t * z.dim * 16,
+			(2 * l + 1) * t * z.dim * 24, 0, false, 0, false });
 	add(out, &n,
-		(struct predict_kernel){ "pieces_kernel<norm_terms<unsigned short>>",
-			"norm's weights backward", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 6, 0, 0, false, 0, false });
+		(struct predict_kernel){ "join_kernel", "norm's weights backward",
+			2 * layers + 1, (2 * l + 1) * fmin(t / 64, 1024) * z.dim * 8, 0,
+			0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<unsigned short>", "positions",
 			4 * layers, 2 * l * t * (z.q + z.kv) * 4,

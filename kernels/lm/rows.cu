@@ -1,7 +1,7 @@
 /* rows.cu - operations that work row by row; memory bandwidth decides the speed of all of them.
  * Independent elements are processed in packs of eight, a row that is summed belongs to one
- * warp, and sums over rows take two steps: pieces of rows in parallel, then the pieces in
- * order. */
+ * warp or a few, and sums over rows take two steps: pieces of rows in parallel, then the pieces
+ * in an order that depends on sizes alone. (long because eight operations share its packs) */
 #include "kernels/lm/cuda.cuh"
 
 /* --- tables of embeddings ------------------------------------------------------------------- */
@@ -185,16 +185,39 @@ __global__ void pieces_kernel(S terms, float *piece, uint64_t rows, uint64_t eac
 	}
 }
 
+/* Adds the pieces of 32 columns: each warp of the block every LM_WARPS-th, then the warps in
+ * order. */
 __global__ void join_kernel(float *to, const float *piece, uint64_t pieces,
 	uint64_t columns, bool fresh)
 {
-	for (uint64_t c = GRID_FIRST; c < columns; c += GRID_STRIDE) {
+	SHARED(float, sums, LM_THREADS);
+	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+	for (uint64_t n = blockIdx.x; n < (columns + 31) / 32; n += gridDim.x) {
+		uint64_t c = n * 32 + lane;
 		float sum = 0;
 
-		for (uint64_t p = 0; p < pieces; p++)
-			sum += piece[p * columns + c];
-		to[c] = fresh ? sum : to[c] + sum;
+		if (c < columns) {
+			UNROLL_4
+			for (uint64_t p = warp; p < pieces; p += LM_WARPS)
+				sum += piece[p * columns + c];
+		}
+		__syncthreads(); /* until the previous sums are read */
+		sums[threadIdx.x] = sum;
+		__syncthreads();
+		if (warp == 0 && c < columns) {
+			for (int w = 1; w < LM_WARPS; w++)
+				sum += sums[w * 32 + lane];
+			to[c] = fresh ? sum : to[c] + sum;
+		}
 	}
+}
+
+static void join(struct dev *d, float *to, const float *piece, uint64_t pieces,
+	uint64_t columns, bool fresh)
+{
+	LAUNCH(join_kernel, cuda_grid(d, columns, 32), LM_THREADS, cuda_of(d)->stream, to,
+		piece, pieces, columns, fresh);
 }
 
 /* to[c] (+)= sum over the rows of terms.at(r, c) */
@@ -219,8 +242,7 @@ static int sum_rows(struct dev *d, S terms, float *to, uint64_t rows, uint64_t c
 			LAUNCH(pieces_kernel<S>,
 				cuda_grid(d, pieces * ((n + 31) / 32), 1), LM_THREADS,
 				stream, terms, piece, rows, each, c, n);
-		LAUNCH(join_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS, stream,
-			to + c, (const float *)piece, pieces, n, fresh);
+		join(d, to + c, piece, pieces, n, fresh);
 	}
 	return lm_started(d);
 }
@@ -289,7 +311,131 @@ int cuda_lm_norm(struct dev *d, const struct lm_norm *n)
 	return lm_started(d);
 }
 
-/* one warp per row */
+/* One pass over dy and x makes dx and the pieces of dw. `share` warps take a row, of which each
+ * owns 256 J columns; a block takes `each` rows, of which its groups of warps take turns, and
+ * adds the groups' sums in order. */
+#define NORM_PIECE_ROWS  64 /* least rows of a block */
+#define NORM_PIECES_MAX  1024
+#define NORM_COLUMNS_MAX (768 * LM_WARPS)
+
+template <class T, int J>
+__global__ void __launch_bounds__(LM_THREADS, 2)
+	norm_back_once_kernel(struct lm_norm_back n, float *piece, uint64_t each,
+		unsigned share)
+{
+	SHARED(float4, columns, NORM_COLUMNS_MAX / 4);
+	SHARED(float, dots, LM_WARPS);
+	float *sums = (float *)(void *)columns;
+	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	unsigned part = warp % share, group = warp / share, groups = LM_WARPS / share;
+	uint64_t pieces = (n.rows + each - 1) / each;
+
+	for (uint64_t p = blockIdx.x; p < pieces; p += gridDim.x) {
+		uint64_t end = (p + 1) * each < n.rows ? (p + 1) * each : n.rows;
+		float sum[J][LM_PACK] = {};
+
+		for (uint64_t first = p * each; first < end; first += groups) {
+			uint64_t r = first + group;
+			bool inside = r < end;
+			float g[J][LM_PACK], x[J][LM_PACK], w[LM_PACK], from[LM_PACK];
+			float rms = inside ? n.rms[r] : 0, dot = 0;
+
+			UNROLL
+			for (int j = 0; j < J; j++) {
+				unsigned i = ((j * share + part) * 32 + lane) * LM_PACK;
+
+				for (int k = 0; k < LM_PACK; k++)
+					g[j][k] = x[j][k] = 0;
+				if (!inside || i >= n.dim)
+					continue;
+				lm_load(g[j], (const T *)n.dy + r * n.dim + i, LM_PACK,
+					true);
+				lm_load(x[j], n.x + r * n.dim + i, LM_PACK, true);
+				lm_load(w, n.w + i, LM_PACK, true);
+				UNROLL
+				for (int k = 0; k < LM_PACK; k++)
+					dot += g[j][k] * w[k] * x[j][k];
+			}
+			dot = lm_warp_sum(dot);
+			if (share > 1) {
+				__syncthreads(); /* until the previous row's are read */
+				if (lane == 0)
+					dots[warp] = dot;
+				__syncthreads();
+				dot = lm_warp_sum(
+					lane < share ? dots[group * share + lane] : 0.0f);
+			}
+			dot *= rms * rms / (float)n.dim;
+			UNROLL
+			for (int j = 0; j < J; j++) {
+				unsigned i = ((j * share + part) * 32 + lane) * LM_PACK;
+				uint64_t at = r * n.dim + i;
+
+				if (!inside || i >= n.dim)
+					continue;
+				lm_load(w, n.w + i, LM_PACK, true);
+				for (int k = 0; k < LM_PACK; k++)
+					from[k] = 0;
+				if (n.from)
+					lm_load(from, n.from + at, LM_PACK, true);
+				UNROLL
+				for (int k = 0; k < LM_PACK; k++) {
+					sum[j][k] += g[j][k] * x[j][k] * rms;
+					g[j][k] = rms * (g[j][k] * w[k] - x[j][k] * dot) +
+						from[k];
+				}
+				lm_store(n.dx + at, g[j], LM_PACK, true);
+				if (n.copy)
+					lm_store(n.copy + at, g[j], LM_PACK, true);
+			}
+		}
+		for (unsigned turn = 0; turn < groups; turn++) {
+			UNROLL
+			for (int j = 0; j < J && group == turn; j++) {
+				unsigned i = ((j * share + part) * 32 + lane) * LM_PACK;
+				float before[LM_PACK];
+
+				if (i >= n.dim)
+					continue;
+				if (turn > 0) {
+					lm_load(before, sums + i, LM_PACK, true);
+					for (int k = 0; k < LM_PACK; k++)
+						sum[j][k] += before[k];
+				}
+				lm_store(sums + i, sum[j], LM_PACK, true);
+			}
+			__syncthreads();
+		}
+		for (unsigned c = threadIdx.x; c < n.dim; c += LM_THREADS)
+			piece[p * n.dim + c] = sums[c];
+		__syncthreads(); /* until the sums are read */
+	}
+}
+
+/* Rows of up to NORM_COLUMNS_MAX columns, at multiples of 16 bytes. */
+template <class T> static int norm_back_once(struct dev *d, const struct lm_norm_back *n)
+{
+	uint64_t largest = LM_SCRATCH_FLOATS / n->dim < NORM_PIECES_MAX ?
+		LM_SCRATCH_FLOATS / n->dim :
+		NORM_PIECES_MAX;
+	uint64_t each = (n->rows + largest - 1) / largest, pieces;
+	void (*kernel)(struct lm_norm_back, float *, uint64_t,
+		unsigned) = norm_back_once_kernel<T, 3>;
+	unsigned share = 1;
+
+	each = each < NORM_PIECE_ROWS ? NORM_PIECE_ROWS : each;
+	pieces = (n->rows + each - 1) / each;
+	while (share * 768 < n->dim)
+		share *= 2;
+	if (share * 512 >= n->dim)
+		kernel = norm_back_once_kernel<T, 2>;
+	LAUNCH(kernel, cuda_grid(d, pieces, 1), LM_THREADS, cuda_of(d)->stream, *n,
+		cuda_of(d)->lm_scratch, each, share);
+	join(d, n->dw, (const float *)cuda_of(d)->lm_scratch, pieces, n->dim, n->fresh);
+	return lm_started(d);
+}
+
+/* Rows of any size: one warp per row, after dw has been summed. */
 template <class T> __global__ void norm_back_kernel(struct lm_norm_back n, bool wide)
 {
 	unsigned lane = threadIdx.x % 32;
@@ -341,6 +487,8 @@ template <class T> static int norm_back(struct dev *d, const struct lm_norm_back
 	bool wide = lm_wide(n->dim, n->dx, n->dy, n->x, n->w) &&
 		lm_wide(n->dim, n->copy, n->from, NULL, NULL);
 
+	if (wide && n->rows && n->dim && n->dim <= NORM_COLUMNS_MAX)
+		return norm_back_once<T>(d, n);
 	if (sum_rows(d, terms, n->dw, n->rows, n->dim, n->fresh) < 0)
 		return -1;
 	if (n->rows)

@@ -1146,6 +1146,12 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 	embed(k, dtype, 700, 96);
 	norm(k, dtype, 600, 48, false);
 	norm_back(k, dtype, 600, 200, true);
+	/* rows that one warp, two, four and eight share, and one too wide for them */
+	norm_back(k, dtype, 70, 768, false);
+	norm_back(k, dtype, 66, 1040, true);
+	norm_back(k, dtype, 70, 1544, false);
+	norm_back(k, dtype, 3, 6144, true);
+	norm_back(k, dtype, 2, 6152, false);
 	swiglu(k, dtype, 300, 96);
 	bias_back(k, dtype, 200, 300);
 	head(k, dtype, 1, 8, 3, true);
