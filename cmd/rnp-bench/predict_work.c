@@ -157,8 +157,8 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<unsigned short>", "positions",
-			4 * layers, 2 * l * t * (z.q + z.kv) * 4,
-			2 * l * t * (z.q + z.kv) * 6, 0, false, 0, false });
+			layers, l * t * (z.q + z.kv) * 4, l * t * (z.q + z.kv) * 6, 0,
+			false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<unsigned short>", "SwiGLU",
 			layers, l * t * z.hidden * 6, 0, 0, false, 0, false });

@@ -424,6 +424,8 @@ int cuda_lm_attend_back(struct dev *d, const struct lm_attend_back *a)
 	uint64_t q = tasks(f->batch, f->positions, f->heads, f->head_dim);
 	cudaStream_t stream = cuda_of(d)->stream;
 	int rc = cuda_lm_attend_back_tensor(d, a);
+	struct lm_rotate r[2];
+	unsigned rotations = lm_attend_rotations(a, r);
 
 	if (rc <= 0 || !q)
 		return rc < 0 ? -1 : 0;
@@ -433,5 +435,8 @@ int cuda_lm_attend_back(struct dev *d, const struct lm_attend_back *a)
 		*a, kv);
 	LM_LAUNCH(f->dtype, attend_back_q_kernel, cuda_grid(d, q, 1), THREADS, stream, *a,
 		q);
+	for (unsigned i = 0; i < rotations; i++)
+		if (cuda_lm_rotate(d, &r[i]) < 0)
+			return -1;
 	return lm_started(d);
 }

@@ -4,6 +4,14 @@
  * registers, and the next tiles of the other side are loaded while these are multiplied. */
 #include "kernels/lm/attend_tensor.cuh"
 
+/* Blocks of an SM that ptxas is told of: without two it aims at three on sm_100 and spills, with
+ * two it spills on sm_90. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define BLOCKS 2
+#else
+#define BLOCKS 0
+#endif
+
 /* d_i = sum dout_i out_i is stored in the first four bytes of the row of dq until that row is
  * written; one warp for each query of a head. */
 __global__ void keep_sums_kernel(struct lm_attend_back a, uint64_t all)
@@ -217,6 +225,41 @@ template <int D, int TILE, bool KEYS> struct back {
 	}
 };
 
+__device__ __forceinline__ void turn_back(float &x, float &y, const float *cos_sin)
+{
+	float c = cos_sin[0], s = cos_sin[1], was = x;
+
+	x = was * c + y * s;
+	y = y * c - was * s;
+}
+
+/* Rotates this warp's rows back; row 0 of the tile has position `first`, and `left` exist. Both
+ * numbers of a pair are in the same lane. */
+template <int D>
+__device__ __forceinline__ void rotate_back(float (&sum)[D / 8][4],
+	const struct lm_attend_back &a, unsigned first, unsigned left)
+{
+	if (!a.table)
+		return;
+	UNROLL
+	for (int half = 0; half < 2; half++) {
+		unsigned row = row_of(2 * half);
+		const float *table = a.table + (uint64_t)(first + row) * D;
+
+		if (row >= left)
+			continue;
+		UNROLL
+		for (int n = 0; n < D / 8 && a.interleaved; n++)
+			turn_back(sum[n][2 * half], sum[n][2 * half + 1],
+				table + 8 * n + column_of(0));
+		UNROLL
+		for (int n = 0; n < D / 16 && !a.interleaved; n++)
+			for (int e = 2 * half; e < 2 * half + 2; e++)
+				turn_back(sum[n][e], sum[n + D / 16][e],
+					table + 2 * (8 * n + column_of(e)));
+	}
+}
+
 template <int D, int TILE>
 __device__ __forceinline__ void back_keys(const struct lm_attend_back &a,
 	back<D, TILE, true> &w, const tile_task &t)
@@ -258,6 +301,7 @@ __device__ __forceinline__ void back_keys(const struct lm_attend_back &a,
 			}
 		}
 	}
+	rotate_back<D>(w.sum0[0], a, first, left);
 	store_tile<D>((uint16_t *)a.dk + at, f->ldk, left, w.sum0[0], f->scale, f->scale);
 	store_tile<D>((uint16_t *)a.dv + at, f->ldk, left, w.sum1[0], 1, 1);
 }
@@ -299,12 +343,13 @@ __device__ __forceinline__ void back_queries(const struct lm_attend_back &a,
 			j += TILE;
 		}
 	}
+	rotate_back<D>(w.sum0[0], a, first, left);
 	store_tile<D>(dq, f->ldq, left, w.sum0[0], f->scale, f->scale);
 }
 #endif
 
 template <int D, int TILE, bool KEYS>
-__global__ void __launch_bounds__(2 * TILE)
+__global__ void __launch_bounds__(2 * TILE, BLOCKS)
 	attend_back_tensor_kernel(struct lm_attend_back a, uint64_t all)
 {
 #if CUDA_TENSOR

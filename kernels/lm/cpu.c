@@ -392,7 +392,7 @@ static void attend_back_part(void *work, uint64_t from, uint64_t to)
 	t->end();
 }
 
-static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
+static int attend_back(struct dev *d, const struct lm_attend_back *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_attend *f = &a->forward;
@@ -407,6 +407,17 @@ static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
 		return -1;
 	return share(d, attend_back_kv_part, a, sizeof *a,
 		f->batch * f->kv_heads * f->keys, 64, PIECES);
+}
+
+static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
+{
+	struct lm_rotate r[2];
+	unsigned n = lm_attend_rotations(a, r);
+	int rc = attend_back(d, a);
+
+	for (unsigned i = 0; i < n && rc == 0; i++)
+		rc = cpu_rotate(d, &r[i]);
+	return rc;
 }
 
 /* --- output -------------------------------------------------------------------------------- */

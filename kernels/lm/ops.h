@@ -205,12 +205,36 @@ struct lm_attend {
  *   ds_ij = p_ij (dout_i . v_j - d_i) ;  dv_j = sum_i p_ij dout_i ;
  *   dq_i = scale sum_j ds_ij k_j ;  dk_j = scale sum_i ds_ij q_i
  * dq, dk, dv have the strides of q, k, v; they are overwritten and overlap nothing. Tiles may round
- * p and ds to `dtype`: 2^-8 of the magnitudes of the terms for BF16. */
+ * p and ds to `dtype`: 2^-8 of the magnitudes of the terms for BF16.
+ *
+ * With a table (not NULL) dq and dk are then rotated back, as lm_rotate does with `inverse`: row i
+ * of a sequence has position i. Tiles may do it before they round to `dtype`. */
 struct lm_attend_back {
 	struct lm_attend forward; /* out and lse are read */
 	const void *dout;         /* stride ldo */
 	void *dq, *dk, *dv;
+	const float *table;
+	bool interleaved;
 };
+
+/* The rotations of dq and dk that follow: sets one or two operations, and returns how many. */
+HD unsigned lm_attend_rotations(const struct lm_attend_back *a, struct lm_rotate r[2])
+{
+	const struct lm_attend *f = &a->forward;
+	uint64_t q_bytes = f->heads * f->head_dim * lm_dtype_bytes(f->dtype);
+	bool adjacent = (char *)a->dq + q_bytes == (char *)a->dk && f->ldq == f->ldk;
+	struct lm_rotate q = { f->dtype, a->dq, a->table, NULL, f->batch * f->positions,
+		f->ldq, f->heads + (adjacent ? f->kv_heads : 0), f->head_dim, 0,
+		f->positions, 0, a->interleaved, true };
+
+	if (!a->table)
+		return 0;
+	r[0] = r[1] = q;
+	r[1].x = a->dk;
+	r[1].ld = f->ldk;
+	r[1].heads = f->kv_heads;
+	return adjacent ? 1 : 2;
+}
 
 /* --- a cache in blocks --------------------------------------------------------------------- */
 

@@ -808,7 +808,10 @@ static int run_attend_back(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->attend_back(d, &x) < 0 ? -1 : widen(d, out, r);
 }
 
-static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct heads *s)
+enum rotation { NOT_ROTATED, HALVES, PAIRS };
+
+static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct heads *s,
+	enum rotation rotation)
 {
 	struct bench b;
 	struct run r = { 0 };
@@ -849,22 +852,40 @@ static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct head
 	h.dv = (char *)dqkv + to_v;
 	lm_attend_back_q_ref(&h, 0, queries);
 	lm_attend_back_kv_ref(&h, 0, rows * s->kv_heads);
+	if (rotation != NOT_ROTATED) {
+		const void *table;
+		struct lm_rotate back[2];
+		unsigned count;
+
+		h.interleaved = x.interleaved = rotation == PAIRS;
+		h.table = numbers(&b, LM_DTYPE_F32, s->positions * s->head_dim, 1,
+			&table);
+		x.table = table;
+		count = lm_attend_rotations(&h, back);
+		for (unsigned i = 0; i < count; i++)
+			lm_rotate_ref(&back[i], 0, rows);
+	}
 	want = widened(&b, dtype, dqkv, n);
 	bound = hold(&b, n * 4);
 	/* p <= 1 in each term, |dp - d| <= 2 head_dim. For dq the p sum to 1; for dk and dv
 	 * there are up to `queries of a group` such terms, whose p fall as 1 / keys: the bound
 	 * counts 8 of them. */
 	for (uint64_t i = 0; i < n; i++)
+		/* a rotation adds two, each times a number up to 1, and rounds once more */
 		bound[i] = (float)((attention_bound(a) +
 					   (dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0)) *
-			(4 + 0.5 * (double)(s->heads / s->kv_heads)));
+			(4 + 0.5 * (double)(s->heads / s->kv_heads)) *
+			(rotation != NOT_ROTATED ? 2 : 1));
 	raw_result(&b, &r, rows, wide);
 	r.op = &x;
 	snprintf(b.c.label, sizeof b.c.label,
-		"attend_back %s %llu heads on %llu of %llu, %llu, window %llu",
+		"attend_back %s %llu heads on %llu of %llu, %llu, window %llu%s",
 		name(dtype), (unsigned long long)s->heads,
 		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
-		(unsigned long long)s->positions, (unsigned long long)s->window);
+		(unsigned long long)s->positions, (unsigned long long)s->window,
+		rotation == PAIRS          ? ", pairs rotated" :
+			rotation == HALVES ? ", halves rotated" :
+					     "");
 	finish(&b, run_attend_back, &r, want, bound, n);
 }
 
@@ -889,14 +910,15 @@ static void attention(struct kcheck *k)
 
 	for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
 		attend(k, LM_DTYPE_BF16, &tiles[i]);
-		attend_back(k, LM_DTYPE_BF16, &tiles[i]);
+		attend_back(k, LM_DTYPE_BF16, &tiles[i], (enum rotation)i);
 	}
 	for (int dtype = 0; dtype < 2; dtype++) {
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 			if (k->slow && shapes[i].positions > 100)
 				continue;
 			attend(k, (enum lm_dtype)dtype, &shapes[i]);
-			attend_back(k, (enum lm_dtype)dtype, &shapes[i]);
+			attend_back(k, (enum lm_dtype)dtype, &shapes[i],
+				(enum rotation)(i % 3));
 		}
 		for (size_t i = 0; i < sizeof past / sizeof *past; i++)
 			attend(k, (enum lm_dtype)dtype, &past[i]);

@@ -123,8 +123,9 @@ static int norm_back(struct lm_train *t, const float *x, const float *rms,
 	return 0;
 }
 
-/* q and k of x [rows, qkv] are adjacent, so one call rotates both */
-static int rotate(struct lm_train *t, void *x, bool inverse)
+/* q and k of x [rows, qkv] are adjacent, so one call rotates both; attention's gradient rotates
+ * back */
+static int rotate(struct lm_train *t, void *x)
 {
 	const struct lm_config *c = &t->o.config;
 	struct lm_rotate r = { .dtype = t->o.dtype,
@@ -135,8 +136,7 @@ static int rotate(struct lm_train *t, void *x, bool inverse)
 		.heads = c->heads + c->kv_heads,
 		.head_dim = c->head_dim,
 		.positions = t->o.positions,
-		.interleaved = c->rope.interleaved,
-		.inverse = inverse };
+		.interleaved = c->rope.interleaved };
 
 	TRY(t->lm->rotate(t->d, &r));
 	return 0;
@@ -183,7 +183,7 @@ static int layer_inner(struct lm_train *t, uint32_t l)
 	if (t->o.config.qkv_bias)
 		g.bias = t->p + lm_train_at(t, LM_Q_BIAS, l);
 	if (norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0 || product(t, &g) < 0 ||
-		rotate(t, k->qkv, false) < 0)
+		rotate(t, k->qkv) < 0)
 		return -1;
 	TRY(t->lm->attend(t->d, &a));
 	if (add_to_stream(t, k->mid, t->x[l], k->att, t->q, LM_O, l) < 0 ||
@@ -286,13 +286,15 @@ static int attention_back(struct lm_train *t, uint32_t l)
 		.dout = t->datt,
 		.dq = t->dqkv,
 		.dk = column(t, t->dqkv, t->q),
-		.dv = column(t, t->dqkv, t->q + t->kv) };
+		.dv = column(t, t->dqkv, t->q + t->kv),
+		.table = t->table,
+		.interleaved = t->o.config.rope.interleaved };
 
 	if (back_to_inputs(t, t->datt, dy, t->dim, t->q, LM_O, l) < 0 ||
 		back_to_weight(t, dy, k->att, t->dim, t->q, LM_O, l) < 0)
 		return -1;
 	TRY(t->lm->attend_back(t->d, &a));
-	if (rotate(t, t->dqkv, true) < 0 || bias_back(t, l) < 0 ||
+	if (bias_back(t, l) < 0 ||
 		back_to_weight(t, t->dqkv, k->h1, t->qkv, t->dim, LM_Q, l) < 0 ||
 		back_to_inputs(t, t->dh, t->dqkv, t->qkv, t->dim, LM_Q, l) < 0)
 		return -1;
