@@ -70,6 +70,8 @@ struct lm_mask {
 struct lm_scratch {
 	float *logits;
 	struct lm_candidate *kept;
+	float *max;   /* of each block of logits */
+	double *sums; /* of the shares of each block */
 	uint32_t cap;
 };
 

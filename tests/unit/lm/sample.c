@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "tests/unit/test.h"
 
 enum { VOCAB = 12, DRAWS = 40000 };
@@ -238,8 +239,108 @@ static void large(void)
 	lm_scratch_release(&w);
 }
 
+static int descending(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Returns the smallest logit that the limits leave, by their definition. */
+static float least_kept(const float *x, uint32_t count, const struct lm_sampling *s)
+{
+	float *sorted = malloc(count * sizeof *sorted), least;
+	uint32_t n = s->top_k && s->top_k < count ? s->top_k : count, end = 0;
+	double sum = 0, seen = 0;
+
+	memcpy(sorted, x, count * sizeof *sorted);
+	qsort(sorted, count, sizeof *sorted, descending);
+	for (uint32_t i = 0; i < n; i++)
+		sum += exp((sorted[i] - (double)sorted[0]) / s->temperature);
+	while (end < n && seen < s->top_p * sum)
+		seen += exp((sorted[end++] - (double)sorted[0]) / s->temperature);
+	while (end > 1 &&
+		exp((sorted[end - 1] - (double)sorted[0]) / s->temperature) < s->min_p)
+		end--;
+	least = sorted[end - 1];
+	free(sorted);
+	return least;
+}
+
+/* Draws by definition, in the order of ids, where nothing is cut. */
+static uint32_t walk(const float *x, uint32_t count, const struct lm_sampling *s,
+	uint64_t position)
+{
+	float max = -INFINITY;
+	double sum = 0, at;
+	struct rng rng;
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		max = fmaxf(max, x[i]);
+	for (i = 0; i < count; i++)
+		sum += exp(((double)x[i] - max) / s->temperature);
+	rng_seed(&rng, s->seed, s->choice);
+	rng_seek(&rng, position);
+	at = rng_f64(&rng) * sum;
+	for (i = 0; i + 1 < count; i++) {
+		at -= exp(((double)x[i] - max) / s->temperature);
+		if (at < 0)
+			break;
+	}
+	return i;
+}
+
+/* Sharp and flat vocabularies of every size beside whole blocks: what is drawn is what the
+ * definition draws, or keeps; and what it keeps last does come. */
+static void limits(void)
+{
+	enum { MANY = 3000 };
+	static const struct lm_sampling how[] = {
+		{ .temperature = 1, .top_p = 1 },
+		{ .temperature = 0.6, .top_p = 0.5 },
+		{ .temperature = 1.5, .top_p = 0.97 },
+		{ .temperature = 1, .top_p = 1, .top_k = 3 },
+		{ .temperature = 0.8, .top_p = 0.9, .top_k = 40 },
+		{ .temperature = 1, .top_p = 1, .top_k = 700 },
+		{ .temperature = 1, .top_p = 1, .min_p = 0.3 },
+		{ .temperature = 2, .top_p = 0.8, .min_p = 0.05 },
+		{ .temperature = 1, .top_p = 0.999999, .min_p = 0.5, .top_k = 9 },
+	};
+	float *x = malloc(MANY * sizeof *x);
+	struct lm_scratch w = { 0 };
+	struct rng rng;
+
+	rng_seed(&rng, 21, 0);
+	for (uint32_t count = 1; count < MANY; count = 2 * count + 1 + count % 3)
+		for (double spread = 0.1; spread < 200; spread *= 8) {
+			for (uint32_t i = 0; i < count; i++)
+				x[i] = (float)(spread * rng_f64(&rng));
+			for (size_t h = 0; h < sizeof how / sizeof *how; h++) {
+				const struct lm_sampling *s = &how[h];
+				float least = least_kept(x, count, s), seen = INFINITY;
+				bool all = !s->top_k && s->top_p >= 1 && s->min_p <= 0;
+
+				for (uint64_t p = 0; p < 100; p++) {
+					uint32_t id = lm_draw(&w, s, NULL, NULL, x, count,
+						p);
+
+					CHECK(x[id] >= least);
+					seen = fminf(seen, x[id]);
+					if (all)
+						CHECK_I64(walk(x, count, s, p), id);
+				}
+				if (s->top_k == 3 && spread < 1)
+					CHECK(seen == least);
+			}
+		}
+	free(x);
+	lm_scratch_release(&w);
+}
+
 int main(void)
 {
+	limits();
 	positions();
 	adjustments();
 	least_share();
