@@ -69,7 +69,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	c->answer.top_logprobs = q->top_logprobs;
 	c->logprobs = q->logprobs ? json_array() : NULL;
 	lm_detoken_init(&c->detoken, x->model->l.token);
-	c->detoken.started = !chat && p->text.len > 0;
+	c->detoken.started = !chat && (p->text.len > 0 || q->suffix);
 	filter_init(&c->filter, q->stop, q->stop_count, chat, chat && p->reasoning);
 	if (q->tools_read.mode != TOOLS_OFF)
 		calls_init(&c->calls, &x->model->calls, &q->tools_read);

@@ -1,5 +1,5 @@
 /* prompt.c - renders chats with the model's template, and encodes the four forms of a
- * completion's prompt. */
+ * completion's prompt, or a gap's two sides. */
 #include "cmd/rnp-serve/prompt.h"
 
 #include <stdio.h>
@@ -287,6 +287,101 @@ static int encode_text(struct prompt *p, const struct served *m, const struct re
 	return 0;
 }
 
+/* --- gaps to fill in ------------------------------------------------------------------------------ */
+
+static void add_id(struct prompt *p, uint32_t id)
+{
+	buf_add(&p->ids, &id, sizeof id);
+}
+
+static bool is_fill(const struct lm_token_fill *f, uint32_t id)
+{
+	return id == f->prefix || id == f->suffix || id == f->middle;
+}
+
+/* Returns the length of the name of a fill-in token that begins at text; 0: none does. */
+static size_t name_at(const struct lm_token *t, const struct lm_token_fill *f,
+	const char *text, size_t bytes)
+{
+	const uint32_t ids[] = { f->prefix, f->suffix, f->middle };
+	size_t n;
+
+	for (int i = 0; i < 3; i++) {
+		const char *name = lm_token_text(t, ids[i], &n);
+
+		if (n > 1 && n <= bytes && memcmp(text, name, n) == 0)
+			return n;
+	}
+	return 0;
+}
+
+/* Encodes text in which names of fill-in tokens are cut before their last byte. */
+static int add_cut(struct prompt *p, const struct lm_token *t,
+	const struct lm_token_fill *f, const char *text, size_t bytes)
+{
+	size_t from = 0;
+
+	for (size_t i = 0; i < bytes; i++) {
+		size_t n = name_at(t, f, text + i, bytes - i);
+
+		if (!n)
+			continue;
+		i += n - 2; /* the last byte is looked at again */
+		if (lm_token_encode(t, &p->ids, text + from, i + 1 - from, false) < 0)
+			return -1;
+		from = i + 1;
+	}
+	return lm_token_encode(t, &p->ids, text + from, bytes - from, false);
+}
+
+/* Encodes what people wrote. A tokenizer's file may say that the names of fill-in tokens count in
+ * every text; here they never do. */
+static int add_written(struct prompt *p, const struct lm_token *t,
+	const struct lm_token_fill *f, const char *text, size_t bytes)
+{
+	size_t before = p->ids.len, n;
+	const uint32_t *ids;
+
+	if (lm_token_encode(t, &p->ids, text, bytes, false) < 0)
+		return -1;
+	ids = (const uint32_t *)(const void *)(p->ids.data + before);
+	n = (p->ids.len - before) / sizeof *ids;
+	while (n && !is_fill(f, ids[n - 1]))
+		n--;
+	if (!n)
+		return 0;
+	p->ids.len = before;
+	return add_cut(p, t, f, text, bytes);
+}
+
+/* Encodes the texts before and behind the gap. Their order is the one in which nearly all models
+ * were trained, and the only one that the names of the tokens tell. */
+static int encode_gap(struct prompt *p, const struct served *m, const struct request *q,
+	uint32_t i, struct api_error *e)
+{
+	const json_t *one = json_is_array(q->prompt) ? json_array_get(q->prompt, i) :
+						       q->prompt;
+	struct lm_token_fill f;
+
+	if (!lm_token_fill(m->l.token, &f))
+		return api_error_set(e, 400, "unsupported_parameter", "suffix",
+			"model '%s' has no tokens for filling in: it takes no 'suffix'",
+			m->name);
+	if (!json_is_string(one))
+		return api_error_set(e, 400, "invalid_value", "prompt",
+			"with 'suffix', 'prompt' must be a text or an array of texts");
+	buf_add(&p->text, json_string_value(one), json_string_length(one));
+	add_id(p, f.prefix);
+	if (add_written(p, m->l.token, &f, json_string_value(one),
+		    json_string_length(one)) < 0)
+		return failed(e, "prompt");
+	add_id(p, f.suffix);
+	if (add_written(p, m->l.token, &f, q->suffix, strlen(q->suffix)) < 0)
+		return failed(e, "suffix");
+	add_id(p, f.middle);
+	return 0;
+}
+
 /* --- both ---------------------------------------------------------------------------------------- */
 
 int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
@@ -299,8 +394,9 @@ int prompt_encode(struct prompt *p, const struct served *m, const struct request
 
 	if (request_has_prompts(q) && bos >= 0 && lm_token_adds_bos(m->l.token) && !given)
 		buf_add(&p->ids, &id, sizeof id);
-	if ((request_has_prompts(q) ? encode_text(p, m, q, i, e) :
-				      encode_chat(p, m, q, e)) < 0)
+	if ((q->suffix                             ? encode_gap(p, m, q, i, e) :
+			    request_has_prompts(q) ? encode_text(p, m, q, i, e) :
+						     encode_chat(p, m, q, e)) < 0)
 		return -1;
 	if (!p->ids.len && bos >= 0)
 		buf_add(&p->ids, &id, sizeof id);

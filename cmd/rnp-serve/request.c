@@ -350,7 +350,7 @@ static const struct field fields[] = {
 	{ "echo", TEXT, read_bool, TO(echo), 0, 0 },
 	{ "modalities", CHAT, read_modalities, 0, 0, 0 },
 	{ "best_of", TEXT, read_one, 0, 0, 0 },
-	{ "suffix", TEXT, refuse, 0, 0, 0 },
+	{ "suffix", TEXT, read_text, TO(suffix), 0, 0 },
 	{ "audio", CHAT, refuse, 0, 0, 0 },
 	{ "functions", CHAT, refuse, 0, 0, 0 },
 	{ "function_call", CHAT, refuse, 0, 0, 0 },

@@ -48,6 +48,8 @@ struct request {
 
 	json_t *messages; /* chat: an array of objects with "role" and "content" */
 	json_t *prompt;   /* completions: unchanged, in one of the four forms */
+	/* completions: what follows the gap to fill in; NULL: the prompt is continued */
+	const char *suffix;
 
 	struct lm_sampling sampling;
 	struct lm_bias *bias; /* owned */

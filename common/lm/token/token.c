@@ -186,7 +186,7 @@ bool lm_token_ends(const struct lm_token *t, uint32_t id)
 	if (id >= t->count)
 		return false;
 	p = &t->pieces[id];
-	return id == t->eos ||
+	return id == t->eos || token_ends_fill(t, id) ||
 		(p->type == LM_TOKEN_CONTROL &&
 			token_ends_by_name(t->pool.data + p->at, p->bytes));
 }

@@ -49,6 +49,17 @@ const char *lm_token_chat_template(const struct lm_token *t); /* NULL: none */
  * ("<|im_end|>", "<|eot_id|>" ...). */
 bool lm_token_ends(const struct lm_token *t, uint32_t id);
 
+/* The tokens around a gap that a code model fills (Bavarian et al., arXiv 2207.14255): the text
+ * before the gap comes after prefix, the text behind it after suffix, what the model puts there
+ * after middle. */
+struct lm_token_fill {
+	uint32_t prefix, suffix, middle;
+};
+
+/* Returns whether the model has them: its file names them, or special tokens have their usual
+ * names. lm_token_ends then also knows what ends such a text. */
+bool lm_token_fill(const struct lm_token *t, struct lm_token_fill *out);
+
 /* Returns the id of the token with this name as spelled in the file, or -1. */
 int64_t lm_token_find(const struct lm_token *t, const char *name, size_t bytes);
 

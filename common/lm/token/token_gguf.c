@@ -111,6 +111,7 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 
 	if (read_id(g, KEY "bos_token_id", &t->bos) < 0 ||
 		read_id(g, KEY "eos_token_id", &t->eos) < 0 ||
+		read_id(g, KEY "eot_token_id", &t->eot) < 0 ||
 		read_id(g, KEY "unknown_token_id", &t->unknown) < 0 ||
 		read_id(g, KEY "padding_token_id", &t->pad) < 0 ||
 		gguf_get_bool(g, KEY "add_bos_token", &t->adds_bos) < 0 ||
@@ -129,64 +130,39 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 
 /* --- what a token is by its name, whatever the file says ---------------------------------------- */
 
-#define BAR "\xef\xbd\x9c" /* U+FF5C */
-
-/* Tokens around a gap that a code model is to fill: the key with the token's id, its older
- * name, and the token names to look for without a key. */
-static const struct fill {
-	const char *key, *older;
-	const char *names[9]; /* ends with NULL */
-} fills[] = {
-	{ KEY "fim_pre_token_id", KEY "prefix_token_id",
-		{ "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",
-			"<" BAR "fim" TOKEN_BLANK "begin" BAR ">", "<PRE>",
-			TOKEN_BLANK "<PRE>", "<|code_prefix|>", "<|prefix|>" } },
-	{ KEY "fim_suf_token_id", KEY "suffix_token_id",
-		{ "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
-			"<" BAR "fim" TOKEN_BLANK "hole" BAR ">", "<SUF>",
-			TOKEN_BLANK "<SUF>", "<|code_suffix|>", "<|suffix|>" } },
-	{ KEY "fim_mid_token_id", KEY "middle_token_id",
-		{ "<|fim_middle|>", "<fim-middle>", "<fim_middle>",
-			"<" BAR "fim" TOKEN_BLANK "end" BAR ">", "<MID>",
-			TOKEN_BLANK "<MID>", "<|code_middle|>", "<|middle|>" } },
-	{ KEY "fim_pad_token_id", NULL,
-		{ "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]" } },
-	{ KEY "fim_rep_token_id", NULL,
-		{ "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
-			"<reponame>" } },
-	{ KEY "fim_sep_token_id", NULL, { "<|file_sep|>" } },
-};
-
-/* Returns the first token that has one of the names, or TOKEN_NONE. llama.cpp takes the first
- * in the order of a hash table. */
-static uint32_t find_fill(const struct lm_token *t, const char *const *names)
-{
-	uint32_t first = TOKEN_NONE;
-
-	for (; *names; names++) {
-		uint32_t id = token_find(t, *names, strlen(*names));
-
-		if (id < t->count && id < first)
-			first = id;
-	}
-	return first;
-}
-
+/* Tokens around a gap that a code model is to fill: the key with the token's id, and its older
+ * name. Without a key, they are known by their names. */
 static int set_fills(struct lm_token *t, const struct gguf *g)
 {
-	for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
-		const struct fill *f = &fills[i];
+	static const struct {
+		const char *key, *older;
+	} keys[TOKEN_FILLS] = {
+		[TOKEN_FILL_PREFIX] = { KEY "fim_pre_token_id", KEY "prefix_token_id" },
+		[TOKEN_FILL_SUFFIX] = { KEY "fim_suf_token_id", KEY "suffix_token_id" },
+		[TOKEN_FILL_MIDDLE] = { KEY "fim_mid_token_id", KEY "middle_token_id" },
+		[TOKEN_FILL_PAD] = { KEY "fim_pad_token_id", NULL },
+		[TOKEN_FILL_REPO] = { KEY "fim_rep_token_id", NULL },
+		[TOKEN_FILL_FILE] = { KEY "fim_sep_token_id", NULL },
+	};
+
+	for (int i = 0; i < TOKEN_FILLS; i++) {
 		int64_t told = -1, older = -1;
 		uint32_t id;
 
-		if (read_id(g, f->key, &told) < 0 ||
-			(f->older && read_id(g, f->older, &older) < 0))
+		if (read_id(g, keys[i].key, &told) < 0 ||
+			(keys[i].older && read_id(g, keys[i].older, &older) < 0))
 			return -1;
-		if ((told >= 0 && told < t->count) || (older >= 0 && older < t->count))
+		if (told < 0 || told >= t->count)
+			told = older;
+		if (told >= 0 && told < t->count) {
+			t->fill[i] = told;
 			continue;
-		id = find_fill(t, f->names);
-		if (id != TOKEN_NONE)
-			t->pieces[id].type = LM_TOKEN_CONTROL;
+		}
+		id = token_fill_by_name(t, (enum token_fill)i);
+		if (id == TOKEN_NONE)
+			continue;
+		t->pieces[id].type = LM_TOKEN_CONTROL;
+		t->fill[i] = id;
 	}
 	return 0;
 }

@@ -27,6 +27,18 @@ enum token_how {
 /* When to prepend a blank to a text, for models that were trained with one. */
 enum token_prefix { TOKEN_PREFIX_NEVER, TOKEN_PREFIX_FIRST, TOKEN_PREFIX_EACH };
 
+/* Tokens around a gap that a code model fills. The last three end what it fills in: padding, and
+ * the begin of another repository or file. */
+enum token_fill {
+	TOKEN_FILL_PREFIX,
+	TOKEN_FILL_SUFFIX,
+	TOKEN_FILL_MIDDLE,
+	TOKEN_FILL_PAD,
+	TOKEN_FILL_REPO,
+	TOKEN_FILL_FILE,
+	TOKEN_FILLS
+};
+
 struct token_piece {
 	uint32_t at, bytes;         /* as spelled, in pool */
 	uint32_t raw_at, raw_bytes; /* as text, in pool */
@@ -85,7 +97,8 @@ struct lm_token {
 	/* one bit per byte and its successor: some token contains them; U+2581 counts as a
 	 * blank here */
 	uint64_t joins[256][4];
-	int64_t bos, eos, unknown, pad;
+	int64_t bos, eos, eot, unknown, pad; /* -1: none */
+	int64_t fill[TOKEN_FILLS];
 	struct token_tree always, all; /* user-defined; those and the special ones */
 	char *chat_template;
 	pthread_mutex_t lock; /* protects idle */
@@ -146,6 +159,15 @@ size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
 
 /* Whether a name looks like a token that ends an answer. */
 bool token_ends_by_name(const char *text, size_t bytes);
+
+/* Returns the first token that has a usual name of this fill-in token, or TOKEN_NONE. */
+uint32_t token_fill_by_name(const struct lm_token *t, enum token_fill which);
+
+/* Finds the fill-in tokens by their names among those that are special or user-defined. */
+void token_guess_fills(struct lm_token *t);
+
+/* Whether a model that fills gaps ends with this token what it fills in. */
+bool token_ends_fill(const struct lm_token *t, uint32_t id);
 
 int token_read_gguf(struct lm_token **out, const char *path);
 

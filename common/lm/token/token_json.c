@@ -471,6 +471,7 @@ int lm_token_read_json(struct lm_token **out, const char *text, size_t bytes,
 		rc = token_read_config(r.t, config, config_bytes, where);
 	if (rc == 0) {
 		guess_special(r.t);
+		token_guess_fills(r.t);
 		rc = token_finish(r.t, where);
 	}
 	json_decref(doc);

@@ -13,7 +13,9 @@ struct lm_token *token_new(enum token_how how)
 	struct lm_token *t = xcalloc(1, sizeof *t);
 
 	t->how = how;
-	t->bos = t->eos = t->unknown = t->pad = -1;
+	t->bos = t->eos = t->eot = t->unknown = t->pad = -1;
+	for (int i = 0; i < TOKEN_FILLS; i++)
+		t->fill[i] = -1;
 	memset(t->byte_id, 0xff, sizeof t->byte_id);
 	pthread_mutex_init(&t->lock, NULL);
 	return t;

@@ -101,6 +101,32 @@ static void check_special(void)
 }
 
 /* Llama 2's way: blanks as U+2581, one before the text, bytes for what has no token. */
+/* Tokens around a gap have their usual names, and are special; only then something else ends what
+ * is filled in. */
+static void check_fill(void)
+{
+#define ADDED(id, text, special) \
+	"{\"id\":" #id ",\"content\":\"" text "\",\"special\":" special "}"
+	struct lm_token *t = json_of(
+		HEAD ADDED(7, "<fim_middle>", "true") "," ADDED(8, "<fim_prefix>",
+			"true") "," ADDED(9, "<fim_suffix>", "false") "," ADDED(10,
+			"<fim_pad>", "true") TAIL("null", BYTE_LEVEL, SMALL));
+	struct lm_token_fill f;
+
+	CHECK(lm_token_fill(t, &f));
+	CHECK_I64(8, f.prefix);
+	CHECK_I64(9, f.suffix);
+	CHECK_I64(7, f.middle);
+	CHECK(lm_token_ends(t, 10) && !lm_token_ends(t, 7));
+	lm_token_close(t);
+	t = json_of(HEAD ADDED(7, "<fim_middle>", "true") "," ADDED(8, "<fim_prefix>",
+		"true") "," ADDED(9, "<fim_pad>", "true")
+			TAIL("null", BYTE_LEVEL, SMALL));
+	CHECK(!lm_token_fill(t, &f) && !lm_token_ends(t, 9));
+	lm_token_close(t);
+#undef ADDED
+}
+
 static void check_byte_fallback(void)
 {
 	struct lm_token *t = json_of(HEAD "{\"id\":0,\"content\":\"<unk>\",\"special\":true}" TAIL(
@@ -769,6 +795,7 @@ int main(void)
 	check_merges();
 	check_ignore_merges();
 	check_special();
+	check_fill();
 	check_byte_fallback();
 	check_bin();
 	check_refused();
