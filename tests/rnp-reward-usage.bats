@@ -201,6 +201,40 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	assert_equal "$(of a '[.worked_s, .gpu_worked_s, .earned_uusd]')" '[5400,5400,2000]'
 }
 
+@test "usage: a record counts the same however its JSON is written" {
+	node a . && node b '.gpus[0].uuid = "GPU-b"'
+	for i in 16 17 18; do
+		verdict a "${i}T00:00:00" true "[$gpu]" && verdict b "${i}T00:00:00" false '[]'
+		receipt a "${i}T00:00:00" "${i}T01:00:00" 1800
+		uptime b "$i" '[[0, 40000000], [50000000, 86400000]]'
+	done
+	say judge "{kind: \"rnp.verdict\", v: 1, node: \"$b\", signer: \"$judge\", at: \"2026-11-19T00:00:00Z\",
+		passed: true, checks: [{passed: true, check: \"x\"}], node_record: \"$b_sha\",
+		readings: {teraflops: 330000000000000, memory: 20000000000, clock: 5000000, bandwidth: 100000000},
+		unknown: {z: \"\", a: \"why\"}, proven: [{memory_bytes: 5, device: \"GPU-b\"}], score_ppm: 7}"
+	# a signature that fits another record, and the last receipt twice
+	tail -1 records | sed 's/"score_ppm":7/"score_ppm":9000000/' >bad
+	grep rnp.receipt records | tail -1 >again
+	cat bad again >>records
+	for policy in "" "--policy rnp-004"; do
+		# shellcheck disable=SC2086 # two words
+		run_split rnp-reward usage "${epoch[@]}" --trust "$judge" $policy records
+		assert_success
+		assert_equal "$(grep -c 'left out' <<<"$stderr")" 1
+		[[ $stderr == *"records:16: left out: proof: the signature does not fit the record"* ]]
+		echo "$output" >usage
+		# no line of these is plain: a letter is escaped; and those are in another order
+		sed 's/"kind":"rnp/"kind":"\\u0072np/' records >escaped
+		jq -cS . records >sorted
+		for other in escaped sorted; do
+			# shellcheck disable=SC2086
+			rnp-reward usage -q "${epoch[@]}" --trust "$judge" $policy "$other" | cmp - usage
+		done
+	done
+	assert_equal "$(of a '[.worked_s, .passed_ppm]')" '[5400,1000000]'
+	assert_equal "$(of b '[.up_s, .challenges_passed, .devices]')" '[229200,1,["GPU-b"]]'
+}
+
 @test "usage: a registry's records that are of no form are left out; they stop nobody's pay" {
 	node a . && verdict a 17T00:00:00 true "[$gpu]"
 	post a '.at = "2026-11-14T00:00:00Z" | .gpus += [.gpus[0]]'

@@ -140,6 +140,16 @@ static int take(void *ctx, json_t *record, const char *where)
 	return 0;
 }
 
+static int take_item(void *ctx, const struct gather_item *item, const char *where)
+{
+	struct audited_list *l = ctx;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (gather_take(&l->list[i].gather, item, where) < 0)
+			return -1;
+	return 0;
+}
+
 /* --- findings ------------------------------------------------------------------------------- */
 
 static void __attribute__((format(printf, 4, 5)))
@@ -522,7 +532,7 @@ int audit_epochs(struct audit *a)
 		rc = ledger_each(a->ledger, 0, add_epoch, &l);
 	if (rc == 0)
 		rc = evidence_read(&a->evidence, (char **)a->files.items, a->files.n,
-			take, &l);
+			take, take_item, &l);
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
 		struct audited *e = &l.list[i];
 

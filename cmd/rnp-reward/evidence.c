@@ -1,15 +1,19 @@
 /* evidence.c - decides which signed records count, and reads those of files on all cores. */
 #include "cmd/rnp-reward/evidence.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/evidence_plain.h"
 #include "common/base/err.h"
 #include "common/base/lines.h"
+#include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/key.h"
 #include "common/record/signature.h"
+#include "kernels/sig/ed25519.h"
 
 int evidence_check(const struct evidence *e)
 {
@@ -100,25 +104,47 @@ bool evidence_counts(const struct evidence *e, const json_t *record, const char 
 	return counts(e, record, &proof, where);
 }
 
-static void pass_on(struct lines_job *job)
+/* --- files ---------------------------------------------------------------------------------- */
+
+struct reading {
+	struct evidence evidence;
+	struct evidence_key *keys; /* those of trust */
+	int nkeys;
+	evidence_fn fn;
+	evidence_item_fn item;
+	void *ctx;
+};
+
+/* What is passed on of a line begins with one of these bytes: a struct passed, the spans of an
+ * uptime, and where the line stands; or the line, a NUL, and where it stands. */
+enum { AS_ITEM, AS_TEXT };
+
+struct passed {
+	char as; /* AS_ITEM */
+	struct gather_item item;
+};
+
+static void pass_text(struct lines_job *job)
 {
+	buf_addc(&job->out, AS_TEXT);
 	buf_add(&job->out, job->line, job->len);
 	/* the file and line are passed on for records that gathering itself refuses */
 	buf_addc(&job->out, '\0');
 	buf_adds(&job->out, job->where);
 }
 
-/* Signatures are verified together: eight cost little more than one. */
-static void check_lines(void *ctx, struct lines_job *jobs, int n)
+/* Reads lines as JSON. Signatures are verified together: eight cost little more than one; with
+ * them those of lines that need no JSON. */
+static void check_as_json(const struct evidence *e, struct lines_job **jobs, int n,
+	struct ed25519 *bare, int nbare)
 {
-	const struct evidence *e = ctx;
 	struct signature_result proofs[LINES_GROUP];
 	const json_t *to_verify[LINES_GROUP] = { NULL };
 	json_t *records[LINES_GROUP];
 	int of[LINES_GROUP], nverify = 0;
 
 	for (int i = 0; i < n; i++) {
-		struct lines_job *j = &jobs[i];
+		struct lines_job *j = jobs[i];
 		int rc = -1;
 
 		records[i] = json_parse_object(j->line, j->len, j->where);
@@ -129,7 +155,7 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 			continue;
 		switch (stands(e, records[i])) {
 		case STANDS:
-			pass_on(j);
+			pass_text(j);
 			break;
 		case MUST_BE_SIGNED:
 			of[nverify] = i;
@@ -139,43 +165,125 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 			break;
 		}
 	}
-	signature_verify_many(to_verify, (size_t)nverify, proofs);
+	signature_verify_beside(to_verify, (size_t)nverify, proofs, bare, (size_t)nbare);
 	for (int k = 0; k < nverify; k++)
-		if (counts(e, to_verify[k], &proofs[k], jobs[of[k]].where))
-			pass_on(&jobs[of[k]]);
+		if (counts(e, to_verify[k], &proofs[k], jobs[of[k]]->where))
+			pass_text(jobs[of[k]]);
 	for (int i = 0; i < n; i++)
 		json_decref(records[i]);
 }
 
-struct reading {
-	struct evidence evidence; /* first: check_lines gets it */
-	evidence_fn fn;
-	void *ctx;
-};
+/* Reads a line without JSON, its item into the job's output. Returns false, and the output is
+ * empty, if it needs JSON. */
+static bool read_plain(const struct reading *r, struct lines_job *job,
+	struct evidence_plain *plain, struct evidence_scratch *scratch)
+{
+	struct passed passed;
 
-static int take_line(void *ctx, const char *data, size_t len)
+	/* the spans go behind it */
+	memset(&passed, 0, sizeof passed);
+	buf_add(&job->out, &passed, sizeof passed);
+	if (evidence_plain_read(plain, &job->out, scratch, r->keys, r->nkeys, job->line,
+		    job->len)) {
+		passed.as = AS_ITEM;
+		passed.item = plain->item;
+		memcpy(job->out.data, &passed, sizeof passed);
+		buf_adds(&job->out, job->where);
+		return true;
+	}
+	buf_reset(&job->out);
+	return false;
+}
+
+static void check_lines(void *ctx, struct lines_job *jobs, int n)
 {
 	const struct reading *r = ctx;
-	size_t n = strlen(data);
-	json_t *record;
-	int rc;
+	struct evidence_plain plain[LINES_GROUP];
+	struct evidence_scratch scratch = { BUF_INIT, BUF_INIT };
+	struct ed25519 bare[LINES_GROUP];
+	struct lines_job *quick[LINES_GROUP], *slow[LINES_GROUP];
+	int nquick = 0, nslow = 0;
 
-	(void)len;
-	record = json_parse_object(data, n, data + n + 1);
-	rc = record ? r->fn(r->ctx, record, data + n + 1) : -1;
+	for (int i = 0; i < n; i++) {
+		struct evidence_plain *p = &plain[nquick];
+
+		if (!read_plain(r, &jobs[i], p, &scratch)) {
+			slow[nslow++] = &jobs[i];
+			continue;
+		}
+		bare[nquick] = (struct ed25519){ p->signature, p->public_key, p->message,
+			false };
+		quick[nquick++] = &jobs[i];
+	}
+	evidence_scratch_release(&scratch);
+	check_as_json(&r->evidence, slow, nslow, bare, nquick);
+	/* why a signature is not good is told by the other reader */
+	nslow = 0;
+	for (int k = 0; k < nquick; k++)
+		if (bare[k].good) {
+			lines_job_done(quick[k], 0);
+		} else {
+			buf_reset(&quick[k]->out);
+			slow[nslow++] = quick[k];
+		}
+	if (nslow)
+		check_as_json(&r->evidence, slow, nslow, NULL, 0);
+}
+
+static int take_item(const struct reading *r, const char *data)
+{
+	struct passed passed;
+	const char *behind = data + sizeof passed;
+
+	memcpy(&passed, data, sizeof passed);
+	/* as aligned as the start of the buffer is */
+	passed.item.spans = (const void *)behind;
+	behind += passed.item.nspans * sizeof *passed.item.spans;
+	return r->item(r->ctx, &passed.item, behind);
+}
+
+static int take_text(const struct reading *r, const char *text)
+{
+	size_t n = strlen(text);
+	const char *where = text + n + 1;
+	json_t *record = json_parse_object(text, n, where);
+	int rc = record ? r->fn(r->ctx, record, where) : -1;
+
 	json_decref(record);
 	return rc;
 }
 
-int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
-	void *ctx)
+static int take_line(void *ctx, const char *data, size_t len)
 {
-	struct reading r = { *e, fn, ctx };
+	(void)len;
+	return data[0] == AS_ITEM ? take_item(ctx, data) : take_text(ctx, data + 1);
+}
+
+/* Returns the keys that are trusted; the caller frees them. */
+static struct evidence_key *trusted_keys(const struct evidence *e, int *n)
+{
+	struct evidence_key *keys = xcalloc((size_t)e->trust.n, sizeof *keys);
+	unsigned char key[KEY_PUBLIC_BYTES];
+
+	*n = 0;
+	for (int i = 0; i < e->trust.n; i++)
+		if (address_parse(e->trust.items[i], "--trust", key) == 0)
+			evidence_key_init(&keys[(*n)++], key);
+	err_clear();
+	return keys;
+}
+
+int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
+	evidence_item_fn item, void *ctx)
+{
+	struct reading r = { .evidence = *e, .fn = fn, .item = item, .ctx = ctx };
 	struct lines l;
 	int rc;
 
+	r.keys = trusted_keys(e, &r.nkeys);
 	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
 	rc = lines_map_groups(&l, check_lines, take_line, &r);
 	lines_close(&l);
+	free(r.keys);
 	return rc;
 }

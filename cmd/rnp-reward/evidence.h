@@ -1,5 +1,5 @@
 /* evidence.h - which signed records count as evidence of what nodes did, and reads those of files
- * on all cores. Uses signature, schema, lines, prog (for warnings). */
+ * on all cores. Uses signature, schema, lines, evidence_plain, prog (for warnings). */
 #ifndef RNP_CMD_REWARD_EVIDENCE_H
 #define RNP_CMD_REWARD_EVIDENCE_H
 
@@ -31,9 +31,16 @@ bool evidence_counts(const struct evidence *e, const json_t *record, const char 
 /* Receives a record that counts; returns 0, or -1 with err_set. */
 typedef int (*evidence_fn)(void *ctx, json_t *record, const char *where);
 
-/* Reads the records of files (none: standard input), and calls fn for each that counts, in order,
- * on one thread. Returns 0, or -1 with the first error: fn's, or of a line that fits no schema. */
+/* Receives what gathering takes of one that counts; the same. */
+struct gather_item;
+typedef int (
+	*evidence_item_fn)(void *ctx, const struct gather_item *item, const char *where);
+
+/* Reads the records of files (none: standard input). For each that counts it calls item or fn, in
+ * order, on one thread: item for those that could be read from their text alone
+ * (evidence_plain.h), fn for all others. Returns 0, or -1 with the first error: fn's or item's, or
+ * of a line that fits no schema. */
 int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
-	void *ctx);
+	evidence_item_fn item, void *ctx);
 
 #endif

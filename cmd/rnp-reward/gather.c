@@ -16,7 +16,6 @@
 
 /* largest value in a receipt; in milliseconds it still fits */
 #define GPU_S_MAX INT64_C(1000000000000)
-#define SCORE_MAX INT64_C(1000000000000000)
 
 void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 	const struct policy *scores)
@@ -130,20 +129,22 @@ static void grow_seen(struct gather *g)
 	g->seen_cap = slots;
 }
 
-/* Whether this receipt or verdict was counted before, whatever signatures it carries. */
-static bool seen_before(struct gather *g, const json_t *record)
+/* Sets the hash that identifies an item. */
+static void hash_item(const struct gather_item *item, unsigned char out[CANON_HASH_BYTES])
 {
-	json_t *bare = json_copy((json_t *)record);
-	struct gather_seen seen, *slot;
-	struct buf text = BUF_INIT;
-
-	json_object_del(bare, "proof");
-	if (canon_write(&text, bare) < 0)
+	if (!item->record)
+		memcpy(out, item->sha256, CANON_HASH_BYTES);
+	else if (canon_hash_record(out, item->record) < 0)
 		bug("%s", err_get()->text);
-	crypto_generichash(seen.hash, sizeof seen.hash, (const unsigned char *)text.data,
-		text.len, NULL, 0);
-	json_decref(bare);
-	buf_release(&text);
+}
+
+/* Whether the receipt or verdict of this hash was counted before, whatever signatures it
+ * carries. */
+static bool seen_before(struct gather *g, const unsigned char sha256[CANON_HASH_BYTES])
+{
+	struct gather_seen seen, *slot;
+
+	memcpy(seen.hash, sha256, sizeof seen.hash);
 	if (2 * (g->nseen + 1) > g->seen_cap)
 		grow_seen(g);
 	slot = seen_slot(g->seen, g->seen_cap, &seen);
@@ -207,28 +208,21 @@ static int add_heartbeat(struct gather *g, const json_t *record, const char *whe
 	return 0;
 }
 
-/* Adds a registry's rnp.uptime of one day; days need not coincide with the epoch. */
-static int add_uptime(struct gather *g, const json_t *record, const char *where)
+/* Takes a registry's rnp.uptime of one day; days need not coincide with the epoch. */
+static int take_uptime(struct gather *g, const struct gather_item *item,
+	const char *where)
 {
-	const json_t *spans = json_object_get(record, "spans"), *pair;
 	struct gather_node *node;
-	const char *address;
-	int64_t from_ms, to_ms, end = 0;
-	size_t i;
+	int64_t end = 0;
 
-	if (json_get_text(record, where, "node", &address) < 0 ||
-		json_get_time(record, where, "from", &from_ms) < 0 ||
-		json_get_time(record, where, "to", &to_ms) < 0)
-		return -1;
-	if (to_ms <= g->from_ms || from_ms >= g->to_ms)
+	if (item->to_ms <= g->from_ms || item->from_ms >= g->to_ms)
 		return 0;
-	node = node_of(g, address);
+	node = node_of(g, item->node);
 	node->days++;
-	json_array_foreach(spans, i, pair) {
-		int64_t start = json_integer_value(json_array_get(pair, 0));
-		int64_t stop = json_integer_value(json_array_get(pair, 1));
+	for (size_t i = 0; i < item->nspans; i++) {
+		int64_t start = item->spans[i].from_ms, stop = item->spans[i].to_ms;
 
-		if (start < end || stop <= start || stop > to_ms - from_ms)
+		if (start < end || stop <= start || stop > item->to_ms - item->from_ms)
 			return err_set(EX_DATAERR,
 				"%s: spans[%zu]: is not after the one before, "
 				"or not within the day",
@@ -236,25 +230,13 @@ static int add_uptime(struct gather *g, const json_t *record, const char *where)
 		end = stop;
 		node->up = xgrow(node->up, &node->up_cap, node->nup + 1,
 			sizeof *node->up);
-		node->up[node->nup++] = (struct span){ from_ms + start, from_ms + stop };
+		node->up[node->nup++] = (struct span){ item->from_ms + start,
+			item->from_ms + stop };
 	}
 	return 0;
 }
 
 /* --- verdicts ------------------------------------------------------------------------------ */
-
-void gather_device_key(const char *uuid, struct device_key *out)
-{
-	char lower[160];
-	size_t n = 0;
-
-	/* a uuid in upper case names the same device */
-	for (; uuid[n] && n < sizeof lower; n++)
-		lower[n] = uuid[n] >= 'A' && uuid[n] <= 'Z' ? (char)(uuid[n] + 32) :
-							      uuid[n];
-	crypto_generichash(out->bytes, sizeof out->bytes, (const unsigned char *)lower, n,
-		NULL, 0);
-}
 
 static struct gather_device *device_slot(struct gather_device *table, size_t slots,
 	const struct device_key *key)
@@ -310,81 +292,68 @@ uint32_t gather_owner(const struct gather *g, const struct device_key *key)
 	return d && d->node ? d->node - 1 : UINT32_MAX;
 }
 
-static bool read_hash(const json_t *record, const char *key,
-	unsigned char out[CANON_HASH_BYTES])
-{
-	const char *text = json_string_value(json_object_get(record, key));
-	size_t n;
-
-	return text &&
-		sodium_hex2bin(out, CANON_HASH_BYTES, text, strlen(text), NULL, &n,
-			NULL) == 0 &&
-		n == CANON_HASH_BYTES;
-}
-
 /* Adds the facts that a passed verdict proves. A verdict that names no node record proves
  * nothing that is paid. Of two at the same instant, the one with the greater hash counts as the
  * last. */
-static int take_proven(struct gather *g, struct gather_node *node, const json_t *record,
-	int64_t at_ms)
+static void take_proven(struct gather *g, struct gather_node *node,
+	const struct gather_item *item, const unsigned char sha256[CANON_HASH_BYTES])
 {
-	unsigned char hash[CANON_HASH_BYTES], node_hash[CANON_HASH_BYTES];
-	struct device_key keys[GATHER_DEVICES_MAX];
-	const json_t *device;
-	int n = 0;
-	size_t i;
-
-	if (!read_hash(record, "node_record", node_hash))
-		return 0;
-	if (canon_hash_record(hash, record) < 0)
-		return -1;
-	json_array_foreach(json_object_get(record, "proven"), i, device) {
-		if (n == GATHER_DEVICES_MAX)
-			break;
-		gather_device_key(json_string_value(json_object_get(device, "device")),
-			&keys[n]);
-		claim_device(g, (uint32_t)(node - g->nodes), &keys[n++], at_ms);
-	}
-	if (!n || at_ms < node->proven_at_ms ||
-		(at_ms == node->proven_at_ms &&
-			memcmp(hash, node->verdict_sha256, sizeof hash) < 0))
-		return 0;
-	node->proven_at_ms = at_ms;
-	memcpy(node->verdict_sha256, hash, sizeof hash);
-	memcpy(node->node_sha256, node_hash, sizeof node_hash);
-	memcpy(node->proven, keys, sizeof keys);
-	node->nproven = n;
-	return 0;
+	if (!item->names_record)
+		return;
+	for (int i = 0; i < item->nproven; i++)
+		claim_device(g, (uint32_t)(node - g->nodes), &item->proven[i],
+			item->at_ms);
+	if (!item->nproven || item->at_ms < node->proven_at_ms ||
+		(item->at_ms == node->proven_at_ms &&
+			memcmp(sha256, node->verdict_sha256, CANON_HASH_BYTES) < 0))
+		return;
+	node->proven_at_ms = item->at_ms;
+	memcpy(node->verdict_sha256, sha256, CANON_HASH_BYTES);
+	memcpy(node->node_sha256, item->node_record, CANON_HASH_BYTES);
+	memcpy(node->proven, item->proven, sizeof node->proven);
+	node->nproven = item->nproven;
 }
 
-static int add_verdict(struct gather *g, const json_t *record, const char *where)
+/* Returns what a passed verdict scores, -1: nothing. */
+static int64_t score_of(const struct gather *g, const struct gather_item *item)
 {
-	const char *address;
-	struct gather_node *node;
-	int64_t at_ms, score = -1;
-	bool passed;
+	json_t *readings;
+	int64_t ppm;
 
-	if (json_get_text(record, where, "node", &address) < 0 ||
-		json_get_time(record, where, "at", &at_ms) < 0 ||
-		json_get_bool(record, where, "passed", &passed) < 0 ||
-		json_opt_i64(record, where, "score_ppm", 0, SCORE_MAX, &score) < 0)
-		return -1;
-	if (at_ms < g->from_ms || at_ms >= g->to_ms || seen_before(g, record))
-		return 0;
-	node = node_of(g, address);
+	if (!g->scores)
+		return item->score_ppm;
+	if (item->readings)
+		return policy_score_ppm(g->scores, item->readings);
+	readings = json_object();
+	for (int i = 0; i < GATHER_READINGS; i++)
+		if (item->reading[i] >= 0)
+			json_set_i64(readings, gather_readings[i], item->reading[i]);
+	ppm = policy_score_ppm(g->scores, readings);
+	json_decref(readings);
+	return ppm;
+}
+
+static void take_verdict(struct gather *g, const struct gather_item *item)
+{
+	unsigned char sha256[CANON_HASH_BYTES];
+	struct gather_node *node;
+	int64_t score;
+
+	if (item->at_ms < g->from_ms || item->at_ms >= g->to_ms)
+		return;
+	hash_item(item, sha256);
+	if (seen_before(g, sha256))
+		return;
+	node = node_of(g, item->node);
 	node->verdicts++;
-	node->failed += !passed;
-	if (passed && take_proven(g, node, record, at_ms) < 0)
-		return -1;
-	if (!passed)
-		score = 0;
-	else if (g->scores)
-		score = policy_score_ppm(g->scores, json_object_get(record, "readings"));
+	node->failed += !item->passed;
+	if (item->passed)
+		take_proven(g, node, item, sha256);
+	score = item->passed ? score_of(g, item) : 0;
 	if (score < 0)
-		return 0;
+		return;
 	node->score_sum += score;
 	node->scored++;
-	return 0;
 }
 
 /* --- receipts ------------------------------------------------------------------------------ */
@@ -400,15 +369,12 @@ static int64_t part_of(int64_t amount, const struct span *all, const struct span
 		(int64_t)((i128)amount * (clipped->from_ms - all->from_ms) / length);
 }
 
-static int add_amount(int64_t *sum, bool *known, const json_t *record, const char *where,
+/* amount -1: not stated */
+static int add_amount(int64_t *sum, bool *known, int64_t amount, const char *where,
 	const char *key, const struct span *all, const struct span *clipped)
 {
-	int64_t amount;
-
-	if (!json_object_get(record, key))
+	if (amount < 0)
 		return 0;
-	if (json_get_i64(record, where, key, 0, JSON_SAFE_INTEGER_MAX, &amount) < 0)
-		return -1;
 	*known = true;
 	if (__builtin_add_overflow(*sum, part_of(amount, all, clipped), sum) ||
 		*sum > JSON_SAFE_INTEGER_MAX)
@@ -417,31 +383,29 @@ static int add_amount(int64_t *sum, bool *known, const json_t *record, const cha
 	return 0;
 }
 
-static int add_receipt(struct gather *g, const json_t *record, const char *where)
+static int take_receipt(struct gather *g, const struct gather_item *item,
+	const char *where)
 {
-	const char *address;
+	unsigned char sha256[CANON_HASH_BYTES];
+	struct span all = { item->from_ms, item->to_ms }, in = all;
+	int64_t gpu_s = item->gpu_s;
 	struct gather_node *node;
 	struct gather_work *work;
-	int64_t gpu_s = -1;
-	struct span all, in;
 
-	if (json_get_text(record, where, "node", &address) < 0 ||
-		json_get_time(record, where, "from", &all.from_ms) < 0 ||
-		json_get_time(record, where, "to", &all.to_ms) < 0 ||
-		json_opt_i64(record, where, "gpu_seconds", 0, JSON_SAFE_INTEGER_MAX,
-			&gpu_s) < 0)
-		return -1;
 	if (all.to_ms <= all.from_ms)
 		return err_set(EX_DATAERR, "%s: field 'to' is not after 'from'", where);
 	in.from_ms = all.from_ms > g->from_ms ? all.from_ms : g->from_ms;
 	in.to_ms = all.to_ms < g->to_ms ? all.to_ms : g->to_ms;
-	if (in.from_ms >= in.to_ms || seen_before(g, record))
+	if (in.from_ms >= in.to_ms)
 		return 0;
-	node = node_of(g, address);
-	if (add_amount(&node->earned_uusd, &node->earned_known, record, where,
+	hash_item(item, sha256);
+	if (seen_before(g, sha256))
+		return 0;
+	node = node_of(g, item->node);
+	if (add_amount(&node->earned_uusd, &node->earned_known, item->earned_uusd, where,
 		    "earned_uusd", &all, &in) < 0 ||
-		add_amount(&node->credits, &node->credits_known, record, where, "credits",
-			&all, &in) < 0)
+		add_amount(&node->credits, &node->credits_known, item->credits, where,
+			"credits", &all, &in) < 0)
 		return -1;
 	node->receipts++;
 	node->work = xgrow(node->work, &node->work_cap, node->nwork + 1,
@@ -457,22 +421,45 @@ static int add_receipt(struct gather *g, const json_t *record, const char *where
 	return 0;
 }
 
+int gather_take(struct gather *g, const struct gather_item *item, const char *where)
+{
+	switch (item->kind) {
+	case GATHER_UPTIME:
+		return take_uptime(g, item, where);
+	case GATHER_VERDICT:
+		take_verdict(g, item);
+		return 0;
+	case GATHER_RECEIPT:
+		break;
+	}
+	return take_receipt(g, item, where);
+}
+
+static int add_item(struct gather *g, enum gather_kind kind, const json_t *record,
+	const char *where)
+{
+	struct gather_item item;
+	int rc = gather_item_read(&item, kind, record, where);
+
+	if (rc == 0)
+		rc = gather_take(g, &item, where);
+	gather_item_release(&item);
+	return rc;
+}
+
 int gather_add(struct gather *g, const json_t *record, const char *where)
 {
+	enum gather_kind item;
 	const char *kind;
 
 	if (json_get_text(record, where, "kind", &kind) < 0)
 		return -1;
 	if (strcmp(kind, "rnp.node") == 0)
 		return add_node(g, record, where);
-	if (strcmp(kind, "rnp.uptime") == 0)
-		return add_uptime(g, record, where);
 	if (strcmp(kind, "rnp.heartbeat") == 0)
 		return add_heartbeat(g, record, where);
-	if (strcmp(kind, "rnp.verdict") == 0)
-		return add_verdict(g, record, where);
-	if (strcmp(kind, "rnp.receipt") == 0)
-		return add_receipt(g, record, where);
+	if (gather_item_kind(kind, &item))
+		return add_item(g, item, record, where);
 	return err_set(EX_DATAERR, "%s: kind '%.40s' says nothing about usage", where,
 		kind);
 }

@@ -9,6 +9,8 @@
 
 #include "common/record/policy.h"
 
+struct gather_item; /* gather_item.h */
+
 struct gather {
 	int64_t from_ms, to_ms; /* the epoch, [from, to) */
 	const struct policy
@@ -35,6 +37,9 @@ void gather_release(struct gather *g);
  * rnp.heartbeat, rnp.verdict, rnp.receipt. The same receipt or verdict counts once, however
  * often it is added. Returns 0, or -1 with EX_DATAERR. */
 int gather_add(struct gather *g, const json_t *record, const char *where);
+
+/* The same for what was read from an rnp.uptime, rnp.verdict or rnp.receipt; item is borrowed. */
+int gather_take(struct gather *g, const struct gather_item *item, const char *where);
 
 /* Sorts the nodes by address and decides which node each device is paid to; call it once,
  * before gather_usage. */

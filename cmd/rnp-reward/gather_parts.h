@@ -6,23 +6,12 @@
 #include <stdbool.h>
 
 #include "cmd/rnp-reward/gather.h"
+#include "cmd/rnp-reward/gather_item.h"
 #include "common/json/canon.h"
 #include "common/record/key.h"
 #include "common/record/uptime.h"
 
-#define GATHER_DEVICES_MAX 16 /* devices that one verdict can prove */
-#define GATHER_KEY_BYTES   16
-
 typedef __int128 i128;
-
-struct span {
-	int64_t from_ms, to_ms;
-};
-
-/* A device by the hash of its uuid, in lower case. */
-struct device_key {
-	unsigned char bytes[GATHER_KEY_BYTES];
-};
 
 struct gather_record { /* an rnp.node */
 	unsigned char sha256[CANON_HASH_BYTES];
@@ -73,9 +62,6 @@ struct gather_device {
 	int64_t at_ms;
 	uint32_t node; /* plus 1; 0: free slot */
 };
-
-/* Computes the key of a device's uuid. */
-void gather_device_key(const char *uuid, struct device_key *out);
 
 /* Returns the number of the node that proved the device first, or UINT32_MAX. */
 uint32_t gather_owner(const struct gather *g, const struct device_key *key);

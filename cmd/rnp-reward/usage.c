@@ -83,6 +83,11 @@ static int take_record(void *g, json_t *record, const char *where)
 	return gather_add(g, record, where);
 }
 
+static int take_item(void *g, const struct gather_item *item, const char *where)
+{
+	return gather_take(g, item, where);
+}
+
 /* --- a registry ---------------------------------------------------------------------------- */
 
 /* A malformed record that a stranger posted and the registry stored must not stop everybody's
@@ -240,7 +245,7 @@ static int run(int n, char **args)
 	if (opts.registry && read_registry(&g) < 0)
 		goto out;
 	if ((n || !opts.registry) &&
-		evidence_read(&opts.evidence, args, n, take_record, &g) < 0)
+		evidence_read(&opts.evidence, args, n, take_record, take_item, &g) < 0)
 		goto out;
 	if (read_stakes(&stakes, &nstakes) == 0)
 		rc = write_usages(&g, stakes, nstakes);

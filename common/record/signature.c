@@ -327,13 +327,19 @@ static int read_proofs(struct subject *s, struct pendings *all)
 	return 0;
 }
 
-/* Verifies the signatures of all records, many at a time. Sets good[i] of each pending proof. */
-static void verify_pending(const struct pendings *all, struct ed25519 *verdicts)
+/* Verifies the signatures of all records, many at a time, and the bare ones. Sets good of each:
+ * in verdicts, which has space for all, of each pending proof. */
+static void verify_pending(const struct pendings *all, struct ed25519 *verdicts,
+	struct ed25519 *bare, size_t nbare)
 {
 	for (size_t i = 0; i < all->n; i++)
 		verdicts[i] = (struct ed25519){ all->items[i].signature,
 			all->items[i].public_key, all->items[i].hashes, false };
-	ed25519_verify(verdicts, all->n);
+	for (size_t i = 0; i < nbare; i++)
+		verdicts[all->n + i] = bare[i];
+	ed25519_verify(verdicts, all->n + nbare);
+	for (size_t i = 0; i < nbare; i++)
+		bare[i].good = verdicts[all->n + i].good;
 }
 
 /* Collects the signers of a record. Returns 0, or -1: a proof is bad. */
@@ -419,8 +425,8 @@ static void finish(struct subject *s, const struct pendings *all,
 	err_clear();
 }
 
-void signature_verify_many(const json_t *const *records, size_t n,
-	struct signature_result *out)
+void signature_verify_beside(const json_t *const *records, size_t n,
+	struct signature_result *out, struct ed25519 *bare, size_t nbare)
 {
 	struct subject *subjects = xcalloc(n, sizeof *subjects);
 	struct pendings all = { .n = 0 };
@@ -431,14 +437,20 @@ void signature_verify_many(const json_t *const *records, size_t n,
 		subjects[i].out = &out[i];
 		begin(&subjects[i], &all);
 	}
-	verdicts = xcalloc(all.n, sizeof *verdicts);
-	verify_pending(&all, verdicts);
+	verdicts = xcalloc(all.n + nbare, sizeof *verdicts);
+	verify_pending(&all, verdicts, bare, nbare);
 	for (size_t i = 0; i < n; i++)
 		finish(&subjects[i], &all, verdicts);
 	free(verdicts);
 	free(subjects);
 	free(all.items);
 	buf_release(&all.scratch);
+}
+
+void signature_verify_many(const json_t *const *records, size_t n,
+	struct signature_result *out)
+{
+	signature_verify_beside(records, n, out, NULL, 0);
 }
 
 void signature_verify(const json_t *record, struct signature_result *out)

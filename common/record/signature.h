@@ -43,6 +43,13 @@ void signature_verify(const json_t *record, struct signature_result *out);
 void signature_verify_many(const json_t *const *records, size_t n,
 	struct signature_result *out);
 
+struct ed25519;
+
+/* The same, and sets good of nbare more signatures (kernels/sig/ed25519.h), whose messages the
+ * caller has computed: verified together with those of the records, they fill the lanes. */
+void signature_verify_beside(const json_t *const *records, size_t n,
+	struct signature_result *out, struct ed25519 *bare, size_t nbare);
+
 /* Adds a proof by k to the record, created at that moment. If the record has one already, it
  * gets a set; existing proofs are not checked. Returns 0, or -1 with EX_DATAERR and the record
  * as it was: not an object, `proof` is neither object nor array, too many proofs, a number that

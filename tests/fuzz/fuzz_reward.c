@@ -3,10 +3,13 @@
  * uses: cmd/rnp-reward
  *
  * Input: 'u', then rnp.usage records, one per line, paid under the policy testnet; or 'p', then
- * a policy, under which three usages are paid; or 'r', then rnp.reward records, one per line.
+ * a policy, under which three usages are paid; or 'r', then rnp.reward records, one per line; or
+ * 'e', then rnp.uptime, rnp.verdict and rnp.receipt records, one per line, signed by the key of the
+ * seed of zeros.
  *
  * It checks that the fast reader of usages accepts no line that the careful one refuses and
- * reads the same values, and the same of rewards; and that computed amounts are not negative and their parts add up. */
+ * reads the same values, and the same of rewards and of signed records; and that computed amounts
+ * are not negative and their parts add up. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +22,7 @@
 #include "common/json/schema.h"
 #include "common/record/key.h"
 #include "common/base/mem.h"
+#include "tests/unit/rnp-reward/evidence_same.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -195,6 +199,27 @@ static void fuzz_policy(const char *text, size_t len)
 	rules_release(&rules);
 }
 
+static void fuzz_evidence(const char *text, size_t len)
+{
+	unsigned char seed[crypto_sign_SEEDBYTES] = { 0 };
+	unsigned char public_key[KEY_PUBLIC_BYTES], secret[crypto_sign_SECRETKEYBYTES];
+	struct evidence_key key;
+	bool plain;
+
+	crypto_sign_seed_keypair(public_key, secret, seed);
+	evidence_key_init(&key, public_key);
+	while (len) {
+		const char *end = memchr(text, '\n', len);
+		size_t n = end ? (size_t)(end - text) : len;
+		char *line = xstrndup(text, n);
+
+		must(!evidence_same(&key, line, n, &plain));
+		free(line);
+		text += n + (end != NULL);
+		len -= n + (end != NULL);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size && data[0] == 'u')
@@ -203,5 +228,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_policy((const char *)data + 1, size - 1);
 	else if (size && data[0] == 'r')
 		fuzz_rewards((const char *)data + 1, size - 1);
+	else if (size && data[0] == 'e')
+		fuzz_evidence((const char *)data + 1, size - 1);
 	return 0;
 }

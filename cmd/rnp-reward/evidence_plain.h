@@ -1,0 +1,52 @@
+/* evidence_plain.h - reads a signed rnp.uptime, rnp.verdict or rnp.receipt from its text, without
+ * building objects. Pure. Uses gather_item, plain, key, libsodium (SHA-256).
+ *
+ * Such records are nearly all of the evidence, and reading them as JSON took twice as long as
+ * verifying their signatures. Plain means here, beside json/plain.h: only fields of the schema,
+ * each once, in any order, and one proof by a key that the caller trusts and that the record names
+ * as its signer. Whatever else a line is, JSON and schema decide. */
+#ifndef RNP_CMD_REWARD_EVIDENCE_PLAIN_H
+#define RNP_CMD_REWARD_EVIDENCE_PLAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cmd/rnp-reward/gather_item.h"
+#include "common/base/buf.h"
+#include "common/record/key.h"
+
+/* A key whose records are read this way. */
+struct evidence_key {
+	unsigned char public_key[KEY_PUBLIC_BYTES];
+	char address[KEY_ADDRESS_MAX];
+	char method[KEY_METHOD_MAX]; /* the verificationMethod of its proofs */
+};
+
+void evidence_key_init(struct evidence_key *k,
+	const unsigned char public_key[KEY_PUBLIC_BYTES]);
+
+/* A record that is good if its signature is. */
+struct evidence_plain {
+	struct gather_item item; /* its spans are those behind it in out */
+	unsigned char signature[KEY_SIGNATURE_BYTES];
+	unsigned char message[2 *
+		CANON_HASH_BYTES];       /* what is signed: hashes of proof and record */
+	const unsigned char *public_key; /* one of keys */
+};
+
+/* Memory that is kept from line to line; { BUF_INIT, BUF_INIT } at first. */
+struct evidence_scratch {
+	struct buf canon, inner;
+};
+
+void evidence_scratch_release(struct evidence_scratch *s);
+
+/* Reads a line and appends the spans of an uptime to `spans`, as struct span; item.spans is left
+ * NULL, because they may move. Returns true only if json_parse_object and schema_check accept the
+ * line and, once the signature is verified, evidence_counts says so too when all keys are trusted.
+ * On false, spans may have grown. Leaves no error behind. */
+bool evidence_plain_read(struct evidence_plain *p, struct buf *spans,
+	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
+	const char *line, size_t len);
+
+#endif

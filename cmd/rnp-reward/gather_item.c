@@ -1,0 +1,139 @@
+/* gather_item.c - reads from JSON what gathering takes of an uptime, a verdict or a receipt. */
+#include "cmd/rnp-reward/gather_item.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+
+#define SCORE_MAX INT64_C(1000000000000000)
+
+const char *const gather_readings[GATHER_READINGS] = { "bandwidth", "clock", "memory",
+	"teraflops" };
+
+bool gather_item_kind(const char *kind, enum gather_kind *out)
+{
+	static const char *const kinds[] = { [GATHER_UPTIME] = "rnp.uptime",
+		[GATHER_VERDICT] = "rnp.verdict",
+		[GATHER_RECEIPT] = "rnp.receipt" };
+
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		if (strcmp(kind, kinds[i]) != 0)
+			continue;
+		*out = (enum gather_kind)i;
+		return true;
+	}
+	return false;
+}
+
+void gather_device_key(const char *uuid, struct device_key *out)
+{
+	char lower[160];
+	size_t n = 0;
+
+	/* a uuid in upper case names the same device */
+	for (; uuid[n] && n < sizeof lower; n++)
+		lower[n] = uuid[n] >= 'A' && uuid[n] <= 'Z' ? (char)(uuid[n] + 32) :
+							      uuid[n];
+	crypto_generichash(out->bytes, sizeof out->bytes, (const unsigned char *)lower, n,
+		NULL, 0);
+}
+
+static int read_uptime(struct gather_item *item, const json_t *record, const char *where)
+{
+	const json_t *spans = json_object_get(record, "spans"), *pair;
+	struct span *list;
+	size_t i;
+
+	if (json_get_time(record, where, "from", &item->from_ms) < 0 ||
+		json_get_time(record, where, "to", &item->to_ms) < 0)
+		return -1;
+	item->nspans = json_array_size(spans);
+	if (!item->nspans)
+		return 0;
+	item->spans = list = xcalloc(item->nspans, sizeof *list);
+	json_array_foreach(spans, i, pair)
+		list[i] = (struct span){ json_integer_value(json_array_get(pair, 0)),
+			json_integer_value(json_array_get(pair, 1)) };
+	return 0;
+}
+
+static bool read_hash(const json_t *record, const char *key,
+	unsigned char out[CANON_HASH_BYTES])
+{
+	const char *text = json_string_value(json_object_get(record, key));
+	size_t n;
+
+	return text &&
+		sodium_hex2bin(out, CANON_HASH_BYTES, text, strlen(text), NULL, &n,
+			NULL) == 0 &&
+		n == CANON_HASH_BYTES;
+}
+
+static int read_verdict(struct gather_item *item, const json_t *record, const char *where)
+{
+	const json_t *device;
+	size_t i;
+
+	item->score_ppm = -1;
+	if (json_get_time(record, where, "at", &item->at_ms) < 0 ||
+		json_get_bool(record, where, "passed", &item->passed) < 0 ||
+		json_opt_i64(record, where, "score_ppm", 0, SCORE_MAX, &item->score_ppm) <
+			0)
+		return -1;
+	item->names_record = read_hash(record, "node_record", item->node_record);
+	item->readings = json_object_get(record, "readings");
+	json_array_foreach(json_object_get(record, "proven"), i, device) {
+		if (item->nproven == GATHER_DEVICES_MAX)
+			break;
+		gather_device_key(json_string_value(json_object_get(device, "device")),
+			&item->proven[item->nproven++]);
+	}
+	return 0;
+}
+
+static int read_receipt(struct gather_item *item, const json_t *record, const char *where)
+{
+	item->gpu_s = item->earned_uusd = item->credits = -1;
+	if (json_get_time(record, where, "from", &item->from_ms) < 0 ||
+		json_get_time(record, where, "to", &item->to_ms) < 0 ||
+		json_opt_i64(record, where, "gpu_seconds", 0, JSON_SAFE_INTEGER_MAX,
+			&item->gpu_s) < 0 ||
+		json_opt_i64(record, where, "earned_uusd", 0, JSON_SAFE_INTEGER_MAX,
+			&item->earned_uusd) < 0)
+		return -1;
+	return json_opt_i64(record, where, "credits", 0, JSON_SAFE_INTEGER_MAX,
+		&item->credits);
+}
+
+int gather_item_read(struct gather_item *item, enum gather_kind kind,
+	const json_t *record, const char *where)
+{
+	const char *node;
+
+	memset(item, 0, sizeof *item);
+	item->kind = kind;
+	item->record = record;
+	if (json_get_text(record, where, "node", &node) < 0)
+		return -1;
+	snprintf(item->node, sizeof item->node, "%s", node);
+	switch (kind) {
+	case GATHER_UPTIME:
+		return read_uptime(item, record, where);
+	case GATHER_VERDICT:
+		return read_verdict(item, record, where);
+	case GATHER_RECEIPT:
+		break;
+	}
+	return read_receipt(item, record, where);
+}
+
+void gather_item_release(struct gather_item *item)
+{
+	free((void *)item->spans);
+	item->spans = NULL;
+}
