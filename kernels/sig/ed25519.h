@@ -27,8 +27,8 @@ struct ed25519 {
 
 KERNELS_BEGIN
 
-/* Sets good of each of n signatures: eight at a time where the CPU has IFMA and RNP_ISA and
- * RNP_ISA_WITHOUT allow it, which is asked once; else one by one. Any thread; sodium_init has been
+/* Sets good of each of n signatures: eight at a time where the CPU has IFMA, RNP_ISA and
+ * RNP_ISA_WITHOUT allow it and libsodium has the same rule, which is asked once; else one by one. Any thread; sodium_init has been
  * called. */
 void ed25519_verify(struct ed25519 *s, size_t n);
 

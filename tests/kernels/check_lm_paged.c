@@ -103,7 +103,8 @@ static void keep(enum lm_cache_type type, char *to, const float *from, uint64_t 
 
 static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type type)
 {
-	uint32_t each = blocks_of(s), table[ROWS_MAX], blocks[LIST_MAX * SEQUENCES], last = 0;
+	uint32_t each = blocks_of(s), table[ROWS_MAX], blocks[LIST_MAX * SEQUENCES],
+		 last = 0;
 	uint64_t width = s->heads * s->head_dim, ldk = s->kv_heads * s->head_dim;
 	uint64_t n = s->rows * width, tokens = (uint64_t)each * SEQUENCES * LM_PAGE;
 	uint64_t pool = tokens * ldk;

@@ -1,5 +1,4 @@
-/* cuda_emu.c - runs the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory,
- * captures. */
+/* cuda_emu.c - runs the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory. */
 #include "tests/kernels/cuda_emu.h"
 
 #include <stdbool.h>
@@ -564,46 +563,4 @@ void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 	} while (busy);
 	emu_self = NULL;
 	free(order);
-}
-
-/* --- captures ----------------------------------------------------------------------------------- */
-
-int emu_captures;
-
-/* The start of a node's data, aligned for any type. */
-#define NODE_BYTES 64
-
-bool emu_kept(struct emu_stream *s, void (*run)(void *what), const void *what,
-	size_t bytes)
-{
-	struct emu_node *n;
-	void *at;
-
-	if (!s || !s->capturing)
-		return false;
-	if (posix_memalign(&at, 64, NODE_BYTES + bytes))
-		die("no memory");
-	n = at;
-	n->next = NULL;
-	n->run = run;
-	memcpy((char *)at + NODE_BYTES, what, bytes);
-	*s->end = n;
-	s->end = &n->next;
-	return true;
-}
-
-void emu_nodes_free(struct emu_node *first)
-{
-	while (first) {
-		struct emu_node *next = first->next;
-
-		free(first);
-		first = next;
-	}
-}
-
-void emu_nodes_run(struct emu_node *first)
-{
-	for (struct emu_node *n = first; n; n = n->next)
-		n->run((char *)n + NODE_BYTES);
 }

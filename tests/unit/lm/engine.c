@@ -1,7 +1,9 @@
 /* engine.c - a seed's text is the same alone, among others, after a cache hit,
  * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
- * page and mix up no tokens; groups take turns; rows far into a text count for more; name spaces share nothing; queues refuse what
- * is too much. */
+ * page and mix up no tokens; groups take turns; rows far into a text count for more; name spaces
+ * share nothing; queues refuse what is too much.
+ *
+ * long because every case runs on the same small models and requests. */
 #include "common/lm/engine/engine.h"
 
 #include <stdlib.h>
