@@ -298,8 +298,9 @@ WATCHED  = BUILD=build/$@ NVCC= MPI= NCCL= OPENMP=
 SANITIZE = address,undefined
 STOPPING = -fno-sanitize-recover=undefined
 
+# In kernels -fsanitize=address sees what null and object-size would, which take gcc a quarter longer.
 asan:
-	$(MAKE) $(WATCHED) KERNEL_OPT=--param=asan-use-after-return=0 LDFLAGS='-fsanitize=$(SANITIZE)' \
+	$(MAKE) $(WATCHED) KERNEL_OPT='--param=asan-use-after-return=0 -fno-sanitize=null,object-size' LDFLAGS='-fsanitize=$(SANITIZE)' \
 		OPT='-O1 -g1 -fsanitize=$(SANITIZE) $(STOPPING) -fno-omit-frame-pointer' \
 		all units replays kcheck
 
