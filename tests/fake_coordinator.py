@@ -5,7 +5,8 @@ RUN_DIR has run.json, the signed record of a real run, and key.json, its key. Ev
 as a real one would, but for what KIND says: config (a model of another size than it says), huge (a model
 that fits nowhere), endless (parameters without end), wrong (parameters with another hash), garbage
 (no container), text (ids beyond the vocabulary), unsigned (the record of the run is changed), other
-(assignments for somebody else), steps (more steps than the run has), forever (an answer that never
+(assignments for somebody else), range-elsewhere, range-endless, range-huge (ranges of the parameters that
+begin elsewhere, never end, are of a whole beyond any bound), steps (more steps than the run has), forever (an answer that never
 ends, one byte at a time)."""
 import json
 import os
@@ -79,6 +80,24 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass
 
+    def ranges(self):
+        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        total = 2_000_000 if kind != "range-huge" else 1 << 50
+        if first and kind == "range-elsewhere":
+            first += 1
+        self.send_response(206)
+        self.send_header("ETag", f'"{BASE}"')
+        self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            self.wfile.write(b"\0" * (last - first + 1))
+            while first and kind == "range-endless":
+                self.wfile.write(b"\0" * (1 << 20))
+        except OSError:
+            pass
+        self.close_connection = True
+
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         if self.path == "/v1/join":
@@ -96,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
                             base=BASE, first=0, sequences=steps * record["batch"], step=0, steps=steps,
                             method=record["method"])
         if path.startswith("/v1/params/"):
+            if kind.startswith("range-"):
+                return self.ranges()
             if kind == "endless":
                 return self.drip(b"\0" * (1 << 20), 0)
             if kind == "wrong":

@@ -58,6 +58,15 @@ found() {
 	found 'more than'
 }
 
+@test "liar: ranges of the parameters that begin elsewhere, never end, or are of more than any model" {
+	lie range-elsewhere
+	found 'another range'
+	lie range-endless
+	found 'more than'
+	lie range-huge
+	found 'more than'
+}
+
 @test "liar: assignments for somebody else, or of more steps than the run has" {
 	lie other
 	found 'for another member'

@@ -154,6 +154,33 @@ chain_is_whole() {
 	rounds | jq -se 'all(.workers >= 3)'
 }
 
+@test "join: parameters come over several connections, a kill in the middle loses nothing, and a limit is of all together" {
+	start_coordinator --workers 1 --rounds 1 --inner-steps 2
+	start_worker a --limit-down 300kB
+	notes_are() { (($(cat state-a/*/params-*.part.etag 2>/dev/null | wc -l) > 4)); }
+	wait_until 'a part of the parameters' notes_are
+	# one of them is the one that asks
+	(($(connections) >= 5))
+	kill_hard "${worker[a]}"
+	there=$(awk 'NR > 2 { n += $2 } END { print n }' state-a/*/params-*.part.etag)
+	total=$(sed -n 2p state-a/*/params-*.part.etag)
+	((there > 0 && there < total))
+	is_alone() { (($(connections) == 1)); }
+	wait_until 'the connections to be closed' is_alone
+	sleep 1.5 # until they are in the log
+	lines=$(wc -l <requests.log)
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	[[ -z $(find state-a -name "params-*") ]]
+	# what was there is not fetched again: each answer has its headers, too
+	tail -n "+$((lines + 1))" requests.log | jq -se --argjson rest $((total - there)) '
+		map(select(.path | startswith("/v1/params/"))) | all(.status == 206)
+		and (map(.bytes) | add) >= $rest and (map(.bytes) | add) < $rest + 600 * length'
+	rounds | jq -e '.workers == 1'
+}
+connections() { curl -s "$url/metrics" | sed -n 's/^rnp_http_connections //p'; }
+
 # text_worker NAME [OPTION...]: one without --data
 text_worker() {
 	rnp-train join "$url" --state "$BATS_TEST_TMPDIR/state-$1" --device cpu "${@:2}" \

@@ -19,6 +19,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
+#include "common/net/httpd_parse.h"
 #include "common/record/signature.h"
 
 #define RECORD_BODY_MAX ((size_t)64 << 10)
@@ -359,10 +360,13 @@ static enum httpd_when get_params(void *ctx, struct httpd_request *q,
 	if (!protocol_is_hash(q->arg))
 		return httpd_error(r, 400, "hash: is not 64 digits of hex");
 	path = coordinate_path(g, "params-%s", q->arg);
-	pthread_mutex_lock(&g->check_lock);
-	if (access(path, F_OK) != 0)
-		rc = make_params(g, q->arg, path);
-	pthread_mutex_unlock(&g->check_lock);
+	/* it is whole or not there: further ranges of it wait for no delta that is checked */
+	if (access(path, F_OK) != 0) {
+		pthread_mutex_lock(&g->check_lock);
+		if (access(path, F_OK) != 0)
+			rc = make_params(g, q->arg, path);
+		pthread_mutex_unlock(&g->check_lock);
+	}
 	if (rc == 0)
 		reply_immutable(r, path, q->arg);
 	else
@@ -373,6 +377,23 @@ static enum httpd_when get_params(void *ctx, struct httpd_request *q,
 }
 
 /* --- text --------------------------------------------------------------------------------------- */
+
+/* The bytes that a request for so many asks for. */
+static uint64_t asked_bytes(const struct httpd_request *q, uint64_t all)
+{
+	const char *range = httpd_header(q, "Range");
+	uint64_t first, count;
+
+	switch (range ? httpd_parse_range(range, all, &first, &count) :
+			HTTPD_RANGE_NONE) {
+	case HTTPD_RANGE_ONE:
+		return count;
+	case HTTPD_RANGE_UNSATISFIABLE:
+		return 0;
+	default:
+		return all;
+	}
+}
 
 static enum httpd_when get_data(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
@@ -389,7 +410,7 @@ static enum httpd_when get_data(void *ctx, struct httpd_request *q, struct httpd
 		r->cache_control = "max-age=31536000, immutable";
 		r->content_type = "application/octet-stream";
 		r->ranges = true;
-		g->data_bytes += s->bytes;
+		g->data_bytes += asked_bytes(q, s->bytes);
 		return httpd_reply_memory(r, s->data, s->bytes);
 	}
 	return httpd_error(r, 404, "no shard of the run has this digest");

@@ -12,9 +12,11 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-#define WAIT_FIRST_MS 250
-#define WAIT_MAX_MS   5000
-#define FETCH_TRIES   6
+#define WAIT_FIRST_MS      250
+#define WAIT_MAX_MS        5000
+#define FETCH_TRIES        6
+#define CONNECTIONS        4
+#define CONNECTION_EACH_US 20000 /* of round trip: one more */
 #define PROGRESS \
 	65536 /* bytes: a fetch that gets so many goes on, however often it breaks off */
 
@@ -184,6 +186,13 @@ int client_post(struct client *c, const char *path, json_t *record,
 	return rc;
 }
 
+int client_connections(const struct client *c)
+{
+	int64_t n = CONNECTIONS + http_rtt_us(&c->http) / CONNECTION_EACH_US;
+
+	return n < CLIENT_CONNECTIONS_MAX ? (int)n : CLIENT_CONNECTIONS_MAX;
+}
+
 static uint64_t received(const struct client *c)
 {
 	struct net_bytes b;
@@ -208,6 +217,7 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 			.response_bytes_max = (int64_t)max,
 			.rate_down_max = c->down_max,
 			.tries = FETCH_TRIES,
+			.connections = client_connections(c),
 			.abort = c->abort };
 
 		http_response_release(&r);

@@ -51,8 +51,15 @@ int client_send(struct client *c, const struct client_request *q,
 int client_post(struct client *c, const char *path, json_t *record,
 	struct http_response *r);
 
-/* Fetches path to a file that is not there yet, at most max bytes; goes on where an earlier call
- * ended. Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
+/* How many connections carry something large at once: each begins with ten packets a round trip
+ * and doubles, so a long way takes more of them to be filled at once, and where packets are lost
+ * each recovers by itself. */
+#define CLIENT_CONNECTIONS_MAX 16
+int client_connections(const struct client *c);
+
+/* Fetches path to a file that is not there yet, at most max bytes, over several connections where
+ * it is large and the coordinator gives ranges; goes on where an earlier call, also of another
+ * process, ended. Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
 int client_fetch(struct client *c, const char *path, const char *to, uint64_t max);
 
 /* Sets the error that the other side reported (its message, or its status) as an error of the

@@ -14,12 +14,6 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
-/* Connections of an upload: each begins with ten packets a round trip and doubles, so a long way takes more
- * of them to be filled at once, and where packets are lost each recovers by itself. */
-#define CONNECTIONS        4
-#define CONNECTIONS_MAX    16
-#define CONNECTION_EACH_US 20000 /* of round trip: one more */
-
 /* Nobody wants the delta: said, and forgotten. */
 static int forget(struct worker *w, const struct http_response *r)
 {
@@ -144,14 +138,11 @@ static void end_uploader(struct uploader *u)
 /* No more than pieces. */
 static int connections(const struct worker *w, const bool *there, uint64_t pieces)
 {
-	int64_t n = CONNECTIONS + http_rtt_us(&w->client.http) / CONNECTION_EACH_US;
-	int64_t left = 0;
+	int n = client_connections(&w->client), left = 0;
 
-	if (n > CONNECTIONS_MAX)
-		n = CONNECTIONS_MAX;
 	for (uint64_t i = 0; i < pieces && left < n; i++)
 		left += !there[i];
-	return left ? (int)left : 1;
+	return left ? left : 1;
 }
 
 /* All pieces that are not there, over several connections: one alone waits for each answer, and on a long
@@ -159,7 +150,7 @@ static int connections(const struct worker *w, const bool *there, uint64_t piece
 static int put_pieces(struct worker *w, const struct buf *file, const bool *there,
 	uint64_t pieces)
 {
-	struct uploader all[CONNECTIONS_MAX];
+	struct uploader all[CLIENT_CONNECTIONS_MAX];
 	_Atomic uint64_t next = 0;
 	_Atomic bool broken = false;
 	int n = connections(w, there, pieces), started, rc = 0;

@@ -148,6 +148,9 @@ struct http_request {
 	int64_t rate_up_max, rate_down_max;
 	int64_t response_bytes_max; /* after decompression; 16 MiB, or no limit with sink */
 	int tries;                  /* limit, the first one included; 4 */
+	/* http_download alone: over at most so many connections at once, where the server gives
+	 * ranges under a strong entity tag; limits hold for all together. 1 */
+	int connections;
 	const struct http_abort *abort;
 };
 
@@ -192,6 +195,11 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
 /* Fetches q->url to the file at path, which appears only when it is complete and then replaces
  * an older file; q has no sink and no range. Until then the bytes so far are in "PATH.part" and
  * their entity tag in "PATH.part.etag", and a later call continues there. One caller at a time.
+ *
+ * With q->connections the part has gaps, and notes behind the tag say where; "PATH.part" then has
+ * the size of the whole. Further connections begin when the first answer says that there is more;
+ * one that fails leaves its range to the others. What they carried counts as h's.
+ *
  * Returns as http_fetch, and 73, 74 or 77 when the file cannot be written. */
 int http_download(struct http *h, const struct http_request *q, const char *path,
 	struct http_response *r);

@@ -22,9 +22,8 @@
 #define BURST_PER_S 20
 #define NS_PER_S    INT64_C(1000000000)
 
-/* Returns false when the transfer has to pause. (libcurl's own limits let a second's worth pass at
- * once.) */
-static bool budget_allows(struct http_budget *b, int64_t rate)
+/* libcurl's own limits let a second's worth pass at once. */
+bool http_budget_allows(struct http_budget *b, int64_t rate)
 {
 	int64_t now_ns = clock_mono_ns(), limit, passed_ns;
 
@@ -88,7 +87,7 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer)
 
 	if (look_for_abort(t))
 		return CURL_READFUNC_ABORT;
-	if (budget_allows(&t->up, t->q->rate_up_max))
+	if (http_budget_allows(&t->up, t->q->rate_up_max))
 		got = read_source(s, t->sent, to, size * n);
 	if (got == HTTP_AGAIN) {
 		t->paused = true;
@@ -260,7 +259,7 @@ static size_t add_to_sink(struct http_transfer *t, const char *data, size_t byte
 {
 	int rc = HTTP_AGAIN;
 
-	if (budget_allows(&t->down, t->q->rate_down_max))
+	if (http_budget_allows(&t->down, t->q->rate_down_max))
 		rc = write_sink(t, data, bytes);
 
 	if (rc == HTTP_AGAIN) {

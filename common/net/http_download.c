@@ -67,6 +67,8 @@ static int restart(void *ctx)
 
 static int open_part(struct download *d, const char *path)
 {
+	struct stat st;
+
 	buf_addf(&d->part, "%s.part", path);
 	buf_addf(&d->tag_path, "%s.part.etag", path);
 	if (io_check_place(path) < 0)
@@ -78,6 +80,8 @@ static int open_part(struct download *d, const char *path)
 			d->part.data);
 	if (flock(d->fd, LOCK_EX | LOCK_NB) < 0)
 		return err_sys(EX_TEMPFAIL, "cannot lock '%s'", d->part.data);
+	if (fstat(d->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(EX_CANTCREAT, "'%s' is not a file", d->part.data);
 	return 0;
 }
 
@@ -87,9 +91,7 @@ static int find_rest(struct download *d)
 	struct buf tag = BUF_INIT;
 	struct stat st;
 
-	if (fstat(d->fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(EX_CANTCREAT, "'%s' is not a file", d->part.data);
-	if (st.st_size && access(d->tag_path.data, R_OK) == 0 &&
+	if (fstat(d->fd, &st) == 0 && st.st_size && access(d->tag_path.data, R_OK) == 0 &&
 		io_read(&tag, d->tag_path.data, HTTP_ETAG_MAX - 1) == 0 && tag.len > 2 &&
 		tag.data[0] == '"' && !strpbrk(tag.data, "\r\n")) {
 		snprintf(d->tag, sizeof d->tag, "%s", tag.data);
@@ -97,7 +99,10 @@ static int find_rest(struct download *d)
 	}
 	err_clear();
 	buf_release(&tag);
-	return d->at || ftruncate(d->fd, 0) == 0 ?
+	if (d->at)
+		return 0;
+	unlink(d->tag_path.data); /* of something else */
+	return ftruncate(d->fd, 0) == 0 ?
 		0 :
 		err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
 }
@@ -110,27 +115,51 @@ static int finish(struct download *d, const char *path)
 	return 0;
 }
 
+/* Goes on with a part of an entity that is known, or starts anew. */
+static int fetch_rest(struct download *d, struct http *h, const struct http_request *q,
+	struct http_response *r)
+{
+	struct http_sink sink = { .write = take, .restart = restart, .ctx = d };
+	struct http_request whole = *q;
+
+	if (find_rest(d) < 0)
+		return -1;
+	http_response_release(r);
+	*r = (struct http_response)HTTP_RESPONSE_INIT;
+	whole.sink = &sink;
+	whole.range_from = d->at;
+	whole.if_range = d->at ? d->tag : NULL;
+	return http_fetch(h, &whole, r);
+}
+
+/* Removes a part that a later call could not go on with. */
+static void drop_part(const struct download *d, const struct http_response *r)
+{
+	struct stat st;
+	bool empty = fstat(d->fd, &st) == 0 && st.st_size == 0;
+
+	if (r->status == 304 || empty || access(d->tag_path.data, F_OK) < 0) {
+		unlink(d->part.data);
+		unlink(d->tag_path.data);
+	}
+}
+
 int http_download(struct http *h, const struct http_request *q, const char *path,
 	struct http_response *r)
 {
 	struct download d = { .fd = -1, .r = r };
-	struct http_sink sink = { .write = take, .restart = restart, .ctx = &d };
-	struct http_request whole = *q;
 	int rc = open_part(&d, path);
 
-	if (rc == 0)
-		rc = find_rest(&d);
 	if (rc == 0) {
-		whole.sink = &sink;
-		whole.range_from = d.at;
-		whole.if_range = d.at ? d.tag : NULL;
-		rc = http_fetch(h, &whole, r);
+		rc = q->connections ?
+			http_ranges(h, q, d.fd, d.part.data, d.tag_path.data, r) :
+			1;
+		if (rc == 1)
+			rc = fetch_rest(&d, h, q, r);
 		if (rc == 0 && r->status != 304)
 			rc = finish(&d, path);
-		else if (r->status == 304 || !d.at || !d.tag[0]) {
-			unlink(d.part.data);
-			unlink(d.tag_path.data);
-		}
+		else
+			drop_part(&d, r);
 	}
 	if (d.fd >= 0)
 		close(d.fd);

@@ -47,6 +47,10 @@ struct http_budget {
 	int64_t at_ns; /* time of the last change; 0: never */
 };
 
+/* Takes account of the time that has passed. Returns whether bytes may move at present; the
+ * caller subtracts those that did. rate: bytes a second; 0: no limit. */
+bool http_budget_allows(struct http_budget *b, int64_t rate);
+
 /* One request with all its tries. */
 struct http_transfer {
 	const struct http_request *q;
@@ -107,5 +111,34 @@ int64_t http_transfer_resume_at(const struct http_transfer *t);
 /* Set the error of a try, or of the last status. Return -1. */
 int http_fail_transfer(const struct http_transfer *t, CURLcode rc);
 int http_fail_status(const struct http_request *q, const struct http_response *r);
+
+/* --- downloads in ranges ---------------------------------------------------------------------- */
+
+struct http_piece {
+	int64_t from, bytes;
+};
+
+/* What is known of a part that several connections fetch. As text: the entity tag, the size of
+ * the whole, and "FROM BYTES" for each range that is there, a line each. */
+struct http_notes {
+	char tag[HTTP_ETAG_MAX]; /* strong, with its quotes */
+	int64_t total;           /* -1: not known */
+	/* what is not there, the last first; no two of them overlap */
+	struct http_piece *missing;
+	size_t n, cap;
+};
+
+/* Parses the text of notes; a last line without its end is left out. Returns 0, or -1 (no
+ * err_set): it is malformed. Release either way. Pure. */
+int http_notes_parse(struct http_notes *out, const char *text);
+/* Appends the text; what is missing is in the order above. */
+void http_notes_write(struct buf *out, const struct http_notes *n);
+void http_notes_release(struct http_notes *n);
+
+/* Fetches q->url over at most q->connections connections, 2 or more, to fd, the open file `part`;
+ * goes on where the notes in the file notes_path say. Returns 0 and r; 1: the server gives no
+ * ranges, or they are of another entity now; -1 with err_set and r as http_fetch. */
+int http_ranges(struct http *h, const struct http_request *q, int fd, const char *part,
+	const char *notes_path, struct http_response *r);
 
 #endif

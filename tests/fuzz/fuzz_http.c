@@ -1,7 +1,9 @@
 /* fuzz_http.c - fuzz target: texts that servers and users give the HTTP client: Content-Range,
- * URLs, digests.
+ * URLs, digests, and the notes beside a part of a download.
  *
- * It checks that an accepted range is a range and lies within its whole; that an accepted URL
+ * It checks that an accepted range is a range and lies within its whole; that what notes say is
+ * missing lies within the whole, does not overlap, and is the same when it is written and read
+ * again; that an accepted URL
  * has a host and gives a message that can be signed, or an error; and that a line break never
  * adds a line to a signature base. */
 #include <stdint.h>
@@ -32,6 +34,29 @@ static void check_range(const char *text)
 	must(r.total < 0 || r.last < r.total);
 }
 
+static void check_notes(const char *text)
+{
+	struct http_notes n, again;
+	struct buf out = BUF_INIT;
+	int64_t to;
+
+	if (http_notes_parse(&n, text) == 0) {
+		to = n.total;
+		for (size_t i = 0; i < n.n; to = n.missing[i++].from)
+			must(n.missing[i].from >= 0 && n.missing[i].bytes > 0 &&
+				n.missing[i].bytes <= to - n.missing[i].from);
+		http_notes_write(&out, &n);
+		must(http_notes_parse(&again, buf_text(&out)) == 0);
+		must(again.n == n.n && again.total == n.total);
+		for (size_t i = 0; i < n.n; i++)
+			must(again.missing[i].from == n.missing[i].from &&
+				again.missing[i].bytes == n.missing[i].bytes);
+		http_notes_release(&again);
+	}
+	http_notes_release(&n);
+	buf_release(&out);
+}
+
 static void check_url(const char *text)
 {
 	struct httpsig_message m = { .method = "GET" };
@@ -60,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = xstrndup((const char *)data, size);
 
 	check_range(text);
+	check_notes(text);
 	check_url(text);
 	free(text);
 	return 0;

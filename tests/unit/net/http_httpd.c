@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <sodium.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +14,7 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/net/content_digest.h"
-#include "common/net/http.h"
+#include "common/net/http_parts.h"
 #include "common/net/http_sign.h"
 #include "common/net/httpd.h"
 #include "common/net/httpd_sign.h"
@@ -30,6 +32,44 @@ static enum httpd_when get_file(void *ctx, struct httpd_request *q, struct httpd
 {
 	(void)ctx, (void)q;
 	return httpd_reply_path(r, file);
+}
+
+/* A file that is not in ranges and has no tag. */
+static enum httpd_when get_whole(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx, (void)q;
+	return httpd_reply_memory(r, bytes, SIZE);
+}
+
+/* Ranges of the file. The first is right; those after it are what `kind` says: of another total, tag
+ * or place, shorter than was asked for, gone, or twice refused for the moment. */
+static _Atomic int lies;
+
+static enum httpd_when get_lie(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	const char *kind = httpd_query(q, "kind"), *range = httpd_header(q, "Range");
+	long long first = 0, last = 0;
+	long long total = (long long)SIZE;
+
+	(void)ctx;
+	if (!range || sscanf(range, "bytes=%lld-%lld", &first, &last) != 2)
+		return httpd_reply_memory(r, bytes, SIZE);
+	snprintf(r->etag, sizeof r->etag, "\"%s\"", first && *kind == 'e' ? "b" : "a");
+	if (first && *kind == 'g')
+		return httpd_error(r, 404, "gone");
+	if (first && *kind == 'b' && lies++ < 2)
+		return httpd_error(r, 503, "busy");
+	if (first && *kind == 't')
+		total--;
+	if (first && *kind == 's')
+		last = first + (last - first) / 2;
+	if (first && *kind == 'p')
+		first++;
+	r->status = 206;
+	httpd_add_header(r, "Content-Range", "bytes %lld-%lld/%lld", first, last, total);
+	buf_add(&r->body, bytes + first, (size_t)(last - first + 1));
+	return HTTPD_NOW;
 }
 
 /* A body in pieces: what came is compared on the way. */
@@ -83,6 +123,8 @@ static enum httpd_when whoami(void *ctx, struct httpd_request *q, struct httpd_r
 
 static const struct httpd_route routes[] = {
 	HTTPD_GET("/file", get_file),
+	HTTPD_GET("/whole", get_whole),
+	HTTPD_GET("/lie", get_lie),
 	HTTPD_GET("/who", whoami),
 	HTTPD_POST("/who", whoami, 1000),
 	HTTPD_PUT("/upload", end_upload, SIZE, .begin = begin_upload,
@@ -161,6 +203,197 @@ static void check_download(struct http *h, const struct httpd *server)
 	CHECK_I64((int64_t)SIZE, r.sunk_bytes);
 	unlink(path);
 	http_abort_close(&s.a);
+	http_response_release(&r);
+}
+
+/* --- several connections ------------------------------------------------------------------- */
+
+/* What notes say, and what they become when they are written and read again. */
+static void check_notes(void)
+{
+	struct http_notes n, again;
+	struct buf text = BUF_INIT;
+
+	CHECK(http_notes_parse(&n, "\"a\"\n100\n40 10\n0 10\n5 15\n90 1") == 0);
+	CHECK_TEXT("\"a\"", n.tag);
+	CHECK_I64(100, n.total);
+	CHECK_I64(2, (int64_t)n.n);
+	CHECK(n.missing[0].from == 50 && n.missing[0].bytes == 50);
+	CHECK(n.missing[1].from == 20 && n.missing[1].bytes == 20);
+	http_notes_write(&text, &n);
+	CHECK_TEXT("\"a\"\n100\n0 20\n40 10\n", buf_text(&text));
+	CHECK(http_notes_parse(&again, buf_text(&text)) == 0 && again.n == 2);
+	http_notes_release(&again);
+	http_notes_release(&n);
+	CHECK(http_notes_parse(&n, "\"a\"\n100\n90 10\n0 90\n") == 0 && n.n == 0);
+	http_notes_release(&n);
+	static const char *const bad[] = { "", "\"a\"", "\"a\"\n", "\"a\"\n100", "a\n1\n",
+		"W/\"a\"\n1\n", "\"a\"\n-1\n", "\"a\"\n9\n0 10\n", "\"a\"\n9\n5 0\n",
+		"\"a\"\n9\n10 1\n", "\"a\"\n9\n1 2 3\n", "\"a\"\n9\n1\n",
+		"\"a\"\n9\n1 9999999999999999999\n" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		CHECK(http_notes_parse(&n, bad[i]) < 0);
+		http_notes_release(&n);
+	}
+	buf_release(&text);
+}
+
+static void read_copy(const char *path)
+{
+	struct buf text = BUF_INIT;
+
+	CHECK(io_read(&text, path, SIZE) == 0);
+	CHECK(text.len == SIZE && memcmp(text.data, bytes, SIZE) == 0);
+	buf_release(&text);
+	unlink(path);
+}
+
+struct watching {
+	struct http_abort a;
+	char notes[80], metrics[100];
+	long connections; /* that the server had, one of them the watcher's */
+};
+
+/* Aborts when several ranges are there, and before that counts the server's connections. */
+static void *stop_at_notes(void *arg)
+{
+	struct watching *w = arg;
+	struct http_request q = { .url = w->metrics };
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct http own = HTTP_INIT;
+	const char *line;
+	struct stat st;
+
+	for (int i = 0; i < WAIT_MS; i++) {
+		if (stat(w->notes, &st) == 0 && st.st_size > 200)
+			break;
+		usleep(1000);
+	}
+	if (http_fetch(&own, &q, &r) == 0 &&
+		(line = strstr(buf_text(&r.body), "\nrnp_http_connections ")))
+		w->connections = strtol(line + 22, NULL, 10);
+	http_abort(&w->a);
+	http_release(&own);
+	http_response_release(&r);
+	return NULL;
+}
+
+/* What the notes in a file say that is there. */
+static int64_t noted_bytes(const char *path)
+{
+	struct buf text = BUF_INIT;
+	struct http_notes n;
+	int64_t there;
+
+	CHECK(io_read(&text, path, 1 << 20) == 0);
+	CHECK(http_notes_parse(&n, buf_text(&text)) == 0);
+	there = n.total;
+	for (size_t i = 0; i < n.n; i++)
+		there -= n.missing[i].bytes;
+	http_notes_release(&n);
+	buf_release(&text);
+	return there;
+}
+
+static void check_ranges(struct http *h, const struct httpd *server)
+{
+	struct watching w = { .connections = 0 };
+	char path[60], url[100];
+	struct http_request q = { .url = url,
+		.rate_down_max = 4 << 20,
+		.connections = 4,
+		.abort = &w.a };
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct net_bytes before, after;
+	int64_t there, began_ns;
+	pthread_t thread;
+
+	snprintf(path, sizeof path, "%s/copy", dir);
+	snprintf(w.notes, sizeof w.notes, "%s.part.etag", path);
+	snprintf(w.metrics, sizeof w.metrics, "%s", url_of(server, "/metrics"));
+	snprintf(url, sizeof url, "%s", url_of(server, "/file"));
+	CHECK(http_abort_open(&w.a) == 0);
+	pthread_create(&thread, NULL, stop_at_notes, &w);
+	began_ns = clock_mono_ns();
+	CHECK_FAILS(EX_TEMPFAIL, http_download(h, &q, path, &r));
+	/* one limit for all of them */
+	CHECK(r.sunk_bytes <
+		((clock_mono_ns() - began_ns) >> 10) * 4300 / 1000 + (1 << 20));
+	pthread_join(thread, NULL);
+	CHECK(r.aborted && access(path, F_OK) < 0);
+	CHECK(w.connections >= 5);
+	there = noted_bytes(w.notes);
+	CHECK(there > 0 && there < (int64_t)SIZE && there <= r.sunk_bytes);
+
+	/* the rest, and only that */
+	http_abort_reset(&w.a);
+	q.rate_down_max = 0;
+	http_bytes(h, &before);
+	CHECK(http_download(h, &q, path, &r) == 0);
+	http_bytes(h, &after);
+	CHECK_I64(206, r.status);
+	CHECK_I64((int64_t)SIZE - there, r.sunk_bytes);
+	CHECK(after.received - before.received > SIZE - (uint64_t)there);
+	CHECK(access(w.notes, F_OK) < 0);
+	read_copy(path);
+
+	/* notes of another entity, or of a part that has another length */
+	CHECK(io_replace(w.notes, "\"a\"\n5\n0 5\n", 12, 0644) == 0);
+	CHECK(http_download(h, &q, path, &r) == 0);
+	CHECK_I64((int64_t)SIZE, r.sunk_bytes);
+	read_copy(path);
+
+	/* no ranges: one connection gets the whole */
+	snprintf(url, sizeof url, "%s", url_of(server, "/whole"));
+	CHECK(http_download(h, &q, path, &r) == 0);
+	CHECK_I64(200, r.status);
+	read_copy(path);
+	q.response_bytes_max = SIZE - 1;
+	CHECK_FAILS(EX_DATAERR, http_download(h, &q, path, &r));
+	snprintf(url, sizeof url, "%s", url_of(server, "/file"));
+	CHECK_FAILS(EX_DATAERR, http_download(h, &q, path, &r));
+	CHECK(access(path, F_OK) < 0);
+	http_abort_close(&w.a);
+	http_response_release(&r);
+}
+
+/* Servers whose ranges do not go together. */
+static void check_lies(struct http *h, const struct httpd *server)
+{
+	static const struct {
+		const char *kind;
+		int code, status;
+	} cases[] = {
+		{ "total", EX_DATAERR, 206 },
+		{ "etag", EX_DATAERR, 206 },
+		{ "place", EX_DATAERR, 206 },
+		{ "gone", EXIT_NO, 404 },
+		{ "short", 0, 200 },
+		{ "busy", 0, 206 },
+	};
+	char path[60], url[120];
+	struct http_request q = { .url = url, .connections = 4, .tries = 1 };
+	struct http_response r = HTTP_RESPONSE_INIT;
+
+	snprintf(path, sizeof path, "%s/copy", dir);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char part[80];
+
+		lies = 0;
+		snprintf(url, sizeof url, "%s?kind=%s", url_of(server, "/lie"),
+			cases[i].kind);
+		if (cases[i].code) {
+			CHECK_FAILS(cases[i].code, http_download(h, &q, path, &r));
+		} else {
+			CHECK(http_download(h, &q, path, &r) == 0);
+			read_copy(path);
+		}
+		CHECK_I64(cases[i].status, r.status);
+		snprintf(part, sizeof part, "%s.part", path);
+		unlink(part);
+		snprintf(part, sizeof part, "%s.part.etag", path);
+		unlink(part);
+	}
 	http_response_release(&r);
 }
 
@@ -300,6 +533,7 @@ int main(void)
 		return 1;
 	unsetenv("http_proxy");
 	unsetenv("all_proxy");
+	check_notes();
 	bytes = xmalloc(SIZE);
 	randombytes_buf_deterministic(bytes, SIZE,
 		(const unsigned char[randombytes_SEEDBYTES]){ 7 });
@@ -309,6 +543,8 @@ int main(void)
 	CHECK(server != NULL);
 	if (server) {
 		check_download(&h, server);
+		check_ranges(&h, server);
+		check_lies(&h, server);
 		check_upload(&h, server);
 		check_signed(&h, server);
 		check_digest(&h, server, "right", 200);
