@@ -154,8 +154,8 @@ chain_is_whole() {
 	rounds | jq -se 'all(.workers >= 3)'
 }
 
-@test "join: parameters come over several connections, a kill in the middle loses nothing, and a limit is of all together" {
-	start_coordinator --workers 1 --rounds 1 --inner-steps 2
+@test "join: parameters come over several connections, a kill in the middle loses nothing, and limits hold both ways" {
+	start_coordinator --workers 1 --rounds 1 --inner-steps 2 --method q8
 	start_worker a --limit-down 300kB
 	notes_are() { (($(cat state-a/*/params-*.part.etag 2>/dev/null | wc -l) > 4)); }
 	wait_until 'a part of the parameters' notes_are
@@ -169,7 +169,7 @@ chain_is_whole() {
 	wait_until 'the connections to be closed' is_alone
 	sleep 1.5 # until they are in the log
 	lines=$(wc -l <requests.log)
-	start_worker a
+	start_worker a --limit-up 400kB
 	end_of a "${worker[a]}"
 	end_of coordinate "$coordinator"
 	[[ -z $(find state-a -name "params-*") ]]
@@ -178,6 +178,11 @@ chain_is_whole() {
 		map(select(.path | startswith("/v1/params/"))) | all(.status == 206)
 		and (map(.bytes) | add) >= $rest and (map(.bytes) | add) < $rest + 600 * length'
 	rounds | jq -e '.workers == 1'
+	# the delta took what it takes at that rate, but for what each connection may send at once
+	rounds | jq -e --slurpfile log requests.log '
+		def at: .at | (.[0:19] + "Z" | fromdate) + (.[19:-1] | tonumber? // 0);
+		.bytes_received as $bytes | $log | map(select(.method == "PUT"))
+		| ((map(at) | max) - (map(at - .us / 1e6) | min)) * 400000 > $bytes - 65536 * (length + 1)'
 }
 connections() { curl -s "$url/metrics" | sed -n 's/^rnp_http_connections //p'; }
 

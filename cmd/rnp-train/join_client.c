@@ -14,9 +14,11 @@
 
 #define WAIT_FIRST_MS      250
 #define WAIT_MAX_MS        5000
+#define TIMEOUT_MS         30000
 #define FETCH_TRIES        6
 #define CONNECTIONS        4
 #define CONNECTION_EACH_US 20000 /* of round trip: one more */
+#define RATE_EACH          8192 /* of a limit: a coordinator closes those that are much slower */
 #define PROGRESS \
 	65536 /* bytes: a fetch that gets so many goes on, however often it breaks off */
 
@@ -61,6 +63,57 @@ static int wait_ms(const struct client *c, int64_t ms)
 	return poll(&p, 1, (int)ms) > 0 ? -1 : 0;
 }
 
+/* A body in memory, read as it is sent: only so is its rate limited. */
+struct body {
+	const char *data;
+	size_t bytes, at;
+};
+
+static long read_body(void *ctx, void *to, size_t max)
+{
+	struct body *b = ctx;
+	size_t n = b->bytes - b->at < max ? b->bytes - b->at : max;
+
+	memcpy(to, b->data + b->at, n);
+	b->at += n;
+	return (long)n;
+}
+
+static int rewind_body(void *ctx)
+{
+	((struct body *)ctx)->at = 0;
+	return 0;
+}
+
+static int fetch(struct client *c, const struct client_request *q, const char *url,
+	const char *const *headers, struct http_response *r)
+{
+	struct body body = { .data = q->body, .bytes = q->body_bytes };
+	const struct http_source source = { .read = read_body,
+		.rewind = rewind_body,
+		.ctx = &body,
+		.bytes = (int64_t)q->body_bytes };
+	bool limited = c->up_max && q->body;
+	struct http_request h = { .method = q->method,
+		.url = url,
+		.headers = headers,
+		.content_type = q->content_type,
+		.body = limited ? NULL : q->body,
+		.body_bytes = limited ? 0 : q->body_bytes,
+		.source = limited ? &source : NULL,
+		.ca_file = c->ca,
+		.proxy = c->proxy,
+		.no_redirects = true,
+		.timeout_ms = q->timeout_ms ? q->timeout_ms : TIMEOUT_MS,
+		.answer_timeout_ms = q->timeout_ms ? q->timeout_ms : TIMEOUT_MS,
+		.rate_up_max = c->up_max,
+		.rate_down_max = c->down_max,
+		.tries = 1,
+		.abort = c->abort };
+
+	return http_fetch(&c->http, &h, r);
+}
+
 static int send_once(struct client *c, const struct client_request *q,
 	struct http_response *r)
 {
@@ -77,22 +130,7 @@ static int send_once(struct client *c, const struct client_request *q,
 	for (int i = 0; i < n; i++)
 		headers[i] = lines[i].data;
 	if (rc == 0) {
-		struct http_request h = { .method = q->method,
-			.url = url.data,
-			.headers = n ? headers : NULL,
-			.content_type = q->content_type,
-			.body = q->body,
-			.body_bytes = q->body_bytes,
-			.ca_file = c->ca,
-			.proxy = c->proxy,
-			.no_redirects = true,
-			.timeout_ms = q->timeout_ms,
-			.rate_up_max = c->up_max,
-			.rate_down_max = c->down_max,
-			.tries = 1,
-			.abort = c->abort };
-
-		rc = http_fetch(&c->http, &h, r);
+		rc = fetch(c, q, url.data, n ? headers : NULL, r);
 		note_answer(c, r);
 	}
 	for (int i = 0; i < PROTOCOL_LINES; i++)
@@ -186,11 +224,15 @@ int client_post(struct client *c, const char *path, json_t *record,
 	return rc;
 }
 
-int client_connections(const struct client *c)
+int client_connections(const struct client *c, int64_t rate)
 {
 	int64_t n = CONNECTIONS + http_rtt_us(&c->http) / CONNECTION_EACH_US;
 
-	return n < CLIENT_CONNECTIONS_MAX ? (int)n : CLIENT_CONNECTIONS_MAX;
+	if (n > CLIENT_CONNECTIONS_MAX)
+		n = CLIENT_CONNECTIONS_MAX;
+	if (rate && n > rate / RATE_EACH)
+		n = rate / RATE_EACH;
+	return n > 1 ? (int)n : 1;
 }
 
 static uint64_t received(const struct client *c)
@@ -217,7 +259,7 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 			.response_bytes_max = (int64_t)max,
 			.rate_down_max = c->down_max,
 			.tries = FETCH_TRIES,
-			.connections = client_connections(c),
+			.connections = client_connections(c, c->down_max),
 			.abort = c->abort };
 
 		http_response_release(&r);

@@ -138,7 +138,7 @@ static void end_uploader(struct uploader *u)
 /* No more than pieces. */
 static int connections(const struct worker *w, const bool *there, uint64_t pieces)
 {
-	int n = client_connections(&w->client), left = 0;
+	int n = client_connections(&w->client, w->client.up_max), left = 0;
 
 	for (uint64_t i = 0; i < pieces && left < n; i++)
 		left += !there[i];

@@ -395,7 +395,6 @@ static void begin_try(struct http_transfer *t)
 	t->source_ended = false;
 	t->header_bytes = 0;
 	t->content_length = -1;
-	t->up = t->down = (struct http_budget){ .bytes = 0 };
 	t->window_ns = t->window_bytes = t->waiting_ns = 0;
 }
 
@@ -539,6 +538,8 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
 		.range_from = q->range_from,
 		.range_bytes = q->range_bytes,
 		.entity_bytes = -1,
+		.up = &h->up,
+		.down = &h->down,
 		.bytes_max = q->response_bytes_max };
 	CURLcode rc;
 

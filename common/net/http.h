@@ -21,6 +21,12 @@ struct key;
 
 #define HTTP_SOCKETS_MAX 16
 
+/* A token bucket that limits a rate; private. */
+struct http_budget {
+	int64_t bytes; /* that may move at at_ns; below 0 after a large piece */
+	int64_t at_ns; /* time of the last change; 0: never */
+};
+
 struct http {
 	void *curl, *multi; /* NULL until the first request */
 	/* private: bytes that closed sockets have carried, and the open sockets */
@@ -30,6 +36,8 @@ struct http {
 	 * redirect */
 	struct http_transfer *now;
 	struct sockaddr_storage first;
+	/* private: of limited rates, from one request to the next */
+	struct http_budget up, down;
 };
 #define HTTP_INIT \
 	{         \
@@ -148,8 +156,9 @@ struct http_request {
 	int64_t rate_up_max, rate_down_max;
 	int64_t response_bytes_max; /* after decompression; 16 MiB, or no limit with sink */
 	int tries;                  /* limit, the first one included; 4 */
-	/* http_download alone: over at most so many connections at once, where the server gives
-	 * ranges under a strong entity tag; limits hold for all together. 1 */
+	/* http_download alone: in ranges over at most so many connections at once, where the
+	 * server gives ranges under a strong entity tag; limits hold for all together. 0: one, and
+	 * no ranges */
 	int connections;
 	const struct http_abort *abort;
 };

@@ -87,7 +87,7 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer)
 
 	if (look_for_abort(t))
 		return CURL_READFUNC_ABORT;
-	if (http_budget_allows(&t->up, t->q->rate_up_max))
+	if (http_budget_allows(t->up, t->q->rate_up_max))
 		got = read_source(s, t->sent, to, size * n);
 	if (got == HTTP_AGAIN) {
 		t->paused = true;
@@ -102,7 +102,7 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer)
 		return CURL_READFUNC_ABORT;
 	}
 	t->sent += got;
-	t->up.bytes -= got;
+	t->up->bytes -= got;
 	t->source_ended = got == 0 || t->sent == s->bytes;
 	return (size_t)got;
 }
@@ -259,7 +259,7 @@ static size_t add_to_sink(struct http_transfer *t, const char *data, size_t byte
 {
 	int rc = HTTP_AGAIN;
 
-	if (http_budget_allows(&t->down, t->q->rate_down_max))
+	if (http_budget_allows(t->down, t->q->rate_down_max))
 		rc = write_sink(t, data, bytes);
 
 	if (rc == HTTP_AGAIN) {
@@ -270,7 +270,7 @@ static size_t add_to_sink(struct http_transfer *t, const char *data, size_t byte
 	if (rc < 0)
 		return CURL_WRITEFUNC_ERROR;
 	t->r->sunk_bytes += (int64_t)bytes;
-	t->down.bytes -= (int64_t)bytes;
+	t->down->bytes -= (int64_t)bytes;
 	return bytes;
 }
 

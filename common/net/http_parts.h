@@ -41,12 +41,6 @@ struct http_range {
  * Pure. */
 int http_range_parse(struct http_range *out, const char *value);
 
-/* A token bucket that limits a rate. */
-struct http_budget {
-	int64_t bytes; /* that may move at at_ns; below 0 after a large piece */
-	int64_t at_ns; /* time of the last change; 0: never */
-};
-
 /* Takes account of the time that has passed. Returns whether bytes may move at present; the
  * caller subtracts those that did. rate: bytes a second; 0: no limit. */
 bool http_budget_allows(struct http_budget *b, int64_t rate);
@@ -79,7 +73,7 @@ struct http_transfer {
 	struct http_range range;
 	int64_t content_length; /* -1: not given */
 
-	struct http_budget up, down;
+	struct http_budget *up, *down;
 	int64_t window_ns, window_bytes; /* see http_transfer_is_slow */
 	int64_t waiting_ns; /* when the wait for an answer began; 0: not waiting */
 };
@@ -135,7 +129,7 @@ int http_notes_parse(struct http_notes *out, const char *text);
 void http_notes_write(struct buf *out, const struct http_notes *n);
 void http_notes_release(struct http_notes *n);
 
-/* Fetches q->url over at most q->connections connections, 2 or more, to fd, the open file `part`;
+/* Fetches q->url over at most q->connections connections, 1 or more, to fd, the open file `part`;
  * goes on where the notes in the file notes_path say. Returns 0 and r; 1: the server gives no
  * ranges, or they are of another entity now; -1 with err_set and r as http_fetch. */
 int http_ranges(struct http *h, const struct http_request *q, int fd, const char *part,
