@@ -133,7 +133,6 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 					100;
 	t->f32 = strcmp(o->precision, "f32") == 0;
 	t->late_count = o->late && strcmp(o->late, "count") == 0;
-	t->piece_bytes = PROTOCOL_PIECE_BYTES;
 	t->uusd_per_million_tokens = o->uusd_per_million_tokens;
 	t->credits_per_million_tokens = o->credits_per_million_tokens;
 	if (t->seed > (uint64_t)JSON_SAFE_INTEGER_MAX)
@@ -144,6 +143,8 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 		set_method(t->method_down, o->method_down ? o->method_down : o->method) <
 			0)
 		return -1;
+	t->piece_bytes = protocol_piece_bytes(
+		container_bytes_max(t->method, t->parameters));
 	if (!training_stream_fits(t))
 		return err_set(EX_USAGE,
 			"--fragments %lld and --overlap %lld: at most %u layers, steps for each beyond the overlap, and no --warm, --late count or --outer dn",

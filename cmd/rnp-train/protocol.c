@@ -66,6 +66,15 @@ bool protocol_unpack(uint32_t *ids, const void *from, uint64_t n, uint32_t vocab
 	return true;
 }
 
+uint64_t protocol_piece_bytes(uint64_t max)
+{
+	uint64_t bytes = PROTOCOL_PIECE_MIN;
+
+	while (bytes < PROTOCOL_PIECE_BYTES && max / bytes >= PROTOCOL_PIECES)
+		bytes *= 2;
+	return bytes;
+}
+
 uint64_t protocol_pieces(uint64_t bytes, uint64_t piece_bytes)
 {
 	return bytes / piece_bytes + (bytes % piece_bytes != 0);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-train/protocol.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
@@ -15,14 +16,13 @@
 /* Bytes of a socket beyond containers: requests, records, headers, TLS. Beside a coordinator with
  * four workers on the loopback (nano, q4, five rounds) the sums are 0.4% above what it received and
  * 1.6% below what it sent. */
-#define JOIN_BYTES  4200 /* join, the run's record, a TLS handshake */
-#define TURN_UP     1900 /* poll, signed delta, the request of its answer */
-#define TURN_DOWN   2300 /* assignment, answers */
-#define PIECE_BYTES ((uint64_t)4 << 20)
-#define PIECE_MORE  900    /* a piece's request and answer */
-#define TLS_PART    1.0035 /* records of 16 KiB with header and tag */
-#define LOST_AFTER  30000  /* ms without contact after which a member is dropped */
-#define NOBODY      UINT64_MAX
+#define JOIN_BYTES 4200   /* join, the run's record, a TLS handshake */
+#define TURN_UP    1900   /* poll, signed delta, the request of its answer */
+#define TURN_DOWN  2300   /* assignment, answers */
+#define PIECE_MORE 900    /* a piece's request and answer */
+#define TLS_PART   1.0035 /* records of 16 KiB with header and tag */
+#define LOST_AFTER 30000  /* ms without contact after which a member is dropped */
+#define NOBODY     UINT64_MAX
 
 enum event_kind { JOIN, READY, COMPUTED, DELIVERED, LEAVE, LOST, PUBLISH, TICK };
 
@@ -119,7 +119,7 @@ static struct event pop(struct sim *s)
 
 static uint64_t on_the_wire(uint64_t bytes)
 {
-	uint64_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+	uint64_t pieces = protocol_pieces(bytes, protocol_piece_bytes(bytes));
 
 	return (uint64_t)((double)(bytes + pieces * PIECE_MORE) * TLS_PART);
 }
