@@ -156,7 +156,7 @@ chain_is_whole() {
 
 @test "join: parameters come over several connections, a kill in the middle loses nothing, and limits hold both ways" {
 	start_coordinator --workers 1 --rounds 1 --inner-steps 2 --method q8
-	start_worker a --limit-down 300kB
+	start_worker a --limit-down 300000
 	notes_are() { (($(cat state-a/*/params-*.part.etag 2>/dev/null | wc -l) > 4)); }
 	wait_until 'a part of the parameters' notes_are
 	# one of them is the one that asks
@@ -169,7 +169,7 @@ chain_is_whole() {
 	wait_until 'the connections to be closed' is_alone
 	sleep 1.5 # until they are in the log
 	lines=$(wc -l <requests.log)
-	start_worker a --limit-up 400kB
+	start_worker a --limit-up 400000
 	end_of a "${worker[a]}"
 	end_of coordinate "$coordinator"
 	[[ -z $(find state-a -name "params-*") ]]

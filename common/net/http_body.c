@@ -83,12 +83,17 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer)
 {
 	struct http_transfer *t = transfer;
 	const struct http_source *s = t->q->source;
+	size_t max = size * n;
 	long got = HTTP_AGAIN;
 
 	if (look_for_abort(t))
 		return CURL_READFUNC_ABORT;
-	if (http_budget_allows(t->up, t->q->rate_up_max))
-		got = read_source(s, t->sent, to, size * n);
+	if (http_budget_allows(t->up, t->q->rate_up_max)) {
+		/* libcurl's buffer may be larger than the whole body */
+		if (t->q->rate_up_max && (int64_t)max > t->up->bytes)
+			max = (size_t)t->up->bytes;
+		got = read_source(s, t->sent, to, max);
+	}
 	if (got == HTTP_AGAIN) {
 		t->paused = true;
 		return CURL_READFUNC_PAUSE;
@@ -97,7 +102,7 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer)
 		got = err_set(EX_IOERR,
 			"what is to be sent ends after %lld of %lld bytes",
 			(long long)t->sent, (long long)s->bytes);
-	if (got < 0 || got > (long)(size * n)) {
+	if (got < 0 || got > (long)max) {
 		t->callback_failed = true;
 		return CURL_READFUNC_ABORT;
 	}
