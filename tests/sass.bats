@@ -11,7 +11,7 @@ setup() {
 	assert_success
 	jq -es 'length == 2 and all(.kind == "rnp.sass" and .arch == "sm_90" and .registers > 4 and .registers < 64 and .spill_bytes == 0 and
 		.stack_bytes == 0 and .shared_bytes == 0 and .blocks_per_sm == 8 and .instructions > 20 and .hot.global >= 1 and .hot.branch >= 1 and
-		.hot_instructions < .instructions) and ([.[] | select(.kernel | test("copy"))][0].hot_bytes | . >= 2 and . % 2 == 0)' <<<"$output"
+		.hot_instructions < .instructions and .hot_shared_cycles == 0) and ([.[] | select(.kernel | test("copy"))][0].hot_bytes | . >= 2 and . % 2 == 0)' <<<"$output"
 	# what rnp-bench predict reads
 	head -1 <<<"$output" | rnp-bench predict --gpu H100 - >/dev/null
 }
@@ -31,9 +31,28 @@ setup() {
 	refused 66 "make has not built" scripts/sass --built "$BATS_TEST_TMPDIR"
 }
 
+@test "sass: contraction changes nothing where a header promises bits; a sum that a compiler may fuse is told" {
+	# tests/soak/contraction has all kernels
+	run -0 scripts/sass --arch sm_90 --contraction --budgets kernels/bulk/bulk.cu kernels/grad/outer.cu kernels/lm/project.cu
+	assert_output ""
+	mkdir -p "$BATS_TEST_TMPDIR/scripts"
+	cp -r kernels "$BATS_TEST_TMPDIR/"
+	cp scripts/sass "$BATS_TEST_TMPDIR/scripts/"
+	sed -i 's/__dadd_rn(b\[i\], __dmul_rn(s, c\[i\]))/b[i] + s * c[i]/' "$BATS_TEST_TMPDIR/kernels/bulk/bulk.cu"
+	run -1 cmp kernels/bulk/bulk.cu "$BATS_TEST_TMPDIR/kernels/bulk/bulk.cu"
+	run -1 "$BATS_TEST_TMPDIR/scripts/sass" --arch sm_90 --contraction --budgets kernels/bulk/bulk.cu
+	assert_output --regexp '^kernels/bulk/bulk.cu: triad_kernel on sm_90: -fmad changes its code: '
+}
+
+@test "sass: each file of kernels says what contraction may change" {
+	run grep -L -e -fmad $(grep -l __global__ kernels/*/*.cu)
+	assert_output ""
+}
+
 @test "sass: branches of sm_80 are read: the hot loop of a product holds its MMAs, and no more than a loop" {
 	run_split scripts/sass --arch sm_80 kernels/lm/project_tensor.cu
-	jq -es 'all(select(.kernel | test("project_tensor_kernel")) | .hot.mma >= 4 and .hot_instructions * 2 < .instructions)' <<<"$output"
+	jq -es 'all(select(.kernel | test("project_tensor_kernel")) | .hot.mma >= 4 and .hot_instructions * 2 < .instructions and
+		.hot_shared_cycles >= 4 * .hot.ldmatrix)' <<<"$output"
 }
 
 @test "sass: what is over its budget is told, and is 1" {
@@ -44,4 +63,5 @@ setup() {
 	run -1 "$BATS_TEST_TMPDIR/scripts/sass" --arch sm_90 --budgets kernels/dev/mem.cu
 	assert_line --regexp '^kernels/dev/mem.cu: copy_kernel on sm_90: registers is [0-9]+, the budget 8$'
 	refused 64 "no option" scripts/sass --quick
+	refused 64 "--built does not" scripts/sass --built build --contraction
 }

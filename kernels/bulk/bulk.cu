@@ -1,4 +1,5 @@
-/* bulk.cu - the triad and random reads on a GPU. */
+/* bulk.cu - the triad and random reads on a GPU. Contraction (-fmad) changes nothing: the triad is
+ * written so that it cannot, the rest are integers. */
 #include "kernels/bulk/ops.h"
 #include "kernels/dev/cuda.cuh"
 

@@ -1,4 +1,4 @@
-/* mem.cu - copies and fills memory on a GPU. */
+/* mem.cu - copies and fills memory on a GPU. There is nothing to contract (-fmad). */
 #include "kernels/dev/cuda.cuh"
 
 /* 16 bytes per thread if both sides allow it; the bytes before and behind one by one */

@@ -2,7 +2,8 @@
  * operands come by asynchronous copies, three steps of 64 bytes along k in shared memory at once.
  * A 16-byte chunk lies where its place exclusive-or its row says, so that eight rows that are
  * loaded together lie in different banks. Deep products with few tiles are split along k; their
- * parts are added in order. */
+ * parts are added in order. Besides tensor cores there are additions alone: contraction (-fmad)
+ * changes nothing. */
 #include "kernels/dev/mma.cuh"
 
 #include "kernels/dev/cuda.cuh"

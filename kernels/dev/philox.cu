@@ -1,5 +1,5 @@
 /* philox.cu - Philox-4x32-10 on a GPU: each thread computes blocks of the sequence
- * independently. */
+ * independently. Only integers are used: contraction (-fmad) changes nothing. */
 #include "kernels/dev/cuda.cuh"
 
 __global__ void philox_kernel(unsigned char *out, uint64_t bytes, struct philox p)

@@ -1,4 +1,5 @@
-/* huff_get.cu - the decoder of huff.h on a GPU: one warp per chunk, one lane per stream. */
+/* huff_get.cu - the decoder of huff.h on a GPU: one warp per chunk, one lane per stream. Only
+ * integers are used: contraction (-fmad) changes nothing. */
 #include "kernels/grad/huff.cuh"
 
 /* --- a decoder: shared by a warp --------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* huff_put.cu - the encoder of huff.h on a GPU. */
+/* huff_put.cu - the encoder of huff.h on a GPU. Only integers are used: contraction (-fmad) changes
+ * nothing. */
 #include "kernels/grad/huff_stream.cuh"
 
 /* --- low bits, and the codes of a plane --------------------------------------------------------- */

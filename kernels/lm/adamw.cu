@@ -1,5 +1,6 @@
 /* adamw.cu - the optimiser on a GPU. Its four arrays are read and written once, 16 bytes at a
- * time: memory bandwidth alone decides its speed. */
+ * time: memory bandwidth alone decides its speed. Contraction (-fmad) rounds m, v and p less often,
+ * within the bound of ops.h; squares of f32 are exact in f64, with it or without. */
 #include "kernels/lm/cuda.cuh"
 
 /* One block of LM_SQUARES_BLOCK numbers for each thread block: thread t adds its packs in

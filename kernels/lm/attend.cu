@@ -1,8 +1,9 @@
-/* attend.cu - attention in f32 arithmetic, for every GPU, dtype and head width: 32 queries
- * against 32 keys at a time, with the online softmax. A thread block makes 64 columns of a
- * result, so that wider heads compute their scores once for every 64 columns. In the backward
- * pass each block owns its result: one sums dk and dv over queries and heads in order, another
- * dq over keys; no two blocks add to the same number. */
+/* attend.cu - attention in f32 arithmetic, for every GPU, dtype and head width: 32 queries against
+ * 32 keys at a time, with the online softmax. A thread block makes 64 columns of a result, so that
+ * wider heads compute their scores once for every 64 columns. In the backward pass each block owns
+ * its result: one sums dk and dv over queries and heads in order, another dq over keys; no two
+ * blocks add to the same number. Contraction (-fmad) makes the steps of its sums multiply-adds,
+ * within the bounds of ops.h. */
 #include "kernels/lm/cuda.cuh"
 
 #define TILE    32

@@ -1,7 +1,8 @@
 /* attend_tensor.cu - attention in bf16 on tensor cores, forward, for heads of 64 and 128 columns.
- * A warp owns rows of a tile, whose scores never leave its registers (Dao 2023,
- * FlashAttention-2). Keys are loaded while weights multiply values, values while keys are
- * multiplied. Scores and weights are f32 until they become operands of a product. */
+ * A warp owns rows of a tile, whose scores never leave its registers (Dao 2023, FlashAttention-2).
+ * Keys are loaded while weights multiply values, values while keys are multiplied. Scores and
+ * weights are f32 until they become operands of a product. Contraction (-fmad) joins their scaling
+ * and subtraction, within the bound of ops.h. */
 #include "kernels/lm/attend_tensor.cuh"
 
 #define KEYS 64 /* per tile */

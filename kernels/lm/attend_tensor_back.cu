@@ -1,7 +1,8 @@
 /* attend_tensor_back.cu - the gradient of attention in bf16 on tensor cores, for heads of 64 and
  * 128 columns. Keys and queries change roles: one kernel sums over the tiles of the other side,
- * and each result has one owner. With heads of 64 columns a warp keeps its own rows in
- * registers, and the next tiles of the other side are loaded while these are multiplied. */
+ * and each result has one owner. With heads of 64 columns a warp keeps its own rows in registers,
+ * and the next tiles of the other side are loaded while these are multiplied. Contraction (-fmad)
+ * joins scaling, subtraction and rotation, within what rounding to bf16 changes. */
 #include "kernels/lm/attend_tensor.cuh"
 
 /* Blocks of an SM that ptxas is told of: without two it aims at three on sm_100 and spills, with

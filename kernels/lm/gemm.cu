@@ -2,7 +2,8 @@
  * kernels on tensor cores (kernels/dev/mma.cu), else by one that runs on every GPU and for every
  * alignment, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a thread. What the
  * library does not support (a bias, or an f32 addend for a bf16 result) goes through f32, a few
- * rows at a time. */
+ * rows at a time. Contraction (-fmad) makes the steps of the plain kernel's sums multiply-adds,
+ * within the bound of ops.h. */
 #include "kernels/dev/lt.cuh"
 #include "kernels/dev/mma.cuh"
 #include "kernels/lm/cuda.cuh"

@@ -1,7 +1,8 @@
 /* head.cu - the output layer and the loss. When training, the logits of many rows are computed in
  * the activations' dtype and turned into their gradients in place, because each product with
  * these gradients reads and writes the whole gradient of the output weight. Evaluation computes
- * the logits of a few rows at a time in f32, few enough to stay in the level-2 cache. */
+ * the logits of a few rows at a time in f32, few enough to stay in the level-2 cache. Contraction
+ * (-fmad) joins the scaling of exponents, within the bound of ops.h. */
 #include "kernels/lm/cuda.cuh"
 
 #define LOGITS_BYTES ((uint64_t)32 << 20)  /* size of the logits of the few rows */

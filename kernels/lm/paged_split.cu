@@ -5,8 +5,9 @@
  * block and a second kernel joins the parts; where there are many, a block computes all parts of
  * its row, and rows of one sequence, as those of a prompt are, share a block that loads a part's
  * keys and values once for 16 of them. Parts are joined in order by the same operations, and each
- * sum has the same terms in the same order, so that the bits are the same (long because the three
- * kernels must agree in this). */
+ * sum has the same terms in the same order, so that the bits are the same: multiply-adds are
+ * fmaf(), and contraction (-fmad) changes nothing (long because the three kernels must agree in
+ * this). */
 #include "kernels/lm/cuda.cuh"
 
 #define THREADS 128

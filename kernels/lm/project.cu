@@ -1,6 +1,7 @@
 /* project.cu - linear layers with weights as they lie in a model file, and the activations that go
  * with quantised ones, on a GPU. bf16 weights are those of project_bf16.cu where there are tensor
- * cores, quantised ones those of project_rows.cu and project_tensor.cu. */
+ * cores, quantised ones those of project_rows.cu and project_tensor.cu. Multiply-adds are fmaf(),
+ * so that contraction (-fmad) changes nothing: the bits of a row are the same whatever R is. */
 #include "kernels/lm/cuda.cuh"
 #include "kernels/lm/project_quantized.cuh"
 
@@ -25,10 +26,11 @@ __global__ void project_kernel(struct lm_project p)
 		float sum[ROWS] = { 0 };
 
 		for (uint64_t t = lane; t < p.k; t += 32) {
-			float v = lm_weight_at(p.type, w, t);
+			float v = lm_weight_plain_at(p.type, w, t);
 
 			for (int c = 0; c < rows; c++)
-				sum[c] += v * p.x[(r + (uint64_t)c) * p.ldx + t];
+				sum[c] = fmaf(v, p.x[(r + (uint64_t)c) * p.ldx + t],
+					sum[c]);
 		}
 		for (int c = 0; c < rows; c++) {
 			sum[c] = lm_warp_sum(sum[c]);

@@ -1,9 +1,10 @@
-/* project_bf16.cu - linear layers with bf16 weights on tensor cores. An activation is the sum of two
- * bf16 (it is off by at most 2^-18 of itself), each of which is multiplied by the weight: 16 rows of
- * x are the left operand, eight rows of W the right one. A few rows of x are multiplied by warps
- * that read W straight from memory, many by tiles in shared memory. Both take the same numbers
- * into the same places of the same instructions in the same order, CHUNK along k in one sum and
- * then the sums in order, so that the bits of a row do not depend on which it was. */
+/* project_bf16.cu - linear layers with bf16 weights on tensor cores. An activation is the sum of
+ * two bf16 (it is off by at most 2^-18 of itself), each of which is multiplied by the weight: 16
+ * rows of x are the left operand, eight rows of W the right one. A few rows of x are multiplied by
+ * warps that read W straight from memory, many by tiles in shared memory. Both take the same
+ * numbers into the same places of the same instructions in the same order, CHUNK along k in one
+ * sum and then the sums in order, so that the bits of a row do not depend on which it was. Besides
+ * tensor cores there are additions alone: contraction (-fmad) changes nothing. */
 #include "kernels/dev/tensor.cuh"
 #include "kernels/lm/cuda.cuh"
 

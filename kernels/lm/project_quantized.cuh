@@ -147,8 +147,9 @@ __device__ __forceinline__ void super_codes(struct codes *c, const uint4 *raw,
 		}
 		lm_weight_6_bits((const unsigned char *)(const void *)raw + at + 4, s,
 			&scale, &min);
-		c->scale = half_at(raw, at) * (float)scale;
-		c->min = -(half_at(raw, at + 2) * (float)min);
+		/* rounded here, whatever is added to them */
+		c->scale = __fmul_rn(half_at(raw, at), (float)scale);
+		c->min = -__fmul_rn(half_at(raw, at + 2), (float)min);
 	}
 }
 

@@ -2,7 +2,8 @@
  * weights come from. A warp has an output and reads its weights in order, 32 blocks at a time,
  * 16 bytes a lane, the next while these are used; then each lane has a block. What a block adds
  * is left in shared memory, where one thread for each row and output adds it in the order of the
- * blocks: the reference's bits, however many rows there are. */
+ * blocks: the reference's bits, however many rows there are. Multiply-adds are fmaf(), as in the
+ * reference: contraction (-fmad) changes nothing. */
 #include "kernels/lm/project_quantized.cuh"
 
 #define WARPS   8

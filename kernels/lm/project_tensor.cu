@@ -1,7 +1,8 @@
 /* project_tensor.cu - products of many rows with quantised weights, on int8 tensor cores: a tile of
  * 64 rows by 64 outputs, four blocks of 32 along k at a time. The weights of a tile are decoded
  * once, into shared memory. An MMA makes the exact sum of a block; it is scaled and added in the
- * order of the blocks: the same bits as those of few rows (project_rows.cu), and the reference's. */
+ * order of the blocks by fmaf(): the same bits as those of few rows (project_rows.cu), and the
+ * reference's. Contraction (-fmad) changes nothing. */
 #include "kernels/lm/project_quantized.cuh"
 
 #define THREADS 128

@@ -1,7 +1,9 @@
 /* rows.cu - operations that work row by row; memory bandwidth decides the speed of all of them.
  * Independent elements are processed in packs of eight, a row that is summed belongs to one
  * warp or a few, and sums over rows take two steps: pieces of rows in parallel, then the pieces
- * in an order that depends on sizes alone. (long because eight operations share its packs) */
+ * in an order that depends on sizes alone. Contraction (-fmad) changes norms, rotations, SwiGLU and
+ * their gradients within the bounds of ops.h; copies and sums of biases it does not. (long because
+ * eight operations share its packs) */
 #include "kernels/lm/cuda.cuh"
 
 /* --- tables of embeddings ------------------------------------------------------------------- */

@@ -213,27 +213,29 @@ HD float lm_weight_of_32(const struct lm_weight_32 *w, unsigned t)
 		w->min;
 }
 
+/* Weight t of a row of a plain type. Exact. */
+HD float lm_weight_plain_at(enum lm_weight type, const unsigned char *row, uint64_t t)
+{
+	uint16_t half;
+	float whole;
+
+	if (type == LM_WEIGHT_F32) {
+		memcpy(&whole, row + 4 * t, 4);
+		return whole;
+	}
+	memcpy(&half, row + 2 * t, 2);
+	return type == LM_WEIGHT_F16 ? f16_to_f32(half) : bf16_to_f32(half);
+}
+
 /* Weight t of a row. */
 HD float lm_weight_at(enum lm_weight type, const unsigned char *row, uint64_t t)
 {
 	struct lm_weight_32 w;
-	uint16_t half;
-	float whole;
 
-	switch (type) {
-	case LM_WEIGHT_F32:
-		memcpy(&whole, row + 4 * t, 4);
-		return whole;
-	case LM_WEIGHT_F16:
-		memcpy(&half, row + 2 * t, 2);
-		return f16_to_f32(half);
-	case LM_WEIGHT_BF16:
-		memcpy(&half, row + 2 * t, 2);
-		return bf16_to_f32(half);
-	default:
-		lm_weight_read_32(&w, type, row, t / 32);
-		return lm_weight_of_32(&w, (unsigned)(t % 32));
-	}
+	if (!lm_weight_is_quantized(type))
+		return lm_weight_plain_at(type, row, t);
+	lm_weight_read_32(&w, type, row, t / 32);
+	return lm_weight_of_32(&w, (unsigned)(t % 32));
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* int8.cu - what the matmul test does to int8 matrices between products, on a GPU. */
+/* int8.cu - what the matmul test does to int8 matrices between products, on a GPU. Only integers
+ * are used: contraction (-fmad) changes nothing. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 

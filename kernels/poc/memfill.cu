@@ -1,6 +1,7 @@
-/* memfill.cu - the memory test's fill on a GPU. 16 threads fill a lane, one for each column of
- * the matrix: V works in registers, T goes through shared memory, and the previous block is
- * still in registers when the next one needs it. */
+/* memfill.cu - the memory test's fill on a GPU. 16 threads fill a lane, one for each column of the
+ * matrix: V works in registers, T goes through shared memory, and the previous block is still in
+ * registers when the next one needs it. Only integers are used: contraction (-fmad) changes
+ * nothing. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 

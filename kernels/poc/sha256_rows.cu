@@ -1,4 +1,5 @@
-/* sha256_rows.cu - SHA-256 of many rows on a GPU, one row per thread. */
+/* sha256_rows.cu - SHA-256 of many rows on a GPU, one row per thread. Only integers are used:
+ * contraction (-fmad) changes nothing. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 
