@@ -291,6 +291,12 @@ bench_record() { # test unit median low high
 	run_split rnp-bench predict --gpu H100 --work token --model 7b --type f32 "$BATS_TEST_TMPDIR/sass"
 	assert_success
 	jq -es '.[0].part == "linear layers" and .[0].limit == "issue" and .[0].issue_ns == .[0].ns and .[-1].tokens_per_s < 60' <<<"$output"
+	# attention whose operands pass through shared memory is limited by it, however few its instructions
+	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "attend_tensor_kernel<64, 2>", arch: "sm_90", registers: 32,
+		hot: {mma: 64}, hot_instructions: 128, hot_shared_cycles: 256}' >"$BATS_TEST_TMPDIR/shared"
+	run_split rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/shared"
+	assert_success
+	jq -es '[.[] | select(.part == "attention forward")][0] | .limit == "shared" and .shared_ns == .ns and .issue_ns < .ns' <<<"$output"
 	refused 65 "no rnp.sass record for sm_120" rnp-bench predict --gpu RTX5090 "$BATS_TEST_TMPDIR/sass"
 	echo '{"kind":"rnp.bench"}' >"$BATS_TEST_TMPDIR/other"
 	refused 65 "rnp.sass" rnp-bench predict "$BATS_TEST_TMPDIR/other"

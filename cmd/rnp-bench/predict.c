@@ -26,7 +26,8 @@ static struct {
 	.length = 1024,
 	.context = 1024 };
 
-static const char *const limits[] = { "hbm", "tensor", "issue", "launch" };
+static const char *const limits[PREDICT_LIMITS] = { "hbm", "tensor", "issue", "launch",
+	"shared" };
 
 static const struct {
 	const char *name;
@@ -71,6 +72,8 @@ static int add_code(struct codes *c, const char *arch, char *line, size_t len,
 		code.mmas = (uint64_t)json_integer_value(mma);
 		code.fmas = (uint64_t)json_integer_value(
 			json_object_get(json_object_get(r, "hot"), "fma"));
+		code.hot_shared_cycles = (uint64_t)json_integer_value(
+			json_object_get(r, "hot_shared_cycles"));
 		c->at = xgrow(c->at, &c->cap, c->n + 1, sizeof *c->at);
 		c->at[c->n++] = code;
 	}
@@ -125,6 +128,8 @@ static json_t *record_of(const struct predict_gpu *gpu, const char *kernel,
 	json_set_i64(r, "tensor_ns", llround(t->tensor_ns));
 	if (t->issue_known)
 		json_set_i64(r, "issue_ns", llround(t->issue_ns));
+	if (t->shared_ns > 0)
+		json_set_i64(r, "shared_ns", llround(t->shared_ns));
 	json_set_i64(r, "launch_ns", llround(t->launch_ns));
 	return r;
 }
@@ -143,7 +148,7 @@ static int report(const struct predict_gpu *gpu, const struct predict_kernel *k,
 {
 	struct predict_time t[PREDICT_KERNELS_MAX], all = { .issue_known = true };
 	bool done[PREDICT_KERNELS_MAX] = { false };
-	double bytes = 0, operations = 0, by_limit[4] = { 0 };
+	double bytes = 0, operations = 0, by_limit[PREDICT_LIMITS] = { 0 };
 	uint64_t launches = 0;
 	json_t *r;
 
@@ -153,6 +158,7 @@ static int report(const struct predict_gpu *gpu, const struct predict_kernel *k,
 		all.hbm_ns += t[i].hbm_ns;
 		all.tensor_ns += t[i].tensor_ns;
 		all.issue_ns += t[i].issue_ns;
+		all.shared_ns += t[i].shared_ns;
 		all.launch_ns += t[i].launch_ns;
 		all.issue_known = all.issue_known && t[i].issue_known;
 		bytes += k[i].bytes;
@@ -160,7 +166,7 @@ static int report(const struct predict_gpu *gpu, const struct predict_kernel *k,
 		launches += k[i].launches;
 		by_limit[t[i].limit] += t[i].ns;
 	}
-	for (int i = 1; i < 4; i++)
+	for (int i = 1; i < PREDICT_LIMITS; i++)
 		if (by_limit[i] > by_limit[all.limit])
 			all.limit = (enum predict_limit)i;
 	for (int i = 0; i < n; i++) {
@@ -296,7 +302,8 @@ const struct command command_predict = {
 	.summary = "How long a step should take on a GPU, and what limits it.",
 	.details =
 		"Reads rnp.sass records (scripts/sass), writes one rnp.prediction record a kernel, the\n"
-		"slowest first, and one of all. Without FILE the issue of instructions is not looked at.\n"
+		"slowest first, and one of all. Without FILE the issue of instructions and shared memory\n"
+		"are not looked at.\n"
 		"A model: a measurement confirms or corrects it.",
 	.columns = "part,kernel,launches,ns,limit,share_ppm,tokens_per_s,utilisation_ppm",
 	.opts = opts,

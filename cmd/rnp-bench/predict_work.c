@@ -10,6 +10,7 @@
 #define LIBRARY_SHARE 0.75
 #define MMA_SHARE     0.85
 #define ISSUE_SHARE   0.75
+#define SHARED_SHARE  0.9
 #define LAUNCH_NS     1000.0
 #define MMA_BF16      4096.0 /* operations of m16n8k16 */
 #define MMA_INT8      8192.0
@@ -68,6 +69,17 @@ static struct predict_kernel product(const struct predict_step *s, const char *p
 		.bytes = bytes };
 }
 
+/* One that computes little for each byte. moved: as in predict_kernel. */
+static struct predict_kernel rows_kernel(const char *kernel, const char *part,
+	uint64_t launches, double bytes, double moved)
+{
+	return (struct predict_kernel){ .kernel = kernel,
+		.part = part,
+		.launches = launches,
+		.bytes = bytes,
+		.moved = moved };
+}
+
 static const char *attend_name(const struct lm_config *c, const char *narrow,
 	const char *wide, const char *other)
 {
@@ -118,76 +130,76 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 						(z.dim * 24 + z.q * 8 + z.kv * 8 +
 							z.hidden * 12))));
 	add(out, &n,
-		(struct predict_kernel){ attend_name(c, "attend_tensor_kernel<64, 2>",
+		(struct predict_kernel){ .kernel = attend_name(c,
+						 "attend_tensor_kernel<64, 2>",
 						 "attend_tensor_kernel<128, 1>",
 						 "attend_kernel<unsigned short>"),
-			"attention forward", layers, l * t * (2 * z.q + 2 * z.kv) * 2, 0,
-			l * 2 * seen, false, edge, false });
+			.part = "attention forward",
+			.launches = layers,
+			.bytes = l * t * (2 * z.q + 2 * z.kv) * 2,
+			.operations = l * 2 * seen,
+			.repeated = edge });
 	add(out, &n,
 		(struct predict_kernel){
-			attend_name(c, "attend_back_tensor_kernel<64, 64, true>",
+			.kernel = attend_name(c,
+				"attend_back_tensor_kernel<64, 64, true>",
 				"attend_back_tensor_kernel<128, 32, true>",
 				"attend_back_kv_kernel<unsigned short>"),
-			"attention backward, keys", layers,
-			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false,
-			edge_back, false });
+			.part = "attention backward, keys",
+			.launches = layers,
+			.bytes = l * t * (3 * z.q + 4 * z.kv) * 2,
+			.operations = l * 4 * seen,
+			.repeated = edge_back });
 	add(out, &n,
 		(struct predict_kernel){
-			attend_name(c, "attend_back_tensor_kernel<64, 64, false>",
+			.kernel = attend_name(c,
+				"attend_back_tensor_kernel<64, 64, false>",
 				"attend_back_tensor_kernel<128, 32, false>",
 				"attend_back_q_kernel<unsigned short>"),
-			"attention backward, queries", layers,
-			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false,
-			edge_back, false });
+			.part = "attention backward, queries",
+			.launches = layers,
+			.bytes = l * t * (4 * z.q + 2 * z.kv) * 2,
+			.operations = l * 3 * seen,
+			.repeated = edge_back });
 	add(out, &n,
-		(struct predict_kernel){ "keep_sums_kernel", "attention backward, sums",
-			layers, l * t * z.q * 4, 0, 0, false, 0, false });
+		rows_kernel("keep_sums_kernel", "attention backward, sums", layers,
+			l * t * z.q * 4, 0));
 	add(out, &n,
-		(struct predict_kernel){ "norm_kernel<unsigned short>", "norm",
-			2 * layers + 1, (2 * l + 1) * t * z.dim * 6,
-			(2 * l + 1) * t * z.dim * 14, 0, false, 0, false });
+		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers + 1,
+			(2 * l + 1) * t * z.dim * 6, (2 * l + 1) * t * z.dim * 14));
 	/* one pass; the norm's weights are loaded twice, from the level-1 cache */
 	add(out, &n,
-		(struct predict_kernel){ norm_back_name(c->dim), "norm backward",
-			2 * layers + 1, (2 * l + 1) * t * z.dim * 16,
-			(2 * l + 1) * t * z.dim * 24, 0, false, 0, false });
+		rows_kernel(norm_back_name(c->dim), "norm backward", 2 * layers + 1,
+			(2 * l + 1) * t * z.dim * 16, (2 * l + 1) * t * z.dim * 24));
 	add(out, &n,
-		(struct predict_kernel){ "join_kernel", "norm's weights backward",
-			2 * layers + 1, (2 * l + 1) * fmin(t / 64, 1024) * z.dim * 8, 0,
-			0, false, 0, false });
+		rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
+			(2 * l + 1) * fmin(t / 64, 1024) * z.dim * 8, 0));
 	add(out, &n,
-		(struct predict_kernel){ "rotate_kernel<unsigned short>", "positions",
-			layers, l * t * (z.q + z.kv) * 4, l * t * (z.q + z.kv) * 6, 0,
-			false, 0, false });
+		rows_kernel("rotate_kernel<unsigned short>", "positions", layers,
+			l * t * (z.q + z.kv) * 4, l * t * (z.q + z.kv) * 6));
 	add(out, &n,
-		(struct predict_kernel){ "swiglu_kernel<unsigned short>", "SwiGLU",
-			layers, l * t * z.hidden * 6, 0, 0, false, 0, false });
+		rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU", layers,
+			l * t * z.hidden * 6, 0));
 	add(out, &n,
-		(struct predict_kernel){ "swiglu_back_kernel<unsigned short>",
-			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false, 0,
-			false });
+		rows_kernel("swiglu_back_kernel<unsigned short>", "SwiGLU backward",
+			layers, l * t * z.hidden * 12, 0));
 	add(out, &n,
 		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
 			t * z.vocab * 2 + t * z.dim * 2 +
 				(double)groups * z.dim * z.vocab * 2));
 	add(out, &n,
-		(struct predict_kernel){ "target_kernel<unsigned short, unsigned short>",
-			"logits of the targets", groups, t * z.dim * 4, 0, 0, false, 0,
-			false });
+		rows_kernel("target_kernel<unsigned short, unsigned short>",
+			"logits of the targets", groups, t * z.dim * 4, 0));
 	/* read twice, the second time from the level-2 cache; two loops like the hot one */
 	add(out, &n,
-		(struct predict_kernel){ "loss_kernel<unsigned short, true>", "loss",
-			groups, t * z.vocab * 4, t * z.vocab * 4, 0, false, 0, false });
+		rows_kernel("loss_kernel<unsigned short, true>", "loss", groups,
+			t * z.vocab * 4, t * z.vocab * 4));
 	add(out, &n,
 		product(s, "logits backward", 2 * groups, 4 * t * z.dim * z.vocab,
 			t * z.vocab * 4 + t * z.dim * 4 +
 				(double)groups * z.dim * z.vocab * 10));
-	add(out, &n,
-		(struct predict_kernel){ "squares_kernel", "norm of the gradient", 1,
-			p * 4, 0, 0, false, 0, false });
-	add(out, &n,
-		(struct predict_kernel){ "adamw_kernel", "AdamW", 1, p * 30, 0, 0, false,
-			0, false });
+	add(out, &n, rows_kernel("squares_kernel", "norm of the gradient", 1, p * 4, 0));
+	add(out, &n, rows_kernel("adamw_kernel", "AdamW", 1, p * 30, 0));
 	return n;
 }
 
@@ -211,38 +223,33 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 				.repeated = 32 });
 	else
 		add(out, &n,
-			(struct predict_kernel){ s->rows_kernel ?
-					s->rows_kernel :
-					"project_wide_kernel<0, 1>",
+			rows_kernel(s->rows_kernel ? s->rows_kernel :
+						     "project_wide_kernel<0, 1>",
 				"linear layers", 4 * layers + 1, w * each,
-				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2), 0,
-				false, 0, false });
+				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2)));
 	add(out, &n,
-		(struct predict_kernel){ c->head_dim == 64 ? "paged_part_kernel<0, 64>" :
-							     "paged_part_kernel<0, 128>",
-			"attention", layers, keys, 0, 0, false, 0, false });
+		rows_kernel(c->head_dim == 64 ? "paged_part_kernel<0, 64>" :
+						"paged_part_kernel<0, 128>",
+			"attention", layers, keys, 0));
 	add(out, &n,
-		(struct predict_kernel){ c->head_dim == 64 ? "paged_join_kernel<64>" :
-							     "paged_join_kernel<128>",
+		rows_kernel(c->head_dim == 64 ? "paged_join_kernel<64>" :
+						"paged_join_kernel<128>",
 			"attention, parts", parts > 1 ? layers : 0,
-			l * (double)parts * z.q * 8, 0, 0, false, 0, false });
+			l * (double)parts * z.q * 8, 0));
+	add(out, &n, rows_kernel("paged_put_kernel", "cache", layers, l * z.kv * 12, 0));
 	add(out, &n,
-		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
-			l * z.kv * 12, 0, 0, false, 0, false });
+		rows_kernel("rotate_kernel<float>", "positions", 2 * layers,
+			l * (z.q + z.kv) * 8, 0));
 	add(out, &n,
-		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
-			l * (z.q + z.kv) * 8, 0, 0, false, 0, false });
+		rows_kernel("norm_kernel<float>", "norm", 2 * layers + 1,
+			(2 * l + 1) * z.dim * 8, 0));
 	add(out, &n,
-		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * z.dim * 8, 0, 0, false, 0, false });
-	add(out, &n,
-		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
-			l * z.hidden * 12, 0, 0, false, 0, false });
+		rows_kernel("swiglu_kernel<float>", "SwiGLU", layers, l * z.hidden * 12,
+			0));
 	if (s->rows_kernel)
 		add(out, &n,
-			(struct predict_kernel){ "quantize_kernel", "activations to int8",
-				4 * layers + 1, l * (2 * z.dim + z.q + z.hidden) * 6, 0,
-				0, false, 0, false });
+			rows_kernel("quantize_kernel", "activations to int8",
+				4 * layers + 1, l * (2 * z.dim + z.q + z.hidden) * 6, 0));
 	return n;
 }
 
@@ -258,14 +265,16 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 	if (s->tensor_kernel) {
 		/* a tile of 64 rows reads the weights again, from the level-2 cache */
 		add(out, &n,
-			(struct predict_kernel){ s->tensor_kernel, "linear layers",
-				4 * layers,
-				w * each + l * t * (2 * z.dim + z.q + z.hidden) * 1.5, 0,
-				2 * t * w, true, 0, false });
+			(struct predict_kernel){ .kernel = s->tensor_kernel,
+				.part = "linear layers",
+				.launches = 4 * layers,
+				.bytes = w * each +
+					l * t * (2 * z.dim + z.q + z.hidden) * 1.5,
+				.operations = 2 * t * w,
+				.is_int8 = true });
 		add(out, &n,
-			(struct predict_kernel){ "quantize_kernel", "activations to int8",
-				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 5.5, 0,
-				0, false, 0, false });
+			rows_kernel("quantize_kernel", "activations to int8", 4 * layers,
+				l * t * (2 * z.dim + z.q + z.hidden) * 5.5, 0));
 	} else if (each == 2) {
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_tile_kernel",
@@ -276,15 +285,13 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 				.operations = 2 * t * w,
 				.repeated = 2 });
 		add(out, &n,
-			(struct predict_kernel){ "split_kernel", "activations to bf16",
-				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 8, 0,
-				0, false, 0, false });
+			rows_kernel("split_kernel", "activations to bf16", 4 * layers,
+				l * t * (2 * z.dim + z.q + z.hidden) * 8, 0));
 	} else {
 		/* four rows share a weight: it is loaded once for them, and x for each */
 		add(out, &n,
-			(struct predict_kernel){ "project_wide_kernel<0, 4>",
-				"linear layers", 4 * layers, w * each,
-				w * t / 4 * (each + 16), 0, false, 0, false });
+			rows_kernel("project_wide_kernel<0, 4>", "linear layers",
+				4 * layers, w * each, w * t / 4 * (each + 16)));
 	}
 	/* a quarter of the scores' operations are additions of chains; a tile of 16 rows reads keys
 	 * and values again, from the level-2 cache */
@@ -296,19 +303,21 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 			.launches = 2 * layers,
 			.bytes = l * t * (z.kv * 4 + z.q * 8),
 			.operations = l * t * t / 2 * z.q * 4.5,
-			.by_fma = true });
+			.by_fma = true,
+			/* of eight loads of 16 bytes for 64 multiply-adds, four are of
+			 * the same word for all lanes: 20 cycles, not 32 */
+			.shared_part = 0.625 });
 	add(out, &n,
-		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
-			l * t * z.kv * 12, 0, 0, false, 0, false });
+		rows_kernel("paged_put_kernel", "cache", layers, l * t * z.kv * 12, 0));
 	add(out, &n,
-		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
-			l * t * (z.q + z.kv) * 8, 0, 0, false, 0, false });
+		rows_kernel("rotate_kernel<float>", "positions", 2 * layers,
+			l * t * (z.q + z.kv) * 8, 0));
 	add(out, &n,
-		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 8, 0, 0, false, 0, false });
+		rows_kernel("norm_kernel<float>", "norm", 2 * layers + 1,
+			(2 * l + 1) * t * z.dim * 8, 0));
 	add(out, &n,
-		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
-			l * t * z.hidden * 12, 0, 0, false, 0, false });
+		rows_kernel("swiglu_kernel<float>", "SwiGLU", layers,
+			l * t * z.hidden * 12, 0));
 	return n;
 }
 
@@ -317,7 +326,10 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 {
 	bool library = strcmp(k->kernel, "cuBLASLt") == 0;
 	double peak = gpu->bf16_flops * (k->is_int8 ? 2 : 1);
-	double moved = k->moved > 0 ? k->moved : k->bytes, instructions = 0;
+	double moved = k->moved > 0 ? k->moved : k->bytes;
+	double turns = 0; /* of warps, through the hot loop */
+	/* of all multiprocessors in a millisecond */
+	double cycles = (double)gpu->sm_count * gpu->clock_mhz * 1e3;
 	double operations = k->operations * (k->repeated > 0 ? k->repeated : 1);
 	struct predict_time t = { .hbm_ns = k->bytes / (gpu->memory_bps * MEMORY_SHARE) *
 			1e9,
@@ -327,24 +339,28 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 		t.tensor_ns = operations /
 			(peak * (library ? LIBRARY_SHARE : gpu->mma_share * MMA_SHARE)) *
 			1e9;
-	/* instructions of warps: a loop's for each MMA, or for what 32 lanes move in a turn */
 	if (code && k->by_fma && code->fmas)
-		instructions = operations / 64 * (double)code->hot_instructions /
-			(double)code->fmas;
+		turns = operations / 64 / (double)code->fmas;
 	else if (code && k->operations > 0 && code->mmas)
-		instructions = operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) *
-			(double)code->hot_instructions / (double)code->mmas;
+		turns = operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) /
+			(double)code->mmas;
 	else if (code && k->operations == 0 && code->hot_bytes)
-		instructions = moved / (double)(32 * code->hot_bytes) *
-			(double)code->hot_instructions;
-	t.issue_known = library || instructions > 0;
-	t.issue_ns = instructions / (4.0 * gpu->sm_count * gpu->clock_mhz * ISSUE_SHARE) *
-		1e3;
+		turns = moved / (double)(32 * code->hot_bytes);
+	t.issue_known = library || turns > 0;
+	if (turns > 0) {
+		t.issue_ns = turns * (double)code->hot_instructions /
+			(4 * cycles * ISSUE_SHARE) * 1e6;
+		t.shared_ns = turns * (double)code->hot_shared_cycles *
+			(k->shared_part > 0 ? k->shared_part : 1) /
+			(cycles * SHARED_SHARE) * 1e6;
+	}
 	t.ns = t.hbm_ns;
 	if (t.tensor_ns > t.ns)
 		t.limit = PREDICT_TENSOR, t.ns = t.tensor_ns;
 	if (t.issue_ns > t.ns)
 		t.limit = PREDICT_ISSUE, t.ns = t.issue_ns;
+	if (t.shared_ns > t.ns)
+		t.limit = PREDICT_SHARED, t.ns = t.shared_ns;
 	if (t.launch_ns > t.ns)
 		t.limit = PREDICT_LAUNCH, t.ns = t.launch_ns;
 	return t;

@@ -1,12 +1,13 @@
 /* predict_work.h - how long the kernels of a step should take on a GPU: pure, from the step's sizes,
  * the GPU's datasheet and what the compiler made of the kernels. Uses common/lm/model alone.
  *
- * A kernel takes the longest of four times: its bytes at 0.9 of the memory's bandwidth; its matrix
+ * A kernel takes the longest of five times: its bytes at 0.9 of the memory's bandwidth; its matrix
  * products at 0.75 of the tensor cores' peak by cuBLASLt, or at 0.85 of what mma.sync reaches; its
- * instructions at 0.75 of four a clock and multiprocessor; and 1 us a launch, which is what a graph
- * takes for a kernel that does nothing. Instructions are counted from the hot loop: for each MMA
- * where it has any, for each multiply-add where these are the work, else for each byte that it
- * moves. */
+ * instructions at 0.75 of four a clock and multiprocessor; what it moves through shared memory at
+ * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
+ * in a bank; and 1 us a launch, which is what a graph takes for a kernel that does nothing.
+ * Instructions and shared memory are counted from the hot loop: for each MMA where it has any, for
+ * each multiply-add where these are the work, else for each byte that it moves. */
 #ifndef RNP_BENCH_PREDICT_WORK_H
 #define RNP_BENCH_PREDICT_WORK_H
 
@@ -28,9 +29,17 @@ struct predict_gpu {
 struct predict_code {
 	char kernel[128];
 	uint64_t hot_instructions, hot_bytes, mmas, fmas;
+	uint64_t hot_shared_cycles; /* of an SM's shared memory, for a warp */
 };
 
-enum predict_limit { PREDICT_HBM, PREDICT_TENSOR, PREDICT_ISSUE, PREDICT_LAUNCH };
+enum predict_limit {
+	PREDICT_HBM,
+	PREDICT_TENSOR,
+	PREDICT_ISSUE,
+	PREDICT_LAUNCH,
+	PREDICT_SHARED,
+	PREDICT_LIMITS
+};
 
 /* A kernel of a step: what all its launches do together. */
 struct predict_kernel {
@@ -42,12 +51,14 @@ struct predict_kernel {
 	bool is_int8;
 	double repeated; /* how many operations of tensor cores one takes; 0: as 1 */
 	bool by_fma;     /* operations are made by multiply-adds, not by tensor cores */
+	/* the part of hot_shared_cycles that is left where lanes load the same words; 0: all */
+	double shared_part;
 };
 
 struct predict_time {
-	double hbm_ns, tensor_ns, issue_ns, launch_ns, ns;
+	double hbm_ns, tensor_ns, issue_ns, shared_ns, launch_ns, ns;
 	enum predict_limit limit;
-	bool issue_known;
+	bool issue_known; /* and shared_ns, but for a library's kernels */
 };
 
 #define PREDICT_KERNELS_MAX 40

@@ -19,7 +19,7 @@ static const struct predict_gpu gpu = { "toy", "sm_90", 10, 1000, 1e12, 1e14, 0.
 static void test_limits(void)
 {
 	struct predict_kernel k = { .kernel = "k", .launches = 3, .bytes = 9e6 };
-	struct predict_code code = { "k", 100, 16, 0, 0 };
+	struct predict_code code = { "k", 100, 16, 0, 0, 0 };
 	struct predict_time t = predict_time_of(&gpu, &k, NULL);
 
 	CHECK(near(t.hbm_ns, 10000) && t.limit == PREDICT_HBM && near(t.ns, 10000));
@@ -37,16 +37,28 @@ static void test_limits(void)
 	k = (struct predict_kernel){ .kernel = "k", .launches = 1, .operations = 4.25e9 };
 	t = predict_time_of(&gpu, &k, NULL); /* at 0.85 of half of the peak */
 	CHECK(near(t.tensor_ns, 1e5) && t.limit == PREDICT_TENSOR);
-	code = (struct predict_code){ "k", 640, 16, 64, 0 }; /* ten for each MMA */
+	code = (struct predict_code){ "k", 640, 16, 64, 0, 0 }; /* ten for each MMA */
 	t = predict_time_of(&gpu, &k, &code);
-	CHECK(near(t.issue_ns, 4.25e9 / 4096 * 10 / 30));
+	CHECK(near(t.issue_ns, 4.25e9 / 4096 * 10 / 30) && t.shared_ns == 0);
+	/* 1.5 cycles of shared memory for each MMA at 9 a ns, longer than its product takes */
+	code.hot_shared_cycles = 96;
+	code.hot_instructions = 64;
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(near(t.shared_ns, 4.25e9 / 4096 * 1.5 / 9) && near(t.ns, t.shared_ns) &&
+		t.limit == PREDICT_SHARED);
+	k.shared_part = 0.5;
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(near(t.shared_ns, 4.25e9 / 4096 * 0.75 / 9) && t.limit == PREDICT_TENSOR);
+	k.shared_part = 0;
+	code.hot_shared_cycles = 0;
+	code.hot_instructions = 640;
 	k.is_int8 = true; /* twice as many in an MMA, at twice the rate */
 	t = predict_time_of(&gpu, &k, &code);
 	CHECK(near(t.tensor_ns, 5e4) && near(t.issue_ns, 4.25e9 / 8192 * 10 / 30));
 	k.repeated = 3; /* a product of parts */
 	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 15e4));
 	/* 32 multiply-adds of two operations in each of 40 instructions; no tensor cores */
-	code = (struct predict_code){ "k", 40, 16, 0, 32 };
+	code = (struct predict_code){ "k", 40, 16, 0, 32, 0 };
 	k = (struct predict_kernel){ .kernel = "k",
 		.launches = 1,
 		.operations = 6.4e9,
