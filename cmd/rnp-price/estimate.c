@@ -5,15 +5,14 @@
 
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/estimate_core.h"
+#include "cmd/rnp-price/priced_node.h"
 #include "cmd/rnp-price/render.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/base/num.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
-#include "common/json/schema.h"
 #include "common/record/policy.h"
 
 #define MARKETS_MAX 256
@@ -45,10 +44,8 @@ static const struct opt options[] = {
 };
 
 struct session {
-	json_t *node;
-	const char *address, *model;
-	const struct gpu_model *known;
-	int64_t gpus, render_uusd, network_fee_ppm, now_ms;
+	struct priced_node node;
+	int64_t render_uusd, network_fee_ppm, now_ms;
 	struct costs costs;
 	struct offer_list offers;
 };
@@ -56,40 +53,16 @@ struct session {
 /* --- what is read ------------------------------------------------------------------------- */
 
 /* The GPUs must be of one kind, as for a quote. */
-static int read_gpus(struct session *s)
-{
-	const json_t *gpus = json_object_get(s->node, "gpus"), *g;
-	size_t i;
-
-	json_array_foreach(gpus, i, g) {
-		const char *model = json_string_value(json_object_get(g, "model"));
-		const struct gpu_model *m = gpu_find(model,
-			json_integer_value(json_object_get(g, "memory_bytes")));
-
-		if (i && (m != s->known || (!m && strcmp(model, s->model) != 0)))
-			return err_set(EX_DATAERR, "%s: the GPUs are of different models",
-				node_path);
-		s->known = m;
-		s->model = m ? m->name : model;
-	}
-	s->gpus = (int64_t)json_array_size(gpus);
-	return s->gpus ? 0 :
-			 err_set(EX_DATAERR, "%s: the node has no GPU that markets list",
-				 node_path);
-}
-
 static int read_node(struct session *s)
 {
-	struct buf text = BUF_INIT;
-	int rc = -1;
-
-	if (io_read(&text, node_path, JSON_RECORD_BYTES_MAX) == 0)
-		s->node = json_parse_object(buf_text(&text), text.len, node_path);
-	if (s->node && schema_check(s->node, node_path, "rnp.node") == 0 &&
-		json_opt_text(s->node, node_path, "node", &s->address) == 0)
-		rc = read_gpus(s);
-	buf_release(&text);
-	return rc;
+	if (priced_node_read(&s->node, node_path) < 0)
+		return -1;
+	if (!s->node.gpus)
+		return err_set(EX_DATAERR, "%s: the node has no GPU that markets list",
+			node_path);
+	return s->node.model ?
+		0 :
+		err_set(EX_DATAERR, "%s: the GPUs are of different models", node_path);
 }
 
 static int read_network_fee(struct session *s)
@@ -158,11 +131,11 @@ static json_t *to_json(const struct session *s, const char *market,
 {
 	json_t *r = json_record("rnp.estimate"), *busy = range(&e->occupancy, 1e6);
 
-	json_set_text(r, "node", s->address);
+	json_set_text(r, "node", s->node.address);
 	json_set_time(r, "at", s->now_ms);
 	json_set_text(r, "market", market);
-	json_set_text(r, "gpu_model", s->model);
-	json_set_i64(r, "gpu_count", s->gpus);
+	json_set_text(r, "gpu_model", s->node.model);
+	json_set_i64(r, "gpu_count", s->node.gpus);
 	json_set_i64(r, "hosts", (int64_t)e->hosts);
 	json_set(r, "uusd_per_hour", range(&e->uusd_per_hour, 1));
 	json_set_bool(busy, "known", e->told > 0);
@@ -206,9 +179,9 @@ static int estimate_one(const struct session *s, const struct offer *const *firs
 	size_t n, struct answer *a)
 {
 	struct offer_list l = { .items = xmalloc(n * sizeof *l.items), .n = n };
-	struct rivals_question q = { .gpu_model = s->model,
-		.known = s->known,
-		.gpu_count = s->gpus,
+	struct rivals_question q = { .gpu_model = s->node.model,
+		.known = s->node.known,
+		.gpu_count = s->node.gpus,
 		.reliability_ppm = reliability_ppm,
 		.low_uusd = RIVALS_NONE,
 		.offers = &l };
@@ -268,17 +241,11 @@ static int estimate_all(const struct session *s)
 
 static int estimate(struct session *s, int n, char **args)
 {
-	const char *doubtful = NULL;
-
 	if (render_text && render_price(render_text, &s->render_uusd) < 0)
 		return -1;
-	if (read_node(s) < 0 ||
-		cost_load(&s->costs, costs_path, s->now_ms, &doubtful) < 0 ||
+	if (read_node(s) < 0 || priced_node_costs(&s->costs, costs_path, s->now_ms) < 0 ||
 		read_network_fee(s) < 0)
 		return -1;
-	if (doubtful)
-		prog_warn("%s: %s is under one cent: are dollars meant?", costs_path,
-			doubtful);
 	return offer_list_read(&s->offers, args, n) < 0 ? -1 : estimate_all(s);
 }
 
@@ -289,7 +256,7 @@ static int run(int n, char **args)
 
 	offer_list_release(&s.offers);
 	opt_list_release(&fees);
-	json_decref(s.node);
+	priced_node_release(&s.node);
 	return rc < 0 ? err_report() : 0;
 }
 

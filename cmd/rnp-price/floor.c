@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/price_table.h"
+#include "cmd/rnp-price/priced_node.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -218,7 +218,6 @@ static int measure(struct context *c)
 static int run(int n, char **args)
 {
 	struct context c = { .power.ms = 0 };
-	const char *doubtful;
 
 	if (example)
 		return out_text(cost_example, strlen(cost_example)) < 0 ? err_report() :
@@ -239,11 +238,8 @@ static int run(int n, char **args)
 	if (policy_name)
 		return write_table() < 0 ? err_report() : 0;
 	c.now_ms = clock_now_ms();
-	if (cost_load(&c.costs, costs_path, c.now_ms, &doubtful) < 0)
+	if (priced_node_costs(&c.costs, costs_path, c.now_ms) < 0)
 		return err_report();
-	if (doubtful)
-		prog_warn("%s: %s is under one cent: are dollars meant?", costs_path,
-			doubtful);
 	if (measure_ms && measure(&c) < 0)
 		return err_report();
 	if (cost_floor(&c.costs, 0, &c.floor) < 0 || floors(&c, n, args) < 0)

@@ -5,15 +5,14 @@
 #include <string.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/fit_record.h"
 #include "cmd/rnp-price/leases.h"
+#include "cmd/rnp-price/priced_node.h"
 #include "cmd/rnp-price/quote_core.h"
 #include "cmd/rnp-price/quote_state.h"
 #include "cmd/rnp-price/render.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/json/json.h"
 #include "common/base/money.h"
 #include "common/cli/out.h"
@@ -131,8 +130,7 @@ static const struct opt options[] = {
 };
 
 struct session {
-	json_t *node;
-	const char *address; /* NULL: the record has none */
+	struct priced_node node;
 	struct costs costs;
 	struct cost_floor floor;
 	struct policy policy;
@@ -145,73 +143,28 @@ struct session {
 	struct worth worth;
 	bool *seen;
 	struct quote quote;
-	int64_t memory_bytes; /* of one GPU; 0: not known */
-	int64_t render_uusd;  /* price of a RENDER; 0: not given */
+	int64_t render_uusd; /* price of a RENDER; 0: not given */
 	int64_t now_ms;
 };
 
 /* --- what is read ------------------------------------------------------------------------- */
 
-/* The GPUs must be of one kind: a mixture has no rivals. */
-static int read_gpus(struct session *s)
-{
-	const json_t *gpus = json_object_get(s->node, "gpus"), *g;
-	const json_t *unknown = json_object_get(json_object_get(s->node, "unknown"),
-		"gpus");
-	size_t i;
-
-	s->in.gpu_count = (int64_t)json_array_size(gpus);
-	if (!s->in.gpu_count) {
-		s->in.no_gpu = gpus ?
-			"the node has no GPU, and markets list only nodes with one" :
-			"it is not known whether the node has a GPU";
-		if (!gpus && json_is_string(unknown))
-			s->in.no_gpu = json_string_value(unknown);
-		return 0;
-	}
-	json_array_foreach(gpus, i, g) {
-		const char *model = NULL;
-		int64_t memory = 0;
-		char where[400];
-		const struct gpu_model *m;
-
-		snprintf(where, sizeof where, "%.300s: gpus[%zu]", node_path, i);
-		if (json_get_text(g, where, "model", &model) < 0 ||
-			json_opt_i64(g, where, "memory_bytes", 1, JSON_SAFE_INTEGER_MAX,
-				&memory) < 0)
-			return -1;
-		m = gpu_find(model, memory);
-		if (i == 0) {
-			s->in.known = m;
-			s->in.gpu_model = m ? m->name : model;
-			s->memory_bytes = memory ? memory : m ? m->memory_bytes : 0;
-		} else if (m != s->in.known ||
-			(!m && strcmp(model, s->in.gpu_model) != 0)) {
-			s->in.gpu_model = NULL;
-			s->in.no_gpu = "the node's GPUs are of different models";
-			return 0;
-		}
-	}
-	if (s->in.known)
-		s->in.f32_gflops = s->in.known->f32_gflops;
-	else
-		prog_warn("%s: gpus[0].model: '%.100s' is not in our table", node_path,
-			s->in.gpu_model);
-	return 0;
-}
-
 static int read_node(struct session *s)
 {
-	struct buf text = BUF_INIT;
-	int rc = -1;
+	const struct priced_node *n = &s->node;
 
-	if (io_read(&text, node_path, JSON_RECORD_BYTES_MAX) == 0)
-		s->node = json_parse_object(buf_text(&text), text.len, node_path);
-	if (s->node && schema_check(s->node, node_path, "rnp.node") == 0 &&
-		json_opt_text(s->node, node_path, "node", &s->address) == 0)
-		rc = read_gpus(s);
-	buf_release(&text);
-	return rc;
+	if (priced_node_read(&s->node, node_path) < 0)
+		return -1;
+	s->in.gpu_count = n->gpus;
+	s->in.gpu_model = n->model;
+	s->in.known = n->known;
+	s->in.no_gpu = n->no_gpu;
+	if (n->model && n->known)
+		s->in.f32_gflops = n->known->f32_gflops;
+	else if (n->model)
+		prog_warn("%s: gpus[0].model: '%.100s' is not in our table", node_path,
+			n->model);
+	return 0;
 }
 
 /* measured f32 speed of the GPU, for a chip whose data sheet is unknown */
@@ -259,7 +212,8 @@ static int read_policy(struct session *s)
 
 static int64_t link_of(const struct session *s, const char *key)
 {
-	const json_t *v = json_object_get(json_object_get(s->node, "network"), key);
+	const json_t *v = json_object_get(json_object_get(s->node.record, "network"),
+		key);
 
 	return json_is_integer(v) ? (int64_t)json_integer_value(v) : WORTH_UNKNOWN;
 }
@@ -267,7 +221,7 @@ static int64_t link_of(const struct session *s, const char *key)
 static const char *label_of(const struct session *s, const char *key)
 {
 	return json_string_value(
-		json_object_get(json_object_get(s->node, "labels"), key));
+		json_object_get(json_object_get(s->node.record, "labels"), key));
 }
 
 static int read_surcharges(struct session *s)
@@ -324,12 +278,12 @@ static json_t *spec_of(const struct session *s)
 {
 	json_t *spec = json_object();
 	const char *country = json_string_value(
-		json_object_get(json_object_get(s->node, "labels"), "country"));
+		json_object_get(json_object_get(s->node.record, "labels"), "country"));
 
 	json_set_text(spec, "gpu_model", s->in.gpu_model);
 	json_set_i64(spec, "gpu_count", s->in.gpu_count);
-	if (s->memory_bytes)
-		json_set_i64(spec, "gpu_memory_bytes", s->memory_bytes);
+	if (s->node.memory_bytes)
+		json_set_i64(spec, "gpu_memory_bytes", s->node.memory_bytes);
 	if (s->in.f32_gflops)
 		json_set_i64(spec, "f32_gflops", s->in.f32_gflops);
 	json_set_text(spec, "country", country);
@@ -433,7 +387,7 @@ static int write_quote(const struct session *s)
 	json_t *r = json_record("rnp.quote"), *why = json_array();
 	int rc = 0;
 
-	json_set_text(r, "node", s->address);
+	json_set_text(r, "node", s->node.address);
 	json_set_time(r, "at", s->now_ms);
 	json_set_i64(r, "ask_uusd", q->ask_uusd);
 	json_set_i64(r, "customer_uusd", q->customer_uusd);
@@ -473,13 +427,8 @@ static int write_quote(const struct session *s)
 
 static int read_costs(struct session *s)
 {
-	const char *doubtful;
-
-	if (cost_load(&s->costs, costs_path, s->now_ms, &doubtful) < 0)
+	if (priced_node_costs(&s->costs, costs_path, s->now_ms) < 0)
 		return -1;
-	if (doubtful)
-		prog_warn("%s: %s is under one cent: are dollars meant?", costs_path,
-			doubtful);
 	return cost_floor(&s->costs, 0, &s->floor);
 }
 
@@ -487,11 +436,12 @@ static int read_costs(struct session *s)
 static int ask_fit(struct session *s)
 {
 	struct fit_question q = { .model = s->in.known,
-		.memory_bytes = s->memory_bytes,
+		.memory_bytes = s->node.memory_bytes,
 		.gpu_count = s->in.gpu_count,
 		.market = fit_market,
 		.country = json_string_value(
-			json_object_get(json_object_get(s->node, "labels"), "country")) };
+			json_object_get(json_object_get(s->node.record, "labels"),
+				"country")) };
 
 	if (fit_load(&s->fit, fit_path) < 0)
 		return -1;
@@ -576,7 +526,7 @@ static int price(struct session *s)
 
 	if (state_path) {
 		if (quote_state_open(&s->state, state_path,
-			    s->address ? s->address : UNSIGNED, s->now_ms) < 0)
+			    s->node.address ? s->node.address : UNSIGNED, s->now_ms) < 0)
 			return -1;
 		s->in.last_ask_uusd = s->state.last_ask_uusd;
 		if (s->in.gpu_model && quote_state_seen(&s->state, &market, &s->seen) < 0)
@@ -658,7 +608,7 @@ static int run(int n, char **args)
 	leases_release(&s.leases);
 	offer_list_release(&s.offers);
 	policy_release(&s.policy);
-	json_decref(s.node);
+	priced_node_release(&s.node);
 	return rc < 0 ? err_report() : 0;
 }
 
