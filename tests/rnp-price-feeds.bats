@@ -209,6 +209,9 @@ jsonschema.validate(json.load(open("example.json")), json.load(open("schema.json
 		'{"markets":[{"market":"vast"}]}|either url or file' '{"markets":[{"market":"vast","url":"ftp://x/"}]}|neither http nor https' \
 		'{"markets":[{"market":"vast","file":"a","max_age":"soon"}]}|max_age' '{"markets":[]}|not 1 to 64' '{"markets":7}|markets' \
 		'{"markets":[{"market":"vast","file":"a"},{"market":"vast","file":"b"}]}|another market is called '\''vast'\''' \
+		'{"markets":[{"market":"vast","file":"a","state":"s"},{"market":"vast","name":"b","file":"b","state":"s"}]}|markets[1]: state: '\''s'\'' is another market' \
+		'{"markets":[{"market":"vast","file":"a","key_file":"k"}]}|markets[0]: key_file is for a url' \
+		'{"markets":[{"market":"vast","file":"a","name":"a-name-of-more-than-thirty-two-bytes"}]}|name has 1 to 32 bytes' \
 		'{"markets":[{"market":"vast","file":"a","own":[1]}]}|own[0]: not a text' '{"market":[]}|there is no '\''market'\''' \
 		'{"kind":"rnp.costs","v":1,"markets":[]}|rnp.markets'; do
 		echo "${c%%|*}" >c.json

@@ -200,10 +200,19 @@ static int read_passphrase(struct secret *to, const char *path)
 	return 0;
 }
 
+size_t key_token_length(const char *text, size_t len)
+{
+	while (len && memchr("\r\n ", text[len - 1], 3))
+		len--;
+	for (size_t i = 0; i < len; i++)
+		if (text[i] <= ' ' || text[i] >= 0x7f)
+			return 0;
+	return len;
+}
+
 char *key_load_token(const char *path)
 {
 	struct secret s = { .data = NULL };
-	size_t n;
 
 	if (ready() < 0)
 		return NULL;
@@ -211,12 +220,9 @@ char *key_load_token(const char *path)
 		sodium_free(s.data);
 		return NULL;
 	}
-	while (s.len && strchr("\r\n ", s.data[s.len - 1]))
-		s.len--;
+	s.len = key_token_length(s.data, s.len);
 	s.data[s.len] = '\0';
-	for (n = 0; n < s.len && s.data[n] > ' ' && s.data[n] < 0x7f;)
-		n++;
-	if (n && n == s.len)
+	if (s.len)
 		return s.data;
 	sodium_free(s.data);
 	err_set(EX_DATAERR, "'%s' is not one line of printable characters", path);

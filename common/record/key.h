@@ -50,6 +50,10 @@ int key_load(struct key *k, const char *path, const char *passphrase_file);
  * or others, 65 no line of printable ASCII. */
 char *key_load_token(const char *path);
 
+/* Returns how many of a file's bytes are such a line, without the line ends and spaces that may
+ * follow it; 0: it is none. Pure. */
+size_t key_token_length(const char *text, size_t len);
+
 /* Writes a new key file, mode 0600, never over an existing one (73). passphrase_file not NULL:
  * encrypted with argon2id and XChaCha20-Poly1305 (rnp-json(5)). */
 int key_save(const struct key *k, const char *path, const char *passphrase_file);

@@ -1,7 +1,9 @@
-/* fuzz_key.c - fuzz target: key files, addresses and did:key from strangers.
+/* fuzz_key.c - fuzz target: key files, files of market keys, addresses and did:key from
+ * strangers.
  *
- * It checks that a file gives a complete key or an error, and that an address or a DID is
- * accepted in one form only, the one that we write. */
+ * It checks that a file gives a complete key or an error, that a market's key is one word that
+ * can stand in a header, and that an address or a DID is accepted in one form only, the one that
+ * we write. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,18 @@ static void check_text(const char *text)
 	}
 }
 
+/* A key is whole and has no byte that would end its header. */
+static void check_token(const char *text, size_t size)
+{
+	size_t n = key_token_length(text, size);
+
+	must(n <= size);
+	for (size_t i = 0; i < n; i++)
+		must(text[i] > ' ' && text[i] <= '~');
+	for (size_t i = n; i < size && n; i++)
+		must(text[i] == ' ' || text[i] == '\r' || text[i] == '\n');
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct key k = KEY_INIT;
@@ -44,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	err_clear();
 	key_release(&k);
 	check_text(text);
+	check_token((const char *)data, size);
 	err_clear();
 	free(text);
 	return 0;
