@@ -138,8 +138,23 @@ why() {
 	match --algorithm gavel --throughputs rates jobs offers
 	assert_equal "$(where j)" "m/a:0 200000"
 	refused 64 "gavel needs --throughputs" rnp-price match --algorithm gavel jobs offers
-	echo '{"resnet":{"RTX 3090":-1}}' >rates
-	refused 65 "not a throughput" rnp-price match --algorithm gavel --throughputs rates jobs offers
+	local rate
+	for rate in -1 1e300 1e-300; do
+		echo "{\"resnet\":{\"RTX 3090\":$rate}}" >rates
+		refused 65 "not a throughput" rnp-price match --algorithm gavel --throughputs rates jobs offers
+	done
+	# who had less done for his share comes first: an hour on the fast GPU is more than one on the slow one
+	{ offer a "RTX 3090" 1 100000; offer b "RTX 4090" 1 100000; } >offers
+	echo '{"resnet":{"RTX 3090":1,"RTX 4090":3}}' >rates
+	{
+		job fast '"type":"resnet","gpu_models":["RTX 4090","RTX 3090"],"owner":"x"'
+		job slow '"type":"resnet","gpu_models":["RTX 3090","RTX 4090"],"owner":"y"'
+		job x2 '"type":"resnet","gpu_models":["RTX 4090","RTX 3090"],"owner":"x","at":"2026-11-22T10:30:00Z"'
+		job y2 '"type":"resnet","gpu_models":["RTX 4090","RTX 3090"],"owner":"y","at":"2026-11-22T10:30:00Z"'
+	} >jobs
+	match --algorithm gavel --throughputs rates --until 2026-11-22T12:00:00Z jobs offers
+	assert_equal "$(jq -r 'select(.start) | "\(.job) \(.nodes[0].node) \(.start[11:16])"' <<<"$output" | tr '\n' ' ')" \
+		"fast m/b 10:00 slow m/a 10:00 y2 m/b 11:00 x2 m/a 11:00 "
 	{ offer a "RTX 4090" 4 100000; offer b "RTX 4090" 2 200000; } >offers
 	{ job j1 '"gpu_count":2'; job j2 '"gpu_count":4,"at":"2026-11-22T10:00:01Z"'; } >jobs
 	match --algorithm fgd jobs offers
@@ -337,8 +352,16 @@ story() {
 			\"share_ppm\":$((i % 3 * 1000000 + 1000000))"
 	done | jq -c . | sort -t'"' -k16 >unsorted
 	jq -sc 'sort_by(.at)[]' unsorted >jobs
-	for algorithm in cheapest rotation las fgd; do
+	echo '{"t0":{"RTX 4090":7.3,"RTX 3090":3.1},"t1":{"RTX 4090":2.9,"RTX 3090":2.3}}' >rates
+	for algorithm in cheapest rotation las fgd gavel; do
 		all=(--algorithm "$algorithm" --preempt)
+		if [[ $algorithm == gavel ]]; then # one node is slower; some jobs count their hours on it
+			all+=(--throughputs rates)
+			{ offer a "RTX 4090" 2 100000; offer c "RTX 3090" 2 90000; } >offers
+			jq -c '((.job[1:] | tonumber) / 2 | floor % 2) as $t | .type = "t\($t)" |
+				.gpu_models = (["RTX 4090", "RTX 3090"] | if $t == 1 then reverse else . end)' jobs >typed
+			mv typed jobs
+		fi
 		match "${all[@]}" --until 2026-11-24T00:00:00Z jobs offers
 		jq -c 'select(.start)' <<<"$output" >whole
 		jq -se 'any(.stopped_for)' whole >/dev/null || fail "nobody is stopped: $algorithm"
@@ -357,4 +380,31 @@ story() {
 	refused 65 "before it began then" rnp-price match --running stop jobs offers
 	jq -c 'del(.left_ms)' stop | cat whole - >bad
 	refused 65 "left_ms is missing" rnp-price match --running bad jobs offers
+}
+
+@test "match: a hundred thousand jobs of as many owners, who could stop each other, are settled in seconds" {
+	# processor time, which does not depend on how busy the machine is
+	local i algorithm limit=20
+	python3 -c '
+import json
+def job(name, **more): print(json.dumps({"kind": "rnp.job", "v": 1, "job": name, "owner": name, **more}, separators=(",", ":")), file=out)
+with open("jobs", "w") as out:
+	for i in range(8): job("r%d" % i, at="2026-11-22T09:00:00Z", hours=876000, spot=True, checkpoint_s=3153600000)
+	for i in range(100000): job("j%d" % i, spot=i % 3 > 0, work="render" if i % 5 == 4 else "compute", gpu_model="RTX 4090",
+		max_uusd_per_hour=100000 + i % 7, checkpoint_s=1 + i, share_ppm=1 + i % 1000000, type="t", seconds=1 + i)
+with open("books", "w") as out:
+	for i in range(100000): job("b%d" % i, gpu_model="made up %d" % i, max_uusd_per_hour=1 + i)
+'
+	for i in a b; do offer $i "RTX 4090" 4 100000; done >offers
+	echo '{"t":{"RTX 4090":2}}' >rates
+	for algorithm in cheapest las gavel; do
+		bash -c "ulimit -t $limit; exec rnp-price match --preempt --algorithm $algorithm --throughputs rates jobs offers" >out
+		# jobs that render and may not be stopped have all GPUs; everybody else waits, and is told so once
+		grep '"start"' out | jq -c 'select(.start > "2026-11-22T09:30:00Z") | [.work, .spot]' >begun
+		assert_equal "$(sort begun | uniq -c | sed 's/^ *//')" '8 ["render",null]'
+		assert_equal "$(grep -c '"stopped_for"' out) $(grep -c '"waiting"' out)" "8 100000"
+		assert_equal "$(grep '"waiting"' out | grep -o '"job":"[^"]*"' | sort -u | wc -l)" 100000
+	done
+	bash -c "ulimit -t $limit; exec rnp-price match --algorithm auction books offers" >out
+	assert_equal "$(grep -c 'no bid meets an ask' out)" 100000
 }

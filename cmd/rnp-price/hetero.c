@@ -289,24 +289,39 @@ static void play_rounds(struct play *p, size_t n, size_t end)
 struct matching {
 	struct play *play;
 	const size_t *index; /* of match's jobs */
+	int64_t *end_ms;     /* when each is to end */
 };
+
+/* Adds a span of a job's time, as far as it counts: sign 1, or -1 for what is not used. */
+static void add_used(struct play *p, const struct sched_job *j, int sign, int64_t from_ms,
+	int64_t to_ms)
+{
+	double zero = (double)p->jobs[0].arrival_s, from = (double)from_ms / 1000 - zero,
+	       to = fmin((double)to_ms / 1000 - zero, p->until);
+
+	p->used_s += sign * fmax(0, to - from) * (double)j->gpus;
+}
 
 static int keep_match(void *ctx, const struct match_result *r)
 {
 	struct matching *m = ctx;
 	struct sched_job *j = &m->play->jobs[m->index[r->job]];
-	double zero = (double)m->play->jobs[0].arrival_s,
-	       begin = (double)r->start_ms / 1000 - zero,
-	       end = (double)r->end_ms / 1000 - zero;
 
 	if (!r->nparts)
 		return 0;
-	j->finish_s = end + zero;
-	m->play->used_s += fmax(0, fmin(end, m->play->until) - begin) * (double)j->gpus;
+	if (r->stopped_for) {
+		j->finish_s = -1;
+		add_used(m->play, j, -1, r->end_ms, m->end_ms[r->job]);
+		return 0;
+	}
+	j->finish_s = (double)r->end_ms / 1000;
+	m->end_ms[r->job] = r->end_ms;
+	add_used(m->play, j, 1, r->start_ms, r->end_ms);
 	return 0;
 }
 
-/* The cluster as nodes for sale at one price, and the jobs as rnp.job records have them. */
+/* The cluster as nodes for sale at one price, and the jobs as rnp.job records have them: each of a
+ * customer of its own, saved every round, and to be stopped for one that was served less. */
 static void play_match(struct play *p, size_t n, size_t end)
 {
 	const struct hetero_cluster *c = p->cluster;
@@ -314,7 +329,8 @@ static void play_match(struct play *p, size_t n, size_t end)
 	size_t nnodes = 0, njobs = 0, *index = xmalloc((n + 1) * sizeof *index);
 	struct match_job *asked = xcalloc(n + 1, sizeof *asked);
 	struct match_node *nodes;
-	struct matching ctx = { p, index };
+	char *owners = xcalloc(n + 1, 1); /* names that only their places tell apart */
+	struct matching ctx = { p, index, xcalloc(n + 1, sizeof *ctx.end_ms) };
 	struct match *m;
 
 	for (int k = 0; k < c->models; k++)
@@ -341,8 +357,13 @@ static void play_match(struct play *p, size_t n, size_t end)
 		else if (!is_possible(c, j))
 			continue;
 		*to = (struct match_job){ .id = "",
+			.owner = &owners[i],
 			.limit_uusd = MATCH_NO_LIMIT,
 			.at_ms = j->arrival_s * 1000,
+			.since_ms = j->arrival_s * 1000,
+			.order = njobs,
+			.checkpoint_ms = HETERO_ROUND_S * 1000,
+			.spot = true,
 			.length_ms = (int64_t)(j->duration_s * 1000),
 			.share_ppm = 1000000,
 			.gpus = (int)j->gpus,
@@ -354,17 +375,21 @@ static void play_match(struct play *p, size_t n, size_t end)
 				to->models[to->nmodels++] = c->names[k];
 			}
 		/* the length is that on the first model of the list */
-		to->length_ms = (int64_t)((double)to->length_ms / to->throughput[0]);
+		to->length_ms = (int64_t)fmin((double)to->length_ms / to->throughput[0],
+			MATCH_MS_MAX);
 		index[njobs] = i;
 		njobs += !ended(&jobs[i]);
 	}
 	p->until = (double)jobs[end - 1].arrival_s - (double)jobs[0].arrival_s;
 	m = match_open(MATCH_GAVEL, nodes, nnodes);
+	match_preempt(m);
 	match_run(m, asked, njobs, INT64_MAX, keep_match, &ctx);
 	match_close(m);
 	free(nodes);
 	free(asked);
 	free(index);
+	free(owners);
+	free(ctx.end_ms);
 }
 
 void hetero_run(enum hetero_algorithm a, const struct hetero_cluster *cluster,

@@ -5,7 +5,9 @@
  * policy says which part of its time each job is to spend on each model (fair.h); in rounds of
  * 360 s those run first that had the least of it, until no GPU is left for whom it has. Jobs
  * move between models from round to round at no cost. HETERO_MATCH is what match.h does
- * instead, by the same function as rnp-price match: a job stays where it began. */
+ * instead, by the same function as rnp-price match --preempt: when jobs come or end, one that was
+ * served less stops one that was served more, which goes on elsewhere from its last round; until
+ * then a job stays where it began. */
 #ifndef RNP_PRICE_HETERO_H
 #define RNP_PRICE_HETERO_H
 
@@ -23,7 +25,7 @@ enum hetero_algorithm {
 	HETERO_MAX_MIN,  /* max-min fairness that thinks all GPUs alike: the baseline */
 	HETERO_GAVEL,    /* max-min fairness over throughputs */
 	HETERO_MAKESPAN, /* the shortest time until all present jobs have ended */
-	HETERO_MATCH,    /* rnp-price match --algorithm gavel, at equal prices */
+	HETERO_MATCH, /* rnp-price match --algorithm gavel --preempt, at equal prices */
 	HETERO_ALGORITHMS
 };
 extern const char *const hetero_names[HETERO_ALGORITHMS];

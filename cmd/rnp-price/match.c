@@ -147,6 +147,7 @@ static int write_match(void *ctx, const struct match_result *result)
 struct book {
 	struct auction_order *bids, *asks;
 	size_t nbids, nasks;
+	size_t ask; /* the first whose units are not all delivered */
 };
 
 static const char *refusal(const struct match_job *j)
@@ -161,26 +162,82 @@ static const char *refusal(const struct match_job *j)
 	return NULL;
 }
 
-static void fill_book(const struct match_market *m, const char *model, struct book *b)
+/* A job or a node in a list by model, and of one model in the order of the input. */
+struct listed {
+	const char *model;
+	size_t at;
+};
+
+static int by_model(const void *a, const void *b)
 {
-	b->nbids = b->nasks = 0;
-	for (size_t i = 0; i < m->njobs; i++) {
-		const struct match_job *j = &m->jobs[i];
+	const struct listed *x = a, *y = b;
 
-		if (!j->begun && !refusal(j) && j->models[0] == model)
-			b->bids[b->nbids++] = (struct auction_order){
-				.uusd = j->limit_uusd / j->gpus,
-				.units = j->gpus,
-				.id = i
-			};
+	if (x->model != y->model)
+		return (uintptr_t)x->model < (uintptr_t)y->model ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Where a model begins in a list of n, or would. */
+static size_t first_of(const struct listed *list, size_t n, const char *model)
+{
+	size_t low = 0;
+
+	while (low < n) {
+		size_t mid = low + (n - low) / 2;
+
+		if ((uintptr_t)list[mid].model < (uintptr_t)model)
+			low = mid + 1;
+		else
+			n = mid;
 	}
-	for (size_t i = 0; i < m->nnodes; i++) {
-		const struct match_node *n = &m->nodes[i];
+	return low;
+}
 
-		if (n->model == model && n->free_gpus && !n->spot)
-			b->asks[b->nasks++] = (struct auction_order){ .uusd = n->uusd,
-				.units = n->free_gpus,
-				.id = i };
+struct auction {
+	const struct match_market *m;
+	struct listed *jobs, *nodes;
+	size_t njobs, nnodes;
+	struct book book;
+};
+
+static void list_all(struct auction *a)
+{
+	const struct match_market *m = a->m;
+
+	for (size_t i = 0; i < m->njobs; i++)
+		if (!m->jobs[i].begun && !refusal(&m->jobs[i]))
+			a->jobs[a->njobs++] = (struct listed){ m->jobs[i].models[0], i };
+	for (size_t i = 0; i < m->nnodes; i++)
+		if (m->nodes[i].free_gpus && !m->nodes[i].spot)
+			a->nodes[a->nnodes++] = (struct listed){ m->nodes[i].model, i };
+	qsort(a->jobs, a->njobs, sizeof *a->jobs, by_model);
+	qsort(a->nodes, a->nnodes, sizeof *a->nodes, by_model);
+}
+
+/* The bids of the model that begins at `from` in the list, and its asks. */
+static void fill_book(struct auction *a, size_t from)
+{
+	const struct match_market *m = a->m;
+	const char *model = a->jobs[from].model;
+	struct book *b = &a->book;
+
+	b->nbids = b->nasks = b->ask = 0;
+	for (size_t i = from; i < a->njobs && a->jobs[i].model == model; i++) {
+		const struct match_job *j = &m->jobs[a->jobs[i].at];
+
+		b->bids[b->nbids++] = (struct auction_order){
+			.uusd = j->limit_uusd / j->gpus,
+			.units = j->gpus,
+			.id = a->jobs[i].at,
+		};
+	}
+	for (size_t i = first_of(a->nodes, a->nnodes, model);
+		i < a->nnodes && a->nodes[i].model == model; i++) {
+		const struct match_node *n = &m->nodes[a->nodes[i].at];
+
+		b->asks[b->nasks++] = (struct auction_order){ .uusd = n->uusd,
+			.units = n->free_gpus,
+			.id = a->nodes[i].at };
 	}
 }
 
@@ -189,8 +246,8 @@ static json_t *deliver(const struct match_market *m, struct book *b, int64_t uni
 {
 	json_t *nodes = json_array();
 
-	for (size_t i = 0; i < b->nasks && units; i++) {
-		struct auction_order *ask = &b->asks[i];
+	for (; b->ask < b->nasks && units; b->ask += !b->asks[b->ask].traded) {
+		struct auction_order *ask = &b->asks[b->ask];
 		struct match_node *n = &m->nodes[ask->id];
 		struct match_part p = { .node = ask->id };
 
@@ -232,46 +289,48 @@ static int write_trade(const struct match_market *m, struct book *b,
 	return rc;
 }
 
-static int clear_model(const struct match_market *m, const char *model, struct book *b)
+static int clear_model(struct auction *a, size_t from)
 {
 	struct auction_result cleared;
+	struct book *b = &a->book;
 
-	fill_book(m, model, b);
+	fill_book(a, from);
 	auction_clear(b->bids, b->nbids, b->asks, b->nasks, &cleared);
 	for (size_t i = 0; i < b->nbids; i++)
-		if (write_trade(m, b, &b->bids[i], &cleared) < 0)
+		if (write_trade(a->m, b, &b->bids[i], &cleared) < 0)
 			return -1;
 	return 0;
 }
 
-static bool is_first_of_model(const struct match_market *m, size_t job)
-{
-	for (size_t i = 0; i < job; i++)
-		if (!m->jobs[i].begun && !refusal(&m->jobs[i]) &&
-			m->jobs[i].models[0] == m->jobs[job].models[0])
-			return false;
-	return true;
-}
-
-/* All jobs and nodes of a model meet at one instant. */
+/* All jobs and nodes of a model meet at one instant, at the place of its first job. */
 static int hold_auction(const struct match_market *m)
 {
-	struct book b = { xcalloc(m->njobs + 1, sizeof *b.bids),
-		xcalloc(m->nnodes + 1, sizeof *b.asks), 0, 0 };
+	struct auction a = { .m = m,
+		.jobs = xcalloc(m->njobs + 1, sizeof *a.jobs),
+		.nodes = xcalloc(m->nnodes + 1, sizeof *a.nodes),
+		.book = { .bids = xcalloc(m->njobs + 1, sizeof *a.book.bids),
+			.asks = xcalloc(m->nnodes + 1, sizeof *a.book.asks) } };
 	int rc = 0;
 
+	list_all(&a);
 	for (size_t i = 0; i < m->njobs && rc == 0; i++) {
 		const char *why = refusal(&m->jobs[i]);
+		size_t from;
 
 		if (m->jobs[i].begun)
 			continue;
-		if (why)
+		if (why) {
 			rc = write_waiting(&m->jobs[i], why);
-		else if (is_first_of_model(m, i))
-			rc = clear_model(m, m->jobs[i].models[0], &b);
+			continue;
+		}
+		from = first_of(a.jobs, a.njobs, m->jobs[i].models[0]);
+		if (a.jobs[from].at == i)
+			rc = clear_model(&a, from);
 	}
-	free(b.bids);
-	free(b.asks);
+	free(a.jobs);
+	free(a.nodes);
+	free(a.book.bids);
+	free(a.book.asks);
 	return rc;
 }
 

@@ -1,9 +1,12 @@
 /* match_choose.c - which nodes are best for a job: see match_parts.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-price/match_parts.h"
 #include "common/base/mem.h"
+
+#define SPEED_STEPS 1024.0
 
 /* --- what fits a job --------------------------------------------------------------------------- */
 
@@ -67,6 +70,27 @@ double match_work_of(const struct match *m, const struct match_job *j, const cha
 		if (j->models[i] == model && j->throughput[i] > 0)
 			return j->throughput[i];
 	return 1;
+}
+
+double match_speed(const struct match *m, const struct match_job *j, const char *model)
+{
+	double work = 0, gpus = 0;
+
+	if (m->algorithm != MATCH_GAVEL || !j->nmodels)
+		return 1;
+	for (size_t i = 0; i < m->ngroups; i++) {
+		const struct group *g = &m->groups[i];
+		double n = (double)g->members * g->gpus;
+
+		if (!match_wants_model(j, g->model))
+			continue;
+		work += n * match_work_of(m, j, g->model);
+		gpus += n;
+	}
+	if (!(work > 0))
+		return 1;
+	return fmax(1, round(match_work_of(m, j, model) * gpus / work * SPEED_STEPS)) /
+		SPEED_STEPS;
 }
 
 /* --- choosing ------------------------------------------------------------------------------- */

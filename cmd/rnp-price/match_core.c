@@ -1,6 +1,7 @@
 /* match_core.c - matches jobs with nodes as time passes: see match_core.h. */
 #include "cmd/rnp-price/match_core.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,8 +55,8 @@ static double turn_of(const struct match *m, const struct match_job *j, size_t o
 		return j->limit_uusd == MATCH_NO_LIMIT ?
 			-MATCH_HEAP_NONE :
 			-(double)j->limit_uusd * MATCH_MILLI / (j->gpus * j->milli);
-	if (m->algorithm == MATCH_LAS)
-		return sched_attained(m->owners[owner].gpu_ms * 1e6,
+	if (match_is_fair(m))
+		return sched_attained(m->owners[owner].served * 1e6,
 			(double)j->share_ppm);
 	return 0;
 }
@@ -76,33 +77,10 @@ struct run {
 static void enqueue(struct run *r, size_t job)
 {
 	const struct match_job *j = &r->jobs[job];
-	size_t owner = (size_t)(match_owner_of(r->m, j->owner) - r->m->owners);
 
-	r->queue[r->nqueue++] = (struct waiting){ job, owner, 0, match_rank(r->m, j),
-		r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0, j->since_ms, j->order };
-}
-
-/* Puts the one whose turn it is to place i. Only las changes keys as jobs start. */
-static void next_turn(struct run *r, size_t i, size_t from)
-{
-	struct waiting first;
-	size_t at = i;
-
-	if (r->m->algorithm != MATCH_LAS && i > from)
-		return;
-	for (size_t k = i; k < r->nqueue; k++)
-		r->queue[k].key = turn_of(r->m, &r->jobs[r->queue[k].job],
-			r->queue[k].owner);
-	if (r->m->algorithm != MATCH_LAS) {
-		qsort(r->queue + i, r->nqueue - i, sizeof *r->queue, by_turn);
-		return;
-	}
-	for (size_t k = i + 1; k < r->nqueue; k++)
-		if (is_before(&r->queue[k], &r->queue[at]))
-			at = k;
-	first = r->queue[at];
-	r->queue[at] = r->queue[i];
-	r->queue[i] = first;
+	r->queue[r->nqueue++] = (struct waiting){ job, match_owner_of(r->m, j->owner), 0,
+		match_rank(r->m, j), r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0,
+		j->since_ms, j->order };
 }
 
 /* How fast the job's work goes there, relative to the first model that it names. */
@@ -119,26 +97,28 @@ static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
 	const struct match_job *j = &r->jobs[w->job];
 	struct match *m = r->m;
 	int64_t left = r->left_ms[w->job];
-	int64_t length = (int64_t)((double)left / rate_of(m, j, c->parts));
+	int64_t length = (int64_t)fmin((double)left / rate_of(m, j, c->parts),
+		MATCH_MS_MAX);
 	struct match_result out = { .job = w->job,
 		.start_ms = now_ms,
 		.end_ms = now_ms + length,
 		.uusd_per_hour = c->uusd,
 		.nparts = c->nparts,
 		.parts = c->parts };
+	struct running x = { .start_ms = now_ms,
+		.end_ms = out.end_ms,
+		.job = w->job,
+		.owner = w->owner,
+		.uusd = c->uusd,
+		.work_ms = left,
+		.speed = match_speed(m, j, m->nodes[c->parts[0].node].model),
+		.parts = c->parts,
+		.nparts = c->nparts };
 
-	match_start(m,
-		&(struct running){ .start_ms = now_ms,
-			.end_ms = out.end_ms,
-			.job = w->job,
-			.owner = w->owner,
-			.uusd = c->uusd,
-			.work_ms = left,
-			.parts = c->parts,
-			.nparts = c->nparts });
+	match_start(m, &x);
 	for (int i = 0; i < c->nparts; i++)
 		match_count_work(m, &c->parts[i], length);
-	m->owners[w->owner].gpu_ms += (double)length * j->gpus * j->milli / MATCH_MILLI;
+	match_account(m, w->owner, match_served(&x, length), now_ms);
 	return r->emit(r->ctx, &out);
 }
 
@@ -162,7 +142,7 @@ static int stop_match(struct run *r, size_t order, const struct match_job *high,
 	int rc;
 
 	r->left_ms[x.job] = out.left_ms = x.work_ms - match_kept_ms(&x, low, now_ms);
-	m->owners[x.owner].gpu_ms -= match_gpu_ms(x.parts, x.nparts, rest);
+	match_account(m, x.owner, -match_served(&x, rest), now_ms);
 	for (int i = 0; i < x.nparts; i++)
 		match_count_work(m, &x.parts[i], -rest);
 	r->stopped = true;
@@ -286,42 +266,117 @@ static void improve_order(struct run *r, size_t from)
 	free(other);
 }
 
+/* Begins a job that waits if there is a place, or one is made. Returns 0, or emit's error. */
+static int try_one(struct run *r, const struct waiting *w, struct choice *c,
+	int64_t now_ms, bool *began)
+{
+	*began = match_choose(r->m, &r->jobs[w->job], c);
+	if (*began)
+		return begin_job(r, w, c, now_ms);
+	return r->m->preempts ? begin_by_stopping(r, w, c, now_ms, began) : 0;
+}
+
 /* One pass over those that wait, from index `from` on: the ones before it were refused since
  * GPUs were last given back. Returns 0, or emit's error. */
-static int pass(struct run *r, size_t from, int64_t now_ms)
+static int pass(struct run *r, size_t from, struct choice *c, int64_t now_ms)
 {
-	struct choice *c = xmalloc(sizeof *c);
 	size_t left = from;
 	int rc = 0;
 
+	for (size_t i = from; i < r->nqueue; i++)
+		r->queue[i].key = turn_of(r->m, &r->jobs[r->queue[i].job],
+			r->queue[i].owner);
+	qsort(r->queue + from, r->nqueue - from, sizeof *r->queue, by_turn);
+	if (r->m->algorithm == MATCH_CHEAPEST)
+		improve_order(r, from);
 	for (size_t i = from; i < r->nqueue; i++) {
-		next_turn(r, i, from);
-		if (i == from && r->m->algorithm == MATCH_CHEAPEST)
-			improve_order(r, from);
-		bool began = !rc && match_choose(r->m, &r->jobs[r->queue[i].job], c);
+		bool began = false;
 
-		if (began)
-			rc = begin_job(r, &r->queue[i], c, now_ms);
-		else if (!rc && r->m->preempts)
-			rc = begin_by_stopping(r, &r->queue[i], c, now_ms, &began);
+		if (!rc)
+			rc = try_one(r, &r->queue[i], c, now_ms, &began);
 		if (!began)
 			r->queue[left++] = r->queue[i];
 	}
 	r->nqueue = left;
-	free(c);
+	return rc;
+}
+
+/* --- in turn -------------------------------------------------------------------------------- */
+
+/* Moves entry i of a heap of n down to its place. */
+static void sift_down(struct waiting *heap, size_t n, size_t i)
+{
+	struct waiting w = heap[i];
+
+	for (size_t c; (c = 2 * i + 1) < n; i = c) {
+		if (c + 1 < n && is_before(&heap[c + 1], &heap[c]))
+			c++;
+		if (!is_before(&heap[c], &w))
+			break;
+		heap[i] = heap[c];
+	}
+	heap[i] = w;
+}
+
+/* Takes the queue from `from` on into a heap of n, whose keys are set anew. Returns how many it
+ * has then. */
+static size_t take_in(struct run *r, size_t from, struct waiting *heap, size_t n)
+{
+	while (r->nqueue > from)
+		heap[n++] = r->queue[--r->nqueue];
+	for (size_t i = 0; i < n; i++)
+		heap[i].key = turn_of(r->m, &r->jobs[heap[i].job], heap[i].owner);
+	for (size_t i = n / 2; i--;)
+		sift_down(heap, n, i);
+	return n;
+}
+
+/* The same pass where each match moves its owner's other jobs back. A match only raises keys, so
+ * that the first of the heap is the next one if its key still holds; a stop also lowers some. */
+static int pass_in_turn(struct run *r, size_t from, struct choice *c, int64_t now_ms)
+{
+	struct waiting *heap = xmalloc((r->nqueue + r->m->nrunning + 1) * sizeof *heap);
+	size_t n = take_in(r, from, heap, 0);
+	int rc = 0;
+
+	while (n && !rc) {
+		struct waiting w = heap[0];
+		size_t refused = r->nqueue;
+		bool began;
+
+		heap[0].key = turn_of(r->m, &r->jobs[w.job], w.owner);
+		if (heap[0].key > w.key) {
+			sift_down(heap, n, 0);
+			continue;
+		}
+		heap[0] = heap[--n];
+		if (n)
+			sift_down(heap, n, 0);
+		rc = try_one(r, &w, c, now_ms, &began);
+		if (r->nqueue > refused) /* matches were stopped */
+			n = take_in(r, refused, heap, n);
+		if (!began)
+			r->queue[r->nqueue++] = w;
+	}
+	while (n)
+		r->queue[r->nqueue++] = heap[--n];
+	free(heap);
 	return rc;
 }
 
 /* Passes until nobody is stopped: what is stopped may leave more room than was wanted. */
 static int passes(struct run *r, size_t from, int64_t now_ms)
 {
+	struct choice *c = xmalloc(sizeof *c);
 	int rc;
 
 	do {
 		r->stopped = false;
-		rc = pass(r, from, now_ms);
+		rc = match_is_fair(r->m) ? pass_in_turn(r, from, c, now_ms) :
+					   pass(r, from, c, now_ms);
 		from = 0;
 	} while (rc == 0 && r->stopped);
+	free(c);
 	return rc;
 }
 
@@ -365,9 +420,13 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 	for (size_t i = 0; i < m->nrunning; i++) { /* what earlier calls began */
 		struct running *x = &m->running[i];
 
-		if (x->job != MATCH_NO_JOB)
-			x->work_ms = (int64_t)((double)(x->end_ms - x->start_ms) *
-				rate_of(m, &jobs[x->job], x->parts));
+		if (x->job == MATCH_NO_JOB)
+			continue;
+		/* of a job that is known, what was left of it when it began */
+		x->work_ms = jobs[x->job].elsewhere ? x->end_ms - x->start_ms :
+						      jobs[x->job].length_ms;
+		x->speed = match_speed(m, &jobs[x->job],
+			m->nodes[x->parts[0].node].model);
 	}
 	while (rc == 0 && (at < n || (r.nqueue && m->nrunning))) {
 		int64_t now_ms = at < n ? jobs[at].at_ms : INT64_MAX;

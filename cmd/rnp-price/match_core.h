@@ -24,13 +24,15 @@
 #define MATCH_PARTS_MAX  64   /* nodes of one job */
 #define MATCH_NO_LIMIT   INT64_MAX
 #define MATCH_NO_JOB     SIZE_MAX
+#define MATCH_MS_MAX     100000000000000 /* a match is no longer, however slow its GPU */
 
 enum match_algorithm {
 	MATCH_CHEAPEST, /* the lowest price; among jobs that wait, who pays most comes first */
 	MATCH_ROTATION, /* RNP-019: the node with the least work for its uptime comes next */
 	MATCH_LAS,      /* the owner with the least GPU time for his share comes first */
 	MATCH_GAVEL,    /* the least cost for the work: prices over measured throughputs
-			 * (Narayanan et al., OSDI 2020, the cost policy) */
+			 * (Narayanan et al., OSDI 2020, the cost policy); the owner for whom
+			 * the least was done for his share comes first (their fairness) */
 	MATCH_FGD,      /* the least growth of fragmentation (Weng et al., ATC 2023) */
 	MATCH_ALGORITHMS
 };
@@ -69,7 +71,7 @@ struct match_job {
 	int64_t at_ms, length_ms;
 	int64_t since_ms;    /* submitted then, however often it was stopped: for ties */
 	size_t order;        /* in its file, for ties */
-	int64_t share_ppm;   /* of its owner, 10^6 as everybody; for las */
+	int64_t share_ppm;   /* of its owner, 10^6 as everybody; for las and gavel */
 	uint32_t compliance; /* all of these */
 	int gpus, milli;     /* milli: of each GPU; less than 1000 only for one GPU */
 	int nodes_max;       /* over how many nodes, in equal parts */
@@ -115,9 +117,10 @@ void match_preempt(struct match *m);
  * when these GPUs are not free. */
 bool match_occupy(struct match *m, const char *owner, const struct match_result *r);
 
-/* Counts GPU time of an earlier match up to end_ms: for whom (las) and by which nodes
+/* Counts an earlier match of job j up to end_ms: for whom (las, gavel) and by which nodes
  * (rotation). match_occupy does not count. */
-void match_count(struct match *m, const char *owner, const struct match_result *r);
+void match_count(struct match *m, const char *owner, const struct match_job *j,
+	const struct match_result *r);
 
 /* Plays n jobs, sorted by at_ms, until all have started or nothing happens any more before
  * until_ms; emit is called for each match and each stop in the order of time, and for the jobs that

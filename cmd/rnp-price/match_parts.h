@@ -14,6 +14,7 @@ struct group {
 	uint32_t compliance;
 	bool spot;
 	int gpus; /* of each node: with no GPU shared, as many free ones are the same state */
+	size_t members;
 	/* heaps[f]: the members with f whole GPUs free, best first; partial: those with a GPU
 	 * of which a part is taken */
 	struct match_heap heaps[MATCH_GPUS_MAX + 1];
@@ -28,13 +29,26 @@ struct running {
 	size_t owner;
 	int64_t uusd;
 	int64_t work_ms; /* of the job's work, that it does in this time */
+	double speed;    /* see match_speed */
 	struct match_part *parts;
 	int nparts;
 };
 
+/* A customer's account: what all his matches serve him until they end, see match_served. At the
+ * instant left_at_ms, `left` of it is still to come. */
 struct owner {
 	const char *name;
-	double gpu_ms;
+	double served, left;
+	int64_t left_at_ms;
+};
+
+/* What may be stopped at an instant: bounds by which most jobs see at once that they stop
+ * nobody. */
+struct stoppable {
+	int64_t at_ms; /* INT64_MIN: not known */
+	bool any;
+	int least_rank;
+	double most_served; /* for its owner's share, of those of the least rank */
 };
 
 struct match {
@@ -47,6 +61,8 @@ struct match {
 	size_t nrunning, running_cap, started;
 	struct owner *owners;
 	size_t nowners, owners_cap;
+	size_t *owner_slots, owner_slots_cap; /* open addressing by name, 1 + index */
+	struct stoppable stoppable;
 	struct place_classes *classes; /* of the jobs, for fgd */
 	double dearest;                /* price of all */
 	bool preempts;
@@ -68,14 +84,22 @@ void match_change(struct match *m, const struct match_part *p, int sign);
 /* Adds work to a node, for rotation. */
 void match_count_work(struct match *m, const struct match_part *p, int64_t length_ms);
 
-/* The account of an owner, made when it is new. Valid until the next new one. */
-struct owner *match_owner_of(struct match *m, const char *name);
+/* The index of an owner's account, made when it is new. */
+size_t match_owner_of(struct match *m, const char *name);
 
 /* Takes the GPUs and notes when they are given back. r: copied, with its parts. */
 void match_start(struct match *m, const struct running *r);
 
-/* GPU-milliseconds of a match in so many milliseconds. */
-double match_gpu_ms(const struct match_part *parts, int nparts, int64_t length_ms);
+/* What a match serves its owner in so many milliseconds: thousandths of GPUs times milliseconds
+ * times its speed. Such numbers are exact up to 2^53, so that a log that is read again adds up to
+ * the same. */
+double match_served(const struct running *r, int64_t length_ms);
+
+/* Adds to an owner's account what begins to be served now, or takes off what no more will be. */
+void match_account(struct match *m, size_t owner, double served, int64_t now_ms);
+
+/* Whether those who were served least come first. */
+bool match_is_fair(const struct match *m);
 
 /* Takes out the running match whose GPUs were given back already. The caller frees its parts. */
 struct running match_take_out(struct match *m, size_t order);
@@ -103,6 +127,10 @@ bool match_wants_place(const struct match_job *j, const char *country,
 
 /* How much work a GPU-hour of this model does for the job, relative to others. */
 double match_work_of(const struct match *m, const struct match_job *j, const char *model);
+
+/* The same over the mean of all GPUs for sale of the models that it names, so that jobs compare:
+ * what an hour there serves its owner. A multiple of 2^-10; 1 but for gavel. */
+double match_speed(const struct match *m, const struct match_job *j, const char *model);
 
 /* Classes of the jobs, by which fgd knows what fragments are. */
 void match_classify(struct match *m, const struct match_job *jobs, size_t n);

@@ -644,13 +644,14 @@ static int settle_matches(struct past_reader *reader, int64_t from_ms, struct ma
 
 	for (size_t i = 0; i < reader->n; i++) {
 		struct past *p = &reader->items[i];
+		size_t job = *slot_of_job(reader->m, p->job) - 1;
 
 		if (!p->r.nparts)
 			continue;
-		match_count(to, p->owner, &p->r);
+		match_count(to, p->owner, &reader->m->jobs[job], &p->r);
 		if (p->left_ms >= 0 || p->r.end_ms <= from_ms)
 			continue;
-		p->r.job = *slot_of_job(reader->m, p->job) - 1;
+		p->r.job = job;
 		if (!match_occupy(to, p->owner, &p->r))
 			return err_set(EX_DATAERR,
 				"%s: these GPUs are taken by a match before", p->where);

@@ -123,6 +123,7 @@ struct match *match_open(enum match_algorithm a, struct match_node *nodes, size_
 	m->algorithm = a;
 	m->nodes = nodes;
 	m->n = n;
+	m->stoppable.at_ms = INT64_MIN;
 	for (size_t i = 0; i < n; i++) {
 		nodes[i].free_gpus = nodes[i].gpus;
 		if ((double)nodes[i].uusd > m->dearest)
@@ -130,6 +131,7 @@ struct match *match_open(enum match_algorithm a, struct match_node *nodes, size_
 		for (int g = 0; g < nodes[i].gpus; g++)
 			nodes[i].left[g] = MATCH_MILLI;
 		nodes[i].group = group_of(m, table, slots, &nodes[i]);
+		m->groups[nodes[i].group].members++;
 		match_enter(m, i);
 	}
 	free(table);
@@ -148,6 +150,7 @@ void match_close(struct match *m)
 	free(m->groups);
 	free(m->running);
 	free(m->owners);
+	free(m->owner_slots);
 	free(m->classes);
 	free(m);
 }
@@ -232,14 +235,57 @@ struct running match_take_out(struct match *m, size_t order)
 	return running_remove(m, i);
 }
 
-struct owner *match_owner_of(struct match *m, const char *name)
+/* The place of a name's index among the owners: names are interned. */
+static size_t *owner_slot(const struct match *m, const char *name)
 {
+	uint64_t h = (uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u;
+	size_t at = (size_t)(h >> 32) & (m->owner_slots_cap - 1);
+
+	while (m->owner_slots[at] && m->owners[m->owner_slots[at] - 1].name != name)
+		at = (at + 1) & (m->owner_slots_cap - 1);
+	return &m->owner_slots[at];
+}
+
+static void grow_owner_slots(struct match *m)
+{
+	m->owner_slots_cap = m->owner_slots_cap ? 2 * m->owner_slots_cap : 64;
+	free(m->owner_slots);
+	m->owner_slots = xcalloc(m->owner_slots_cap, sizeof *m->owner_slots);
 	for (size_t i = 0; i < m->nowners; i++)
-		if (m->owners[i].name == name)
-			return &m->owners[i];
+		*owner_slot(m, m->owners[i].name) = i + 1;
+}
+
+size_t match_owner_of(struct match *m, const char *name)
+{
+	size_t *slot;
+
+	if (2 * (m->nowners + 1) > m->owner_slots_cap)
+		grow_owner_slots(m);
+	slot = owner_slot(m, name);
+	if (*slot)
+		return *slot - 1;
 	m->owners = xgrow(m->owners, &m->owners_cap, m->nowners + 1, sizeof *m->owners);
-	m->owners[m->nowners] = (struct owner){ name, 0 };
-	return &m->owners[m->nowners++];
+	m->owners[m->nowners] = (struct owner){ .name = name, .left_at_ms = INT64_MIN };
+	*slot = ++m->nowners;
+	return m->nowners - 1;
+}
+
+void match_account(struct match *m, size_t owner, double served, int64_t now_ms)
+{
+	struct owner *o = &m->owners[owner];
+
+	o->served += served;
+	if (m->stoppable.at_ms != now_ms)
+		return;
+	if (o->left_at_ms != now_ms)
+		o->left = 0;
+	o->left_at_ms = now_ms;
+	o->left += served;
+}
+
+bool match_is_fair(const struct match *m)
+{
+	return m->algorithm == MATCH_LAS || m->algorithm == MATCH_GAVEL;
 }
 
 void match_start(struct match *m, const struct running *one)
@@ -254,20 +300,26 @@ void match_start(struct match *m, const struct running *one)
 	running_push(m, r);
 }
 
-double match_gpu_ms(const struct match_part *parts, int nparts, int64_t length_ms)
+double match_served(const struct running *r, int64_t length_ms)
 {
 	double sum = 0;
 
-	for (int i = 0; i < nparts; i++)
-		sum += (double)length_ms * parts[i].gpus * parts[i].milli / MATCH_MILLI;
-	return sum;
+	for (int i = 0; i < r->nparts; i++)
+		sum += (double)length_ms * r->parts[i].gpus * r->parts[i].milli;
+	return sum * r->speed;
 }
 
-void match_count(struct match *m, const char *owner, const struct match_result *r)
+void match_count(struct match *m, const char *owner, const struct match_job *j,
+	const struct match_result *r)
 {
 	int64_t length_ms = r->end_ms - r->start_ms;
+	struct running x = { .parts = r->parts,
+		.nparts = r->nparts,
+		.speed = r->nparts ? match_speed(m, j, m->nodes[r->parts[0].node].model) :
+				     1 };
 
-	match_owner_of(m, owner)->gpu_ms += match_gpu_ms(r->parts, r->nparts, length_ms);
+	match_account(m, match_owner_of(m, owner), match_served(&x, length_ms),
+		INT64_MAX);
 	for (int i = 0; i < r->nparts; i++)
 		match_count_work(m, &r->parts[i], length_ms);
 }
@@ -302,8 +354,9 @@ bool match_occupy(struct match *m, const char *owner, const struct match_result 
 		&(struct running){ .start_ms = r->start_ms,
 			.end_ms = r->end_ms,
 			.job = r->job,
-			.owner = (size_t)(match_owner_of(m, owner) - m->owners),
+			.owner = match_owner_of(m, owner),
 			.uusd = r->uusd_per_hour,
+			.speed = 1,
 			.parts = r->parts,
 			.nparts = nparts });
 	return true;

@@ -18,7 +18,7 @@ const char *match_stop_why(const struct match_job *high, const struct match_job 
 		return "rendering comes before computing";
 	if (high->spot != low->spot)
 		return "it may be interrupted, the other may not";
-	return "its owner had more GPU time for his share";
+	return "its owner was served more for his share";
 }
 
 /* The time until its last checkpoint. */
@@ -39,10 +39,86 @@ int64_t match_kept_ms(const struct running *r, const struct match_job *j, int64_
 	return (int64_t)((double)saved * (double)r->work_ms / (double)length);
 }
 
+/* What an owner was served until now, less `lost`, for his share. */
+static double attained(const struct match *m, size_t owner, const struct match_job *j,
+	double lost, int64_t now_ms)
+{
+	const struct owner *o = &m->owners[owner];
+	double left = o->left_at_ms == now_ms ? o->left : 0;
+
+	return sched_attained((o->served - left - lost) * 1e6, (double)j->share_ppm);
+}
+
+/* Whether a match may be stopped at all: what started at this instant stays. */
+static bool is_stoppable(const struct running *r, const struct match_job *jobs,
+	int64_t now_ms)
+{
+	return r->job != MATCH_NO_JOB && r->start_ms < now_ms && jobs[r->job].spot;
+}
+
+static double lost_of(const struct running *r, const struct match_job *low,
+	int64_t now_ms)
+{
+	return match_served(r, now_ms - r->start_ms - saved_ms(r, low, now_ms));
+}
+
+/* Looks once an instant at all that runs. Until the next one the bounds hold: what begins now stays,
+ * and what an owner was served until now does not change. */
+static void look_at_stoppable(struct match *m, const struct match_job *jobs,
+	int64_t now_ms)
+{
+	struct stoppable *s = &m->stoppable;
+
+	if (s->at_ms == now_ms)
+		return;
+	*s = (struct stoppable){ .at_ms = now_ms };
+	for (size_t i = 0; i < m->nrunning; i++) {
+		struct owner *o = &m->owners[m->running[i].owner];
+
+		o->left = 0;
+		o->left_at_ms = now_ms;
+	}
+	for (size_t i = 0; i < m->nrunning; i++) {
+		const struct running *r = &m->running[i];
+
+		m->owners[r->owner].left += match_served(r, r->end_ms - now_ms);
+	}
+	for (size_t i = 0; i < m->nrunning; i++) {
+		const struct running *r = &m->running[i];
+		const struct match_job *low;
+		double served;
+		int rank;
+
+		if (!is_stoppable(r, jobs, now_ms))
+			continue;
+		low = &jobs[r->job];
+		rank = match_rank(m, low);
+		served = attained(m, r->owner, low, lost_of(r, low, now_ms), now_ms);
+		if (!s->any || rank < s->least_rank ||
+			(rank == s->least_rank && served > s->most_served))
+			s->most_served = served;
+		if (!s->any || rank < s->least_rank)
+			s->least_rank = rank;
+		s->any = true;
+	}
+}
+
+/* Whether somebody may come after job j. */
+static bool may_stop(const struct match *m, const struct match_job *j, size_t owner,
+	int64_t now_ms)
+{
+	const struct stoppable *s = &m->stoppable;
+	int rank = match_rank(m, j);
+
+	if (!s->any || rank != s->least_rank)
+		return s->any && rank > s->least_rank;
+	return match_is_fair(m) && s->most_served > attained(m, owner, j, 0, now_ms);
+}
+
 /* A running match that may be stopped. */
 struct candidate {
 	const struct running *r;
-	double lost; /* GPU-milliseconds since its last checkpoint */
+	double lost; /* of what it served since its last checkpoint */
 };
 
 static int by_loss(const void *a, const void *b)
@@ -56,39 +132,23 @@ static int by_loss(const void *a, const void *b)
 	return x->r->order > y->r->order ? -1 : x->r->order < y->r->order;
 }
 
-/* How much GPU time each owner had until now: his account less what running matches have left.
- * The caller frees it. */
-static double *attained(const struct match *m, int64_t now_ms)
-{
-	double *had = xmalloc((m->nowners + 1) * sizeof *had);
-
-	for (size_t i = 0; i < m->nowners; i++)
-		had[i] = m->owners[i].gpu_ms;
-	for (size_t i = 0; i < m->nrunning; i++)
-		had[m->running[i].owner] -= match_gpu_ms(m->running[i].parts,
-			m->running[i].nparts, m->running[i].end_ms - now_ms);
-	return had;
-}
-
-/* Whether job j comes before the match's job. Of equal ones under las it does if its owner is
- * behind by more GPU time than is lost. */
+/* Whether job j comes before the match's job. Of equal ones under las and gavel it does if its
+ * owner is behind by more than is lost. */
 static bool comes_before(const struct match *m, const struct match_job *j, size_t owner,
-	const struct candidate *c, const struct match_job *low, const double *had)
+	const struct candidate *c, const struct match_job *low, int64_t now_ms)
 {
 	int high = match_rank(m, j), other = match_rank(m, low);
 
-	if (high != other || m->algorithm != MATCH_LAS || owner == c->r->owner)
+	if (high != other || !match_is_fair(m) || owner == c->r->owner)
 		return high > other;
-	return sched_attained((had[c->r->owner] - c->lost) * 1e6,
-		       (double)low->share_ppm) >
-		sched_attained(had[owner] * 1e6, (double)j->share_ppm);
+	return attained(m, c->r->owner, low, c->lost, now_ms) >
+		attained(m, owner, j, 0, now_ms);
 }
 
-/* Lists who may be stopped for j, the least loss first. What started at this instant stays. */
+/* Lists who may be stopped for j, the least loss first. */
 static size_t list_candidates(const struct match *m, const struct match_job *jobs,
 	const struct match_job *j, size_t owner, int64_t now_ms, struct candidate *out)
 {
-	double *had = attained(m, now_ms);
 	size_t n = 0;
 
 	for (size_t i = 0; i < m->nrunning; i++) {
@@ -96,17 +156,14 @@ static size_t list_candidates(const struct match *m, const struct match_job *job
 		struct candidate c = { .r = r };
 		const struct match_job *low;
 
-		if (r->job == MATCH_NO_JOB || r->start_ms >= now_ms)
+		if (!is_stoppable(r, jobs, now_ms) ||
+			!match_wants_model(j, m->nodes[r->parts[0].node].model))
 			continue;
 		low = &jobs[r->job];
-		if (!low->spot || !match_wants_model(j, m->nodes[r->parts[0].node].model))
-			continue;
-		c.lost = match_gpu_ms(r->parts, r->nparts,
-			now_ms - r->start_ms - saved_ms(r, low, now_ms));
-		if (comes_before(m, j, owner, &c, low, had))
+		c.lost = lost_of(r, low, now_ms);
+		if (comes_before(m, j, owner, &c, low, now_ms))
 			out[n++] = c;
 	}
-	free(had);
 	qsort(out, n, sizeof *out, by_loss);
 	return n;
 }
@@ -156,11 +213,15 @@ size_t match_make_room(struct match *m, const struct match_job *jobs,
 	const struct match_job *j, size_t owner, int64_t now_ms, struct choice *best,
 	size_t **stopped)
 {
-	struct candidate *c = xmalloc((m->nrunning + 1) * sizeof *c);
-	size_t n = list_candidates(m, jobs, j, owner, now_ms, c), low = 0, high = n,
-	       out = 0;
+	struct candidate *c;
+	size_t n, low = 0, high, out = 0;
 
 	*stopped = NULL;
+	look_at_stoppable(m, jobs, now_ms);
+	if (!may_stop(m, j, owner, now_ms))
+		return 0;
+	c = xmalloc((m->nrunning + 1) * sizeof *c);
+	high = n = list_candidates(m, jobs, j, owner, now_ms, c);
 	release(m, c, 0, n);
 	if (n && match_choose(m, j, best)) {
 		/* the fewest of the first that make room: with `low` of them there is none */

@@ -8,6 +8,8 @@
 #include "common/base/io.h"
 #include "common/json/json.h"
 
+#define RATE_MAX 1e12 /* and its inverse the least */
+
 static int each_model(const char *path, const char *type, json_t *models,
 	throughputs_fn fn, void *ctx)
 {
@@ -20,7 +22,8 @@ static int each_model(const char *path, const char *type, json_t *models,
 	json_object_foreach(models, model, v) {
 		double rate = json_number_value(v);
 
-		if (!json_is_number(v) || !isfinite(rate) || rate < 0)
+		if (!json_is_number(v) || !isfinite(rate) || rate < 0 ||
+			rate > RATE_MAX || (rate > 0 && rate < 1 / RATE_MAX))
 			return err_set(EX_DATAERR, "%s: %.40s: %.40s: not a throughput",
 				path, type, model);
 		if (fn(ctx, path, type, model, rate) < 0)
