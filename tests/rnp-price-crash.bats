@@ -42,6 +42,16 @@ offers() {
 	assert_success
 }
 
+@test "quote --state: a clock that goes back is refused by name, and the last price stands" {
+	offers 9 >a
+	rnp-price quote --node "$NODE" --costs costs.json --state s.db a >first
+	RNP_NOW=2026-11-20T12:00:00Z refused 65 "s.db: the clock went back: the last price is of 2026-11-20T18:00:00Z, and now is 2026-11-20T12:00:00Z" \
+		rnp-price quote --node "$NODE" --costs costs.json --state s.db a
+	RNP_NOW=2026-11-20T18:30:00Z run_split rnp-price quote --node "$NODE" --costs costs.json --state s.db a
+	assert_success
+	assert_equal "$(jq .ask_uusd <<<"$output")" "$(jq .ask_uusd first)"
+}
+
 @test "quote --state on a full disk: the error is told, and the last price stands" {
 	mkdir disk
 	mount -t tmpfs -o size=300k none disk || skip "cannot mount a tmpfs"
