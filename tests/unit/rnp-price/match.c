@@ -2,6 +2,7 @@
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/match_core.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "cmd/rnp-price/auction.h"
@@ -309,6 +310,123 @@ static void check_occupied(void)
 	match_close(m);
 }
 
+/* --- stopping others -------------------------------------------------------------------------- */
+
+/* What each job has left, as its starts and stops tell it. */
+struct ledger {
+	enum match_algorithm a;
+	int64_t left_ms[JOBS];
+	struct ran {
+		bool now;
+		int64_t start_ms, end_ms;
+		double rate; /* of its work there */
+	} ran[JOBS];
+	int stops, waiting;
+	int64_t at_ms; /* of the last event */
+};
+
+static double rate_on(enum match_algorithm a, const struct match_job *j,
+	const struct match_part *part)
+{
+	for (int i = 0; i < j->nmodels && a == MATCH_GAVEL; i++)
+		if (j->models[i] == nodes[part->node].model)
+			return j->throughput[i] / j->throughput[0];
+	return 1;
+}
+
+static void check_stop(struct ledger *l, const struct match_result *r)
+{
+	const struct match_job *low = &jobs[r->job], *high = r->stopped_for;
+	struct ran *ran = &l->ran[r->job];
+	int64_t kept = l->left_ms[r->job] - r->left_ms, time = r->end_ms - r->start_ms;
+
+	l->stops++;
+	CHECK(ran->now && low->spot);
+	CHECK_I64(ran->start_ms, r->start_ms);
+	CHECK(r->end_ms > r->start_ms && r->end_ms < ran->end_ms);
+	/* not for one that comes after it, nor for its own owner's sake */
+	CHECK(2 * high->render + !high->spot > 2 * low->render + !low->spot ||
+		(high->render == low->render && high->spot == low->spot &&
+			high->owner != low->owner &&
+			(l->a == MATCH_LAS || l->a == MATCH_GAVEL)));
+	/* it keeps its work up to the last checkpoint */
+	if (low->checkpoint_ms)
+		time = time / low->checkpoint_ms * low->checkpoint_ms;
+	CHECK(r->left_ms > 0);
+	CHECK(fabs((double)kept - (low->checkpoint_ms ? (double)time * ran->rate : 0)) <=
+		2 + ran->rate);
+	ran->now = false;
+	l->left_ms[r->job] = r->left_ms;
+}
+
+static int enter(void *ctx, const struct match_result *r)
+{
+	struct ledger *l = ctx;
+	struct ran *ran = &l->ran[r->job];
+	double rate;
+
+	if (!r->nparts) {
+		CHECK(!ran->now);
+		l->waiting++;
+		return 0;
+	}
+	CHECK((r->stopped_for ? r->end_ms : r->start_ms) >= l->at_ms);
+	l->at_ms = r->stopped_for ? r->end_ms : r->start_ms;
+	if (r->stopped_for) {
+		check_stop(l, r);
+		return 0;
+	}
+	CHECK(!ran->now);
+	rate = rate_on(l->a, &jobs[r->job], r->parts);
+	CHECK(fabs((double)(r->end_ms - r->start_ms) * rate -
+		      (double)l->left_ms[r->job]) <= 1 + rate);
+	*ran = (struct ran){ true, r->start_ms, r->end_ms, rate };
+	return 0;
+}
+
+/* With every algorithm all work is done once, whoever stops whom, and only where it may be. */
+static void check_preempt(void)
+{
+	static struct ledger l;
+	int stops[MATCH_ALGORITHMS] = { 0 };
+	struct rng r;
+
+	rng_seed(&r, 10, 0);
+	for (int t = 0; t < 200; t++) {
+		enum match_algorithm a = (enum match_algorithm)(t % MATCH_ALGORITHMS);
+		struct match *m;
+		double free_gpus, all;
+
+		draw_nodes(&r, a == MATCH_FGD ? 8 : 16);
+		draw_jobs(&r);
+		l = (struct ledger){ .a = a };
+		for (int i = 0; i < JOBS; i++) {
+			struct match_job *j = &jobs[i];
+			int first = (int)rng_below(&r, 2);
+
+			j->checkpoint_ms = (int64_t)rng_below(&r, 4) * 700000;
+			j->share_ppm = (int64_t)(1 + rng_below(&r, 3)) * 500000;
+			j->length_ms += (int64_t)rng_below(&r, 1000);
+			j->nmodels = 2;
+			for (int k = 0; k < 2; k++) {
+				j->models[k] = models[k ^ first];
+				j->throughput[k] = 0.3 + rng_f64(&r);
+			}
+			l.left_ms[i] = j->length_ms;
+		}
+		m = match_open(a, nodes, NODES);
+		match_preempt(m);
+		CHECK(match_run(m, jobs, JOBS, INT64_MAX - 1, enter, &l) == 0);
+		match_free_gpus(m, &free_gpus, &all);
+		CHECK(free_gpus >= 0 && free_gpus <= all);
+		match_close(m);
+		stops[a] += l.stops;
+		CHECK(l.waiting < JOBS);
+	}
+	for (int a = 0; a < MATCH_ALGORITHMS; a++)
+		CHECK(stops[a] > 0);
+}
+
 /* --- auction ---------------------------------------------------------------------------------- */
 
 #define BOOK 8
@@ -407,6 +525,7 @@ int main(void)
 	check_clusters();
 	check_replay();
 	check_occupied();
+	check_preempt();
 	check_auctions();
 	return test_failures != 0;
 }
