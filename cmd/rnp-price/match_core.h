@@ -131,8 +131,7 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 	match_emit emit, void *ctx);
 
 /* Why a job is placed nowhere now: how many nodes each of its wishes leaves. */
-void match_why(const struct match *m, const struct match_job *job, char *out,
-	size_t size);
+void match_why(struct match *m, const struct match_job *job, char *out, size_t size);
 
 /* GPUs that are free, and all. */
 void match_free_gpus(const struct match *m, double *free_gpus, double *all);

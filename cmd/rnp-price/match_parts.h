@@ -14,12 +14,19 @@ struct group {
 	uint32_t compliance;
 	bool spot;
 	int gpus; /* of each node: with no GPU shared, as many free ones are the same state */
-	size_t members;
+	size_t members, first; /* first: of them in by_price */
 	/* heaps[f]: the members with f whole GPUs free, best first; partial: those with a GPU
 	 * of which a part is taken */
 	struct match_heap heaps[MATCH_GPUS_MAX + 1];
 	double best[MATCH_GPUS_MAX + 1]; /* score of the best one with f or more free */
 	size_t *partial, npartial, partial_cap;
+};
+
+/* A node in a list by group and price. */
+struct priced {
+	size_t group;
+	int64_t uusd;
+	size_t node;
 };
 
 struct running {
@@ -63,6 +70,7 @@ struct match {
 	size_t nowners, owners_cap;
 	size_t *owner_slots, owner_slots_cap; /* open addressing by name, 1 + index */
 	struct stoppable stoppable;
+	struct priced *by_price; /* all nodes; NULL until it is asked why a job waits */
 	struct place_classes *classes; /* of the jobs, for fgd */
 	double dearest;                /* price of all */
 	bool preempts;

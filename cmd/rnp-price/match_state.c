@@ -151,6 +151,7 @@ void match_close(struct match *m)
 	free(m->running);
 	free(m->owners);
 	free(m->owner_slots);
+	free(m->by_price);
 	free(m->classes);
 	free(m);
 }
