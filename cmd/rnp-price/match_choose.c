@@ -29,7 +29,7 @@ bool match_wants_place(const struct match_job *j, const char *country, const cha
 		(region && is_in(j->places, j->nplaces, region));
 }
 
-static bool group_fits(const struct match_job *j, const struct group *g)
+bool match_group_fits(const struct match_job *j, const struct group *g)
 {
 	return match_wants_model(j, g->model) && g->memory_bytes >= j->memory_bytes &&
 		(g->compliance & j->compliance) == j->compliance &&
@@ -211,7 +211,7 @@ static void try_gang(struct match *m, size_t first, const struct match_job *j, i
 		struct group *g = &m->groups[i];
 		int k;
 
-		if (g->model != model || !group_fits(j, g))
+		if (g->model != model || !match_group_fits(j, g))
 			continue;
 		k = match_best_of_group(m, g, j, gpus, parts, found);
 		for (int a = 0; a < k; a++)
@@ -311,7 +311,7 @@ static bool choose_fgd(struct match *m, const struct match_job *j, struct choice
 	for (size_t i = 0; i < m->ngroups; i++) {
 		struct group *g = &m->groups[i];
 
-		if (!group_fits(j, g))
+		if (!match_group_fits(j, g))
 			continue;
 		for (int f = j->gpus; f <= g->gpus; f++)
 			if (g->heaps[f].n)
@@ -337,7 +337,7 @@ bool match_choose(struct match *m, const struct match_job *j, struct choice *bes
 		for (size_t g = 0; g < m->ngroups; g++) {
 			if (parts > 1 && match_wants_model(j, m->groups[g].model))
 				try_gang(m, g, j, parts, best);
-			if (parts > 1 || !group_fits(j, &m->groups[g]))
+			if (parts > 1 || !match_group_fits(j, &m->groups[g]))
 				continue;
 			if (j->milli < MATCH_MILLI)
 				try_part(m, g, j, best);

@@ -49,13 +49,28 @@ struct owner {
 	int64_t left_at_ms;
 };
 
-/* What may be stopped at an instant: bounds by which most jobs see at once that they stop
- * nobody. */
+/* A match that may be stopped, as it ran at an instant. nparts 0: it was. */
+struct candidate {
+	struct running r;
+	double lost; /* of what it served since its last checkpoint */
+};
+
+#define MATCH_FAILED_MAX 8
+
+/* What may be stopped at an instant. */
 struct stoppable {
-	int64_t at_ms; /* INT64_MIN: not known */
-	bool any;
+	int64_t at_ms;          /* INT64_MIN: not known */
+	struct candidate *list; /* the least loss first */
+	size_t n, cap, gone;
+	/* a bound by which most jobs see at once that they stop nobody */
 	int least_rank;
 	double most_served; /* for its owner's share, of those of the least rank */
+	/* jobs that had no place although all was tried, since something was stopped */
+	struct failed {
+		const struct match_job *job;
+		size_t owner;
+	} failed[MATCH_FAILED_MAX];
+	size_t nfailed;
 };
 
 struct match {
@@ -140,11 +155,20 @@ double match_work_of(const struct match *m, const struct match_job *j, const cha
  * what an hour there serves its owner. A multiple of 2^-10; 1 but for gavel. */
 double match_speed(const struct match *m, const struct match_job *j, const char *model);
 
+/* Whether the nodes of a group have what the job asks for, but perhaps the size and the price. */
+bool match_group_fits(const struct match_job *j, const struct group *g);
+
 /* Classes of the jobs, by which fgd knows what fragments are. */
 void match_classify(struct match *m, const struct match_job *jobs, size_t n);
 
 /* The best place for a job now; false: there is none. Fewest nodes first. */
 bool match_choose(struct match *m, const struct match_job *j, struct choice *best);
+
+/* --- match_why.c --------------------------------------------------------------------------- */
+
+/* Whether a job would have a place if nothing ran. May say so of several nodes together that
+ * have none. */
+bool match_could_fit(struct match *m, const struct match_job *j);
 
 /* --- match_stop.c -------------------------------------------------------------------------- */
 

@@ -152,6 +152,7 @@ void match_close(struct match *m)
 	free(m->owners);
 	free(m->owner_slots);
 	free(m->by_price);
+	free(m->stoppable.list);
 	free(m->classes);
 	free(m);
 }
@@ -375,6 +376,7 @@ bool match_give_back(struct match *m, int64_t now_ms)
 			match_change(m, &r.parts[i], -1);
 		free(r.parts);
 		any = true;
+		m->stoppable.nfailed = 0;
 	}
 	return any;
 }

@@ -62,16 +62,20 @@ static double lost_of(const struct running *r, const struct match_job *low,
 	return match_served(r, now_ms - r->start_ms - saved_ms(r, low, now_ms));
 }
 
-/* Looks once an instant at all that runs. Until the next one the bounds hold: what begins now stays,
- * and what an owner was served until now does not change. */
-static void look_at_stoppable(struct match *m, const struct match_job *jobs,
-	int64_t now_ms)
+static int by_loss(const void *a, const void *b)
 {
-	struct stoppable *s = &m->stoppable;
+	const struct candidate *x = a, *y = b;
 
-	if (s->at_ms == now_ms)
-		return;
-	*s = (struct stoppable){ .at_ms = now_ms };
+	if (x->lost != y->lost)
+		return x->lost < y->lost ? -1 : 1;
+	if (x->r.start_ms != y->r.start_ms)
+		return x->r.start_ms > y->r.start_ms ? -1 : 1;
+	return x->r.order > y->r.order ? -1 : x->r.order < y->r.order;
+}
+
+/* What each owner still gets of what runs. */
+static void sum_up_left(struct match *m, int64_t now_ms)
+{
 	for (size_t i = 0; i < m->nrunning; i++) {
 		struct owner *o = &m->owners[m->running[i].owner];
 
@@ -83,24 +87,42 @@ static void look_at_stoppable(struct match *m, const struct match_job *jobs,
 
 		m->owners[r->owner].left += match_served(r, r->end_ms - now_ms);
 	}
+}
+
+/* Looks once an instant at all that runs. Until the next one it holds: what begins now stays, and
+ * what an owner was served until now does not change. */
+static void look_at_stoppable(struct match *m, const struct match_job *jobs,
+	int64_t now_ms)
+{
+	struct stoppable *s = &m->stoppable;
+
+	if (s->at_ms == now_ms)
+		return;
+	s->at_ms = now_ms;
+	s->n = s->gone = s->nfailed = 0;
+	sum_up_left(m, now_ms);
 	for (size_t i = 0; i < m->nrunning; i++) {
 		const struct running *r = &m->running[i];
 		const struct match_job *low;
-		double served;
+		double lost, served;
 		int rank;
 
 		if (!is_stoppable(r, jobs, now_ms))
 			continue;
 		low = &jobs[r->job];
+		lost = lost_of(r, low, now_ms);
 		rank = match_rank(m, low);
-		served = attained(m, r->owner, low, lost_of(r, low, now_ms), now_ms);
-		if (!s->any || rank < s->least_rank ||
+		served = attained(m, r->owner, low, lost, now_ms);
+		if (!s->n || rank < s->least_rank ||
 			(rank == s->least_rank && served > s->most_served))
 			s->most_served = served;
-		if (!s->any || rank < s->least_rank)
+		if (!s->n || rank < s->least_rank)
 			s->least_rank = rank;
-		s->any = true;
+		s->list = xgrow(s->list, &s->cap, s->n + 1, sizeof *s->list);
+		s->list[s->n++] = (struct candidate){ *r, lost };
 	}
+	if (s->n)
+		qsort(s->list, s->n, sizeof *s->list, by_loss);
 }
 
 /* Whether somebody may come after job j. */
@@ -110,26 +132,9 @@ static bool may_stop(const struct match *m, const struct match_job *j, size_t ow
 	const struct stoppable *s = &m->stoppable;
 	int rank = match_rank(m, j);
 
-	if (!s->any || rank != s->least_rank)
-		return s->any && rank > s->least_rank;
+	if (s->n == s->gone || rank != s->least_rank)
+		return s->n > s->gone && rank > s->least_rank;
 	return match_is_fair(m) && s->most_served > attained(m, owner, j, 0, now_ms);
-}
-
-/* A running match that may be stopped. */
-struct candidate {
-	const struct running *r;
-	double lost; /* of what it served since its last checkpoint */
-};
-
-static int by_loss(const void *a, const void *b)
-{
-	const struct candidate *x = a, *y = b;
-
-	if (x->lost != y->lost)
-		return x->lost < y->lost ? -1 : 1;
-	if (x->r->start_ms != y->r->start_ms)
-		return x->r->start_ms > y->r->start_ms ? -1 : 1;
-	return x->r->order > y->r->order ? -1 : x->r->order < y->r->order;
 }
 
 /* Whether job j comes before the match's job. Of equal ones under las and gavel it does if its
@@ -139,34 +144,68 @@ static bool comes_before(const struct match *m, const struct match_job *j, size_
 {
 	int high = match_rank(m, j), other = match_rank(m, low);
 
-	if (high != other || !match_is_fair(m) || owner == c->r->owner)
+	if (high != other || !match_is_fair(m) || owner == c->r.owner)
 		return high > other;
-	return attained(m, c->r->owner, low, c->lost, now_ms) >
+	return attained(m, c->r.owner, low, c->lost, now_ms) >
 		attained(m, owner, j, 0, now_ms);
 }
 
-/* Lists who may be stopped for j, the least loss first. */
-static size_t list_candidates(const struct match *m, const struct match_job *jobs,
-	const struct match_job *j, size_t owner, int64_t now_ms, struct candidate *out)
+/* Whether stopping the match can help job j: it comes after it, on a node where j can be. */
+static bool is_of_use(const struct match *m, const struct match_job *jobs,
+	const struct match_job *j, size_t owner, const struct candidate *c)
 {
-	size_t n = 0;
+	const struct match_job *low = &jobs[c->r.job];
 
-	for (size_t i = 0; i < m->nrunning; i++) {
-		const struct running *r = &m->running[i];
-		struct candidate c = { .r = r };
-		const struct match_job *low;
-
-		if (!is_stoppable(r, jobs, now_ms) ||
-			!match_wants_model(j, m->nodes[r->parts[0].node].model))
-			continue;
-		low = &jobs[r->job];
-		c.lost = lost_of(r, low, now_ms);
-		if (comes_before(m, j, owner, &c, low, now_ms))
-			out[n++] = c;
-	}
-	qsort(out, n, sizeof *out, by_loss);
-	return n;
+	if (!c->r.nparts || !comes_before(m, j, owner, c, low, m->stoppable.at_ms))
+		return false;
+	for (int i = 0; i < c->r.nparts; i++)
+		if (match_group_fits(j, &m->groups[m->nodes[c->r.parts[i].node].group]))
+			return true;
+	return false;
 }
+
+/* --- what had no place ------------------------------------------------------------------------ */
+
+/* Whether b asks for all that a asks for, and comes before nobody whom a does not come before. */
+static bool asks_no_less(const struct match *m, const struct match_job *a, size_t owner_a,
+	const struct match_job *b, size_t owner_b)
+{
+	if (match_is_fair(m) && (owner_a != owner_b || a->share_ppm != b->share_ppm))
+		return false;
+	if (a->gpus != b->gpus || a->milli != b->milli || a->nodes_max != b->nodes_max ||
+		b->memory_bytes < a->memory_bytes ||
+		b->reputation_ppm < a->reputation_ppm || b->limit_uusd > a->limit_uusd ||
+		(a->compliance & ~b->compliance) || (b->spot && !a->spot) ||
+		match_rank(m, b) > match_rank(m, a) || (a->nmodels && !b->nmodels) ||
+		(a->nplaces && !b->nplaces))
+		return false;
+	for (int i = 0; i < b->nmodels; i++)
+		if (!match_wants_model(a, b->models[i]))
+			return false;
+	for (int i = 0; i < b->nplaces; i++)
+		if (!match_wants_place(a, b->places[i], NULL))
+			return false;
+	return true;
+}
+
+static bool has_failed(const struct match *m, const struct match_job *j, size_t owner)
+{
+	const struct stoppable *s = &m->stoppable;
+
+	for (size_t i = 0; i < s->nfailed && i < MATCH_FAILED_MAX; i++)
+		if (asks_no_less(m, s->failed[i].job, s->failed[i].owner, j, owner))
+			return true;
+	return false;
+}
+
+/* --- making room ------------------------------------------------------------------------------ */
+
+/* Those that are tried for a job, in their order. The first `given` have given back their GPUs. */
+struct picked {
+	struct candidate **at;
+	size_t n, cap, given;
+	size_t next; /* in the list of all */
+};
 
 static void change_all(struct match *m, const struct match_part *parts, int n, int sign)
 {
@@ -174,13 +213,14 @@ static void change_all(struct match *m, const struct match_part *parts, int n, i
 		match_change(m, &parts[i], sign);
 }
 
-/* Gives back (to > from) or takes again the GPUs of candidates. */
-static void release(struct match *m, const struct candidate *c, size_t from, size_t to)
+/* Gives back, or takes again, so that just the first n have given back. */
+static void give_back(struct match *m, struct picked *p, size_t n)
 {
-	for (; from < to; from++)
-		change_all(m, c[from].r->parts, c[from].r->nparts, -1);
-	for (; from > to; from--)
-		change_all(m, c[from - 1].r->parts, c[from - 1].r->nparts, 1);
+	for (; p->given < n; p->given++)
+		change_all(m, p->at[p->given]->r.parts, p->at[p->given]->r.nparts, -1);
+	for (; p->given > n; p->given--)
+		change_all(m, p->at[p->given - 1]->r.parts, p->at[p->given - 1]->r.nparts,
+			1);
 }
 
 static bool are_free(const struct match *m, const struct running *r)
@@ -193,57 +233,97 @@ static bool are_free(const struct match *m, const struct running *r)
 	return true;
 }
 
-/* Of the n released candidates, those whose GPUs the choice leaves free have them again. */
-static size_t keep_most(struct match *m, const struct candidate *c, size_t n,
-	const struct choice *best, size_t *stopped)
+/* Of those that gave back, the ones whose GPUs the choice leaves free have them again; the others
+ * are stopped, and no candidates any more. */
+static size_t keep_most(struct match *m, struct picked *p, const struct choice *best,
+	size_t *stopped)
 {
-	size_t left = 0;
+	struct stoppable *s = &m->stoppable;
+	size_t n = 0, left = 0;
 
 	change_all(m, best->parts, best->nparts, 1);
-	for (size_t i = n; i--;)
-		if (are_free(m, c[i].r))
-			change_all(m, c[i].r->parts, c[i].r->nparts, 1);
-		else
-			stopped[left++] = c[i].r->order;
+	for (size_t i = p->given; i--;)
+		if (are_free(m, &p->at[i]->r)) {
+			change_all(m, p->at[i]->r.parts, p->at[i]->r.nparts, 1);
+		} else {
+			stopped[n++] = p->at[i]->r.order;
+			p->at[i]->r.nparts = 0;
+		}
 	change_all(m, best->parts, best->nparts, -1);
-	return left;
+	p->given = 0;
+	s->nfailed = 0;
+	s->gone += n;
+	if (2 * s->gone <= s->n)
+		return n;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->list[i].r.nparts)
+			s->list[left++] = s->list[i];
+	s->n = left;
+	s->gone = 0;
+	return n;
+}
+
+/* Gives back the GPUs of twice as many candidates each time, until the job has a place: with the
+ * last `*low` of them it had none. */
+static bool find_enough(struct match *m, const struct match_job *jobs,
+	const struct match_job *j, size_t owner, struct picked *p, struct choice *best,
+	size_t *low)
+{
+	struct stoppable *s = &m->stoppable;
+
+	*low = 0;
+	for (size_t want = 1;; want *= 2) {
+		for (; p->n < want && p->next < s->n; p->next++) {
+			struct candidate *c = &s->list[p->next];
+
+			if (!is_of_use(m, jobs, j, owner, c))
+				continue;
+			p->at = xgrow(p->at, &p->cap, p->n + 1, sizeof *p->at);
+			p->at[p->n++] = c;
+		}
+		if (p->n == *low)
+			return false;
+		give_back(m, p, p->n);
+		if (match_choose(m, j, best))
+			return true;
+		*low = p->n;
+	}
 }
 
 size_t match_make_room(struct match *m, const struct match_job *jobs,
 	const struct match_job *j, size_t owner, int64_t now_ms, struct choice *best,
 	size_t **stopped)
 {
-	struct candidate *c;
-	size_t n, low = 0, high, out = 0;
+	struct stoppable *s = &m->stoppable;
+	struct picked p = { .n = 0 };
+	size_t low, high, out = 0;
 
 	*stopped = NULL;
 	look_at_stoppable(m, jobs, now_ms);
-	if (!may_stop(m, j, owner, now_ms))
+	if (!may_stop(m, j, owner, now_ms) || has_failed(m, j, owner) ||
+		!match_could_fit(m, j))
 		return 0;
-	c = xmalloc((m->nrunning + 1) * sizeof *c);
-	high = n = list_candidates(m, jobs, j, owner, now_ms, c);
-	release(m, c, 0, n);
-	if (n && match_choose(m, j, best)) {
-		/* the fewest of the first that make room: with `low` of them there is none */
-		release(m, c, n, low);
-		while (high - low > 1) {
+	if (find_enough(m, jobs, j, owner, &p, best, &low)) {
+		/* the fewest of the first that make room */
+		for (high = p.n; high - low > 1;) {
 			size_t mid = low + (high - low) / 2;
 
-			release(m, c, 0, mid);
+			give_back(m, &p, mid);
 			if (match_choose(m, j, best))
 				high = mid;
 			else
 				low = mid;
-			release(m, c, mid, 0);
 		}
-		release(m, c, 0, high);
+		give_back(m, &p, high);
 		if (match_choose(m, j, best)) {
 			*stopped = xmalloc((high + 1) * sizeof **stopped);
-			out = keep_most(m, c, high, best, *stopped);
-		} else
-			release(m, c, high, 0);
-	} else
-		release(m, c, n, 0);
-	free(c);
+			out = keep_most(m, &p, best, *stopped);
+		}
+	}
+	if (!out) {
+		give_back(m, &p, 0);
+		s->failed[s->nfailed++ % MATCH_FAILED_MAX] = (struct failed){ j, owner };
+	}
+	free(p.at);
 	return out;
 }

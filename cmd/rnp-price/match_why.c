@@ -112,6 +112,12 @@ static struct census take_census(const struct match *m, const struct match_job *
 	return c;
 }
 
+bool match_could_fit(struct match *m, const struct match_job *j)
+{
+	sort_by_price(m);
+	return take_census(m, j).price > 0;
+}
+
 void match_why(struct match *m, const struct match_job *j, char *out, size_t size)
 {
 	struct census c;
