@@ -1,5 +1,5 @@
-/* fuzz_price.c - fuzz target: files that users and strangers give rnp-price - costs, lines of
- * offers, fits, traces, snapshots, throughputs, leases.
+/* fuzz_price.c - fuzz target: files that users and strangers give rnp-price - costs, day-ahead
+ * prices, lines of offers, fits, traces, snapshots, throughputs, leases.
  *
  * The first byte selects the reader. It checks that accepted costs have a floor or a reason,
  * and a floor that grows with the network's cost; and that a line of offers gives the same
@@ -7,8 +7,11 @@
 /* uses: cmd/rnp-price */
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/fit_record.h"
@@ -16,6 +19,7 @@
 #include "cmd/rnp-price/leases.h"
 #include "cmd/rnp-price/offer.h"
 #include "cmd/rnp-price/sched_read.h"
+#include "cmd/rnp-price/tariff.h"
 #include "cmd/rnp-price/throughputs.h"
 #include "cmd/rnp-price/world_read.h"
 #include "common/base/buf.h"
@@ -48,6 +52,30 @@ static void read_costs(const char *text, size_t len)
 		}
 	}
 	json_decref(obj);
+}
+
+/* Each hour costs what the file says, within its bounds, or what the tariff says otherwise. */
+static void read_day_ahead(const char *text, size_t len)
+{
+	const int64_t otherwise = 5000000000, most = 1000000000;
+	int fd = memfd_create("fuzz", 0);
+	int64_t uusd[TARIFF_HOURS];
+	char path[40];
+	json_t *v = json_object();
+
+	must(fd >= 0 && write(fd, text, len) == (ssize_t)len);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	json_set_text(v, "day_ahead", path);
+	json_set_i64(v, "otherwise", otherwise);
+	json_set_i64(v, "add", 1);
+	if (tariff_read(uusd, v, "fuzz", NULL, INT64_C(1795132800000)) == 0)
+		for (int h = 0; h < TARIFF_HOURS; h++)
+			must(uusd[h] == otherwise ||
+				(uusd[h] >= -most && uusd[h] <= most + 1));
+	else
+		must(err_get()->code == EX_DATAERR);
+	json_decref(v);
+	close(fd);
 }
 
 static void read_offer(const char *text, size_t len)
@@ -197,6 +225,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_add(&text, data + 1, size - 1);
 	buf_reserve(&text, 1);
 	text.data[text.len] = '\0';
+	if (data[0] == 'D') {
+		read_day_ahead(text.data, text.len);
+		err_clear();
+		buf_release(&text);
+		return 0;
+	}
 	switch ((data[0] - (unsigned)48) % 7) {
 	case 0:
 		read_offer(text.data, text.len);
