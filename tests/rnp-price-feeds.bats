@@ -94,6 +94,42 @@ prime_rows() {
 	diff <(jq -c 'del(.at)' first) <(jq -c 'del(.at)' <<<"$output")
 }
 
+# body MARKET FACTOR: five models in a market's own shape, one price each
+body() {
+	local row='[["RTX4090",0.4],["RTX3090",0.2],["L4",0.3],["A6000",0.5],["H100",2]] | map({m: .[0], p: (.[1] * $f)})'
+	case $1 in
+	vast) row+=' | {offers: [.[] | {id: .m, gpu_name: .m, num_gpus: 1, gpu_ram: 24564, dph_base: .p}]}' ;;
+	prime) row+=' | {totalCount: 5, items: [.[] | {cloudId: .m, gpuType: .m, provider: "p", gpuCount: 1, gpuMemory: 24, prices: {onDemand: .p, currency: "USD"}}]}' ;;
+	runpod) row+=' | {data: {gpuTypes: [.[] | {id: .m, displayName: .m, memoryInGb: 24, securePrice: .p, communityPrice: null, lowestPrice: null}]}}' ;;
+	salad) row+=' | {items: [.[] | {id: .m, name: .m, prices: [{priority: "high", price: (.p | tostring)}]}]}' ;;
+	nosana) row+=' | [.[] | {name: .m, usd_reward_per_hour: .p, gpu_types: [.m], lowest_vram: 24}]' ;;
+	akash) row+=' | {models: [.[] | {vendor: "nvidia", model: (.m | ascii_downcase), ram: "24Gi", interface: "PCIe",
+		availability: {total: 2, available: 1}, price: {currency: "USD", min: .p, max: .p, avg: .p, weightedAverage: .p, med: .p}}]}' ;;
+	skypilot) row+=' | "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region,GpuInfo", (.[] | "\(.m),\(.m),1,\(.p),,US,")' ;;
+	esac
+	jq -nr --argjson f "$2" "$row"
+}
+
+@test "feed: every market that changes its unit, breaks off, throttles or leads home keeps its last good prices" {
+	local m fault
+	market_server
+	for m in vast prime runpod salad nosana akash skypilot; do
+		body $m 1 >"www/$m"
+		run_split rnp-price feed -m $m "$MARKET/$m"
+		assert_equal "$m $status $(wc -l <<<"$output")" "$m 0 5"
+		jq -c 'del(.at)' <<<"$output" >"$m.first"
+		for fault in unit slow-close throttle:99:3600 redirect:http://10.0.0.1/; do
+			[[ $m$fault != skypilotslow-close ]] || continue # half of a table is one
+			how $m $fault
+			body $m "$([[ $fault == unit ]] && echo 100 || echo 1)" >"www/$m"
+			run_split timeout 60 rnp-price feed -m $m "$MARKET/$m"
+			assert_equal "$m $fault $status" "$m $fault 75"
+			jq -c 'del(.at)' <<<"$output" | diff "$m.first" - || fail "$m $fault"
+			[[ $fault != unit || $stderr == *"an outlier: the median of all models is "* ]] || fail "$m: $stderr"
+		done
+	done
+}
+
 @test "feed: keys are read from private files, sent to the market alone, and never in the clear" {
 	market_server
 	cp "$ROOT/tests/data/price/vast-made-up.json" www/vast

@@ -145,7 +145,8 @@ static int by_model(const void *a, const void *b)
 	return c ? c : x->spot - y->spot;
 }
 
-/* {"RTX 4090":350000,"RTX 4090 spot":200000,...} of the models with enough offers */
+/* {"RTX 4090":350000,"RTX 4090 spot":200000,...,"":300000} of the models with enough offers, and of
+ * all together: many markets have one price a model. */
 static json_t *medians_of(const struct offer_list *l)
 {
 	json_t *out = json_object();
@@ -165,6 +166,10 @@ static json_t *medians_of(const struct offer_list *l)
 		if (n >= FEED_OFFERS_MIN)
 			json_set_i64(out, key, median(prices, n));
 	}
+	for (size_t i = 0; i < l->n; i++)
+		prices[i] = l->items[i].uusd_per_gpu_hour;
+	if (l->n >= FEED_OFFERS_MIN)
+		json_set_i64(out, "", median(prices, l->n));
 	free(prices);
 	free(sorted);
 	return out;
@@ -269,8 +274,8 @@ int feed_check(const struct feed_state *s, const struct offer_list *l, int64_t f
 			rc = err_set(EX_DATAERR,
 				"an outlier: the median of %.100s is %lld uusd, "
 				"usually %lld: more than %lld times as %s",
-				key, (long long)is, (long long)was, (long long)factor,
-				is > was ? "much" : "little");
+				*key ? key : "all models", (long long)is, (long long)was,
+				(long long)factor, is > was ? "much" : "little");
 	}
 	json_decref(now);
 	return rc;

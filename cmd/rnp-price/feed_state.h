@@ -51,9 +51,9 @@ int feed_state_save(const struct feed_state *s, const char *path,
 	const struct offer_list *offers);
 
 /* Compares offers with the history. Returns 0 if they are plausible or there is no history; -1
- * with EX_DATAERR if the median price of a model with FEED_OFFERS_MIN offers or more is over
- * factor times its usual one (the median of the history) or below 1/factor of it, or if the
- * feed has fewer than a tenth of the usual number of offers. */
+ * with EX_DATAERR if the median price of a model, or of all together, with FEED_OFFERS_MIN offers
+ * or more is over factor times its usual one (the median of the history) or below 1/factor of it,
+ * or if the feed has fewer than a tenth of the usual number of offers. */
 int feed_check(const struct feed_state *s, const struct offer_list *l, int64_t factor);
 
 #endif

@@ -405,6 +405,34 @@ static void check_judge(void)
 	feed_state_release(&s);
 }
 
+/* A market with one price a model, whose unit becomes another; one model alone may move. */
+static void check_unit(void)
+{
+	static const char *const names[] = { "RTX 4090", "RTX 3090", "L4" };
+	struct feed_state s = { 0 };
+
+	for (int t = 0; t < 3; t++) {
+		struct feed f = FEED_INIT;
+		struct offer o;
+
+		offer_init(&o);
+		o.market = "salad";
+		for (int i = 0; i < 3; i++) {
+			o.id = o.model = o.name = names[i];
+			o.uusd_per_gpu_hour = 300000 *
+				(t == 2 || (t == 1 && !i) ? 100 : 1);
+			offer_list_add(&f.offers, &o);
+		}
+		if (t == 2)
+			CHECK_FAILS(EX_DATAERR, feed_check(&s, &f.offers, 3));
+		else
+			CHECK(feed_check(&s, &f.offers, 3) == 0);
+		feed_state_accept(&s, "salad", &f, NULL);
+		feed_release(&f);
+	}
+	feed_state_release(&s);
+}
+
 /* what a state keeps is what comes out of its file, and half a file is no state */
 static void check_state_file(void)
 {
@@ -450,6 +478,7 @@ int main(void)
 	check_vast_bad();
 	check_country();
 	check_judge();
+	check_unit();
 	check_state_file();
 	TEST_END();
 }
