@@ -392,7 +392,7 @@ static void check_preempt(void)
 	struct rng r;
 
 	rng_seed(&r, 10, 0);
-	for (int t = 0; t < 200; t++) {
+	for (int t = 0; t < 50; t++) {
 		enum match_algorithm a = (enum match_algorithm)(t % MATCH_ALGORITHMS);
 		struct match *m;
 		double free_gpus, all;
