@@ -63,6 +63,7 @@ helps() {
 	done
 }
 
+# bats test_tags=wide
 @test "cli: every subcommand answers --help with 0 and an example of its page, also where options are missing" {
 	each_subcommand helps
 }
@@ -224,6 +225,7 @@ on_terminal() {
 	refused 66 "none" rnp-train export -q --model none --gguf a.gguf
 }
 
+# bats test_tags=wide
 @test "cli: --schema prints a sound JSON Schema (2020-12) for every kind" {
 	for p in "${programs[@]}"; do
 		"$p" --schema >"$BATS_TEST_TMPDIR/all.$p"
@@ -264,6 +266,7 @@ completes_all_of() {
 			printf -- '--%s\n' help version quiet verbose log table json color; } | sort)"
 }
 
+# bats test_tags=wide
 @test "cli: bash completion offers subcommands, options, choices and kinds" {
 	for p in "${programs[@]}"; do
 		"$p" --completion bash | bash -n

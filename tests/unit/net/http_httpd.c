@@ -338,7 +338,7 @@ static void check_ranges(struct http *h, const struct httpd *server)
 	read_copy(path);
 
 	/* notes of another entity, or of a part that has another length */
-	CHECK(io_replace(w.notes, "\"a\"\n5\n0 5\n", 12, 0644) == 0);
+	CHECK(io_replace(w.notes, "\"a\"\n5\n0 5\n", 10, 0644) == 0);
 	CHECK(http_download(h, &q, path, &r) == 0);
 	CHECK_I64((int64_t)SIZE, r.sunk_bytes);
 	read_copy(path);
