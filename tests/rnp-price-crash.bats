@@ -52,6 +52,34 @@ offers() {
 	assert_equal "$(jq .ask_uusd <<<"$output")" "$(jq .ask_uusd first)"
 }
 
+@test "quote --state: bytes that quote never wrote are refused, and with the state put back the price stands" {
+	local set where=belief
+	offers 9 >a
+	jq -c '.gpus = [{model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864}]' "$NODE" >n
+	echo '{"kind":"rnp.lease","v":1,"begin":"2026-11-20T15:00:00Z","end":"2026-11-20T17:00:00Z"}' >leases
+	set_bytes() { # OFFSET HEX: the belief with other bytes
+		echo "belief = CAST(substr(belief, 1, $1) || x'$2' || substr(belief, $(($1 + ${#2} / 2 + 1))) AS BLOB)"
+	}
+	rnp-price quote --node n --costs costs.json --leases leases --state s.db a >first
+	sqlite3 s.db 'PRAGMA wal_checkpoint(TRUNCATE)' >/dev/null
+	# the weights come first, then the leases, 21 usual rates, the number of observations
+	for set in "$(set_bytes 80 000000000000f87f)|weight" "$(set_bytes 80 000000000000f07f)|weight" "$(set_bytes 88 000000000000f0bf)|weight" \
+		"$(set_bytes 0 000000000000f03f)|add up" "$(set_bytes 4200 000000000000f07f)|leases" "$(set_bytes 4208 0000000000000000)|leases" \
+		"$(set_bytes 4216 000000000000f0bf)|usual rate" "$(set_bytes 4384 ffffffffffffffff)|observations" \
+		"belief = zeroblob(4392)|leases" "at_ms = -9223372036854775807|time" "at_ms = 9223372036854775807|time" \
+		"ask_uusd = -4|price" "ask_uusd = 9223372036854775807|price" "at_ms = -9223372036854775807|price"; do
+		cp s.db bad.db
+		[[ $set == *"|price" ]] && where=price || where=demand
+		sqlite3 bad.db "UPDATE $where SET ${set%|*}"
+		assert_equal "$(sqlite3 bad.db 'SELECT length(belief) FROM demand')" 4392
+		refused 65 "bad.db: the state is damaged: " rnp-price quote --node n --costs costs.json --leases leases --state bad.db a
+		[[ $stderr == *"${set##*|}"* ]] || fail "$set: $stderr"
+	done
+	run_split rnp-price quote --node n --costs costs.json --leases leases --state s.db a
+	assert_success
+	assert_equal "$(jq .ask_uusd <<<"$output")" "$(jq .ask_uusd first)"
+}
+
 @test "quote --state on a full disk: the error is told, and the last price stands" {
 	mkdir disk
 	mount -t tmpfs -o size=300k none disk || skip "cannot mount a tmpfs"

@@ -21,6 +21,11 @@
 #define USUAL_KEEP \
 	0.98 /* weight of the old value in the smoothed rate at each observation */
 #define WEIGHT_MIN 1e-12
+/* Bounds of a belief that is read from a file: see demand_check. */
+#define OBSERVATIONS_MAX (1L << 40)
+#define HOURS_MAX        1e12
+#define USUAL_MIN        1e-9
+#define SUM_ERROR        1e-6
 
 /* How customers choose: they spread over all sellers; or by a power of the price over the
  * lowest; or they take the cheapest seller, and a fraction takes others, because the cheapest
@@ -77,6 +82,44 @@ void demand_init(struct demand *d)
 	d->leases = DEMAND_LEASES_PRIOR;
 }
 
+/* Returns the rate of one unit among a few if all ask the lowest price. */
+static double lowest_rate(double weight)
+{
+	return 1 / (4 + weight);
+}
+
+/* Whether low <= x <= high; false for NaN. */
+static bool within(double x, double low, double high)
+{
+	return x >= low && x <= high;
+}
+
+const char *demand_check(const struct demand *d)
+{
+	double sum = 0;
+
+	if (d->observations < 0 || d->observations > OBSERVATIONS_MAX)
+		return "an impossible number of observations";
+	if (!within(d->leases, DEMAND_LEASES_PRIOR, OBSERVATIONS_MAX) ||
+		!within(d->lease_hours, LEASE_PRIOR * DEMAND_LEASES_PRIOR, HOURS_MAX))
+		return "impossible leases";
+	for (int s = 0; s < DEMAND_SHAPES; s++) {
+		double least = d->observations && shapes[s].kind == SPREAD ? USUAL_MIN :
+									     0;
+
+		if (!within(d->usual[s], least, lowest_rate(0)))
+			return "an impossible usual rate";
+		for (int i = 0; i < DEMAND_RATES; i++) {
+			if (!within(d->weights[s][i], 0, 1))
+				return "an impossible weight";
+			sum += d->weights[s][i];
+		}
+	}
+	if (!within(sum, 1 - SUM_ERROR, 1 + SUM_ERROR))
+		return "weights that do not add up to 1";
+	return NULL;
+}
+
 double demand_mean_lease(const struct demand *d)
 {
 	return d->lease_hours / d->leases;
@@ -113,12 +156,6 @@ static double shape_rate(const struct shape *s, double ratio, double idle, doubl
 	if (s->kind == CHEAPEST)
 		return ratio < 1 ? 1 : s->steep / (ratio * ratio);
 	return w;
-}
-
-/* Returns the rate of one unit among a few if all ask the lowest price. */
-static double lowest_rate(double weight)
-{
-	return 1 / (4 + weight);
 }
 
 bool demand_observe(struct demand *d, const struct demand_market *m, double ask,

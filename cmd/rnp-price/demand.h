@@ -50,6 +50,11 @@ struct demand {
  * factor of 3.5 in the load. */
 void demand_init(struct demand *d);
 
+/* Returns NULL if d may be a belief that demand_observe and demand_lease left behind, else what is
+ * wrong with it, a few words: one that was read from a file may be damaged. Everything that
+ * passes can be asked and observed further without a division by zero or an infinite number. */
+const char *demand_check(const struct demand *d);
+
 /* Observes one interval: `idle` units were offered at ask for dt_hours, `taken` of them were
  * leased. A market without sellers, or no idle unit, teaches nothing. Returns false for
  * impossible values. */

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/json/json.h"
 
 static const char *const steps[] = {
 	"CREATE TABLE node (node TEXT PRIMARY KEY, snapshots INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
@@ -23,6 +24,19 @@ static const char *const steps[] = {
 	"  STRICT, WITHOUT ROWID;",
 	NULL
 };
+
+static int damaged(const struct quote_state *s, const char *what)
+{
+	return err_set(EX_DATAERR,
+		"%s: the state is damaged: it holds %s; with another file quote begins anew",
+		s->store.path, what);
+}
+
+/* Whether a number is one that quote stores, or is absent. */
+static bool possible(int64_t number)
+{
+	return number == QUOTE_NONE || (number >= 0 && number <= JSON_SAFE_INTEGER_MAX);
+}
 
 /* Runs a query that is already bound and returns at most one row: 1, 0 or -1; columns go to
  * out. */
@@ -58,6 +72,11 @@ static int read_node(struct quote_state *s)
 	if (read_row(s, last, 2, price) < 0 || read_row(s, changes, 2, changed) < 0 ||
 		read_row(s, node, 1, &s->snapshots) < 0)
 		goto out;
+	if (!possible(price[0]) || !possible(price[1]) || !possible(changed[0]) ||
+		changed[0] > price[1] || !possible(s->snapshots)) {
+		damaged(s, "an impossible price, time or count");
+		goto out;
+	}
 	s->last_ask_uusd = price[0];
 	s->last_at_ms = price[1];
 	s->changed_ms = changed[0];
@@ -74,6 +93,7 @@ out:
 static int read_demand(struct quote_state *s)
 {
 	sqlite3_stmt *q = NULL;
+	const char *wrong;
 	int rc;
 
 	demand_init(&s->demand);
@@ -86,6 +106,12 @@ static int read_demand(struct quote_state *s)
 	if (rc > 0 && sqlite3_column_bytes(q, 1) == sizeof s->demand) {
 		memcpy(&s->demand, sqlite3_column_blob(q, 1), sizeof s->demand);
 		s->learned_ms = sqlite3_column_int64(q, 0);
+		wrong = s->learned_ms < 0 ||
+				s->learned_ms > s->now_ms + QUOTE_STATE_SKEW_MS ?
+			"customers of an impossible time" :
+			demand_check(&s->demand);
+		if (wrong)
+			rc = damaged(s, wrong);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
@@ -131,7 +157,7 @@ int quote_state_open(struct quote_state *s, const char *path, const char *node,
 		return -1;
 	}
 	s->open = true;
-	if (read_node(s) == 0 && read_demand(s) == 0 && check_clock(s, path) == 0)
+	if (read_node(s) == 0 && check_clock(s, path) == 0 && read_demand(s) == 0)
 		return 0;
 	quote_state_close(s);
 	return -1;

@@ -36,7 +36,8 @@ struct quote_state {
 
 /* Opens the file at path (created if it does not exist), takes its write lock and reads the
  * state of node. Returns 0, or -1: store_open's errors, and 65 if the last price is later than
- * now_ms: the clock went back. */
+ * now_ms (the clock went back), or if a number is read that quote never stores: the file is
+ * damaged, or somebody else wrote it. */
 int quote_state_open(struct quote_state *s, const char *path, const char *node,
 	int64_t now_ms);
 

@@ -85,6 +85,47 @@ static void check_bounds(void)
 	CHECK(isfinite(best.value) && best.occupancy >= 0 && best.occupancy < 0.2);
 }
 
+/* A belief that was read from a file is checked: what can be learned passes, nothing else. */
+static void check_damaged(void)
+{
+	static const double prices[] = { 1.0, 1.2 }, bad[] = { NAN, INFINITY, -1e-9, 2 };
+	struct demand_market m = market_of(2, prices);
+	struct demand d, sound;
+
+	demand_init(&sound);
+	CHECK(!demand_check(&sound));
+	for (int t = 0; t < 300; t++) {
+		demand_observe(&sound, &m, 0.9, 8, t % 3, t % 7 * 10);
+		demand_lease(&sound, t, t % 2);
+		CHECK(!demand_check(&sound));
+	}
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		d = sound;
+		d.weights[DEMAND_SHAPES - 1][3] = bad[i];
+		CHECK(demand_check(&d));
+		d = sound;
+		d.usual[2] = bad[i];
+		CHECK(demand_check(&d));
+		d = sound;
+		d.leases = bad[i];
+		CHECK(demand_check(&d));
+		d = sound;
+		d.lease_hours = bad[i];
+		CHECK(demand_check(&d));
+	}
+	d = sound;
+	d.usual[0] = 0; /* would be divided by */
+	CHECK(demand_check(&d));
+	d = sound;
+	d.observations = -1;
+	CHECK(demand_check(&d));
+	d = sound;
+	memset(d.weights, 0, sizeof d.weights);
+	CHECK(demand_check(&d));
+	memset(&d, 0xff, sizeof d);
+	CHECK(demand_check(&d));
+}
+
 /* Whether an ask of `last` is changed to the best one. */
 static bool changes(const struct demand *d, struct demand_question q, double last,
 	double held_hours, int today, struct demand_answer *best)
@@ -357,6 +398,7 @@ int main(void)
 	check_learns(4, 1);
 	check_learns(12, 2);
 	check_bounds();
+	check_damaged();
 	check_change();
 	check_states();
 	check_worlds();
