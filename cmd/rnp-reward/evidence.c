@@ -211,8 +211,8 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 			slow[nslow++] = &jobs[i];
 			continue;
 		}
-		bare[nquick] = (struct ed25519){ p->signature, p->public_key, p->message,
-			false };
+		bare[nquick] = (struct ed25519){ p->signature, p->key->public_key,
+			p->message, p->key->table, false };
 		quick[nquick++] = &jobs[i];
 	}
 	evidence_scratch_release(&scratch);
@@ -259,7 +259,7 @@ static int take_line(void *ctx, const char *data, size_t len)
 	return data[0] == AS_ITEM ? take_item(ctx, data) : take_text(ctx, data + 1);
 }
 
-/* Returns the keys that are trusted; the caller frees them. */
+/* Returns the keys that are trusted; the caller releases and frees them. */
 static struct evidence_key *trusted_keys(const struct evidence *e, int *n)
 {
 	struct evidence_key *keys = xcalloc((size_t)e->trust.n, sizeof *keys);
@@ -284,6 +284,8 @@ int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
 	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
 	rc = lines_map_groups(&l, check_lines, take_line, &r);
 	lines_close(&l);
+	for (int i = 0; i < r.nkeys; i++)
+		evidence_key_release(&r.keys[i]);
 	free(r.keys);
 	return rc;
 }

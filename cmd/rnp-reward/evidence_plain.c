@@ -8,6 +8,7 @@
 #include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/base58.h"
@@ -17,6 +18,7 @@
 #include "common/json/plain.h"
 #include "kernels/dev/cpu.h"
 #include "kernels/poc/sha256_rows.h"
+#include "kernels/sig/ed25519.h"
 
 #define SPANS_MAX      1440 /* by the schema, as are the other bounds */
 #define CHECKS_MAX     4096
@@ -560,6 +562,13 @@ void evidence_key_init(struct evidence_key *k,
 	key_did(public_key, did);
 	snprintf(k->method, sizeof k->method, "%s#%s", did,
 		did + sizeof KEY_DID_PREFIX - 1);
+	k->table = ed25519_table_new(public_key);
+}
+
+void evidence_key_release(struct evidence_key *k)
+{
+	free(k->table);
+	k->table = NULL;
 }
 
 void evidence_scratch_release(struct evidence_scratch *s)
@@ -693,7 +702,7 @@ static bool read_record(struct reader *r, const struct evidence_key *keys, int n
 	if (!key || !is_text(&pieces[SIGNER], key->address) ||
 		!read_signature(&r->proof[VALUE], p->signature))
 		return false;
-	p->public_key = key->public_key;
+	p->key = key;
 	fill_item(&p->item, pieces, seen);
 	hash_object(r, p->message, &proof_shape, r->proof, r->proof_seen & ~BIT(VALUE));
 	hash_object(r, p->item.sha256, &record_shape, pieces, seen & ~BIT(PROOF_OBJECT));

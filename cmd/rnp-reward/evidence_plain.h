@@ -20,18 +20,20 @@ struct evidence_key {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 	char address[KEY_ADDRESS_MAX];
 	char method[KEY_METHOD_MAX]; /* the verificationMethod of its proofs */
+	struct ed25519_table *table; /* owned; NULL: none (kernels/sig/ed25519.h) */
 };
 
 void evidence_key_init(struct evidence_key *k,
 	const unsigned char public_key[KEY_PUBLIC_BYTES]);
+void evidence_key_release(struct evidence_key *k);
 
 /* A record that is good if its signature is. */
 struct evidence_plain {
 	struct gather_item item; /* its spans are those behind it in out */
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 	unsigned char message[2 *
-		CANON_HASH_BYTES];       /* what is signed: hashes of proof and record */
-	const unsigned char *public_key; /* one of keys */
+		CANON_HASH_BYTES];      /* what is signed: hashes of proof and record */
+	const struct evidence_key *key; /* one of keys */
 };
 
 /* Memory that is kept from line to line; { BUF_INIT, BUF_INIT } at first. */

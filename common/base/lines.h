@@ -68,7 +68,7 @@ struct lines_job {
 	struct buf where_text;
 };
 
-#define LINES_GROUP 32 /* most lines of a group */
+#define LINES_GROUP 128 /* most lines of a group */
 
 /* Works on n lines, 1 to LINES_GROUP, on any thread, and calls lines_job_done for each. */
 typedef void (*lines_group_fn)(void *ctx, struct lines_job *jobs, int n);

@@ -334,7 +334,7 @@ static void verify_pending(const struct pendings *all, struct ed25519 *verdicts,
 {
 	for (size_t i = 0; i < all->n; i++)
 		verdicts[i] = (struct ed25519){ all->items[i].signature,
-			all->items[i].public_key, all->items[i].hashes, false };
+			all->items[i].public_key, all->items[i].hashes, NULL, false };
 	for (size_t i = 0; i < nbare; i++)
 		verdicts[all->n + i] = bare[i];
 	ed25519_verify(verdicts, all->n + nbare);

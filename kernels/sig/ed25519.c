@@ -37,7 +37,7 @@ static bool cofactor_left_out(void)
 
 static bool eight_lanes;
 
-static void choose(void)
+static void look(void)
 {
 	enum cpu_level level;
 
@@ -45,16 +45,32 @@ static void choose(void)
 	eight_lanes = cpu_features(level).ifma && cofactor_left_out();
 }
 
-void ed25519_verify(struct ed25519 *s, size_t n)
+static bool has_eight_lanes(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, choose);
+	pthread_once(&once, look);
+	return eight_lanes;
+}
+
+void ed25519_verify(struct ed25519 *s, size_t n)
+{
 #ifdef __x86_64__
-	if (eight_lanes && n > 1) { /* one alone takes less time with libsodium */
+	/* one alone without a table takes less time with libsodium */
+	if (n && (n > 1 || s->table) && has_eight_lanes()) {
 		ed25519_verify_ifma(s, n);
 		return;
 	}
 #endif
 	ed25519_verify_ref(s, n);
+}
+
+struct ed25519_table *ed25519_table_new(const unsigned char key[ED25519_KEY])
+{
+#ifdef __x86_64__
+	if (has_eight_lanes())
+		return ed25519_table_ifma(key);
+#endif
+	(void)key;
+	return NULL;
 }

@@ -3,7 +3,8 @@
  *
  * Every verdict must be libsodium's. Faults: bits turned over; S plus multiples of L; keys and R of
  * small order, written as below p or not, on the curve or not; keys and R with torsion whose
- * signatures hold by the equation with the cofactor; all of it random. Prints how many were verified
+ * signatures hold by the equation with the cofactor; all of it random. A part of the keys has a
+ * table. Prints how many were verified
  * and how many were good; exit 1 at the first difference, with the case in hexadecimal. */
 #include <sodium.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 
 #define POOL      512
 #define BATCH_MAX 150
+#define KNOWN     64 /* of the pool have a table */
 
 struct sample {
 	unsigned char signature[64], key[32], message[64];
@@ -52,6 +54,8 @@ static void scalar(unsigned char out[32])
 /* The points whose order divides 8: the multiples of one of order 8. */
 static unsigned char torsion[8][32];
 
+static struct ed25519_table *tables[KNOWN];
+
 static void find_torsion(void)
 {
 	unsigned char y[32];
@@ -87,6 +91,26 @@ static void make(struct sample *s, const unsigned char *t, const unsigned char *
 	crypto_core_ed25519_scalar_reduce(h, hash);
 	crypto_core_ed25519_scalar_mul(h, h, a);
 	crypto_core_ed25519_scalar_add(s->signature + 32, r, h);
+}
+
+/* Makes a sample of the pool, and its table if it is to have one. */
+static void make_at(struct sample *pool, size_t at, const unsigned char *t,
+	const unsigned char *u)
+{
+	make(&pool[at], t, u);
+	if (at < KNOWN) {
+		free(tables[at]);
+		tables[at] = ed25519_table_new(pool[at].key);
+	}
+}
+
+/* Returns the table of a copy of pool[at], whose key may have been changed. */
+static const struct ed25519_table *table_of(const struct sample *pool, size_t at,
+	const struct sample *copy)
+{
+	return at < KNOWN && memcmp(copy->key, pool[at].key, sizeof copy->key) == 0 ?
+		tables[at] :
+		NULL;
 }
 
 static void add_order(unsigned char s[32], unsigned times)
@@ -173,19 +197,23 @@ int main(int argc, char **argv)
 	state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)clock_now_ms();
 	printf("seed %llu\n", (unsigned long long)state);
 	find_torsion();
-	for (int i = 0; i < POOL; i++)
-		make(&pool[i], torsion[i % 2 ? next() % 8 : 0],
+	for (size_t i = 0; i < POOL; i++)
+		make_at(pool, i, torsion[i % 2 ? next() % 8 : 0],
 			torsion[i % 2 ? next() % 8 : 0]);
 	while (clock_mono_ns() < until_ns) {
 		size_t n = 1 + next() % BATCH_MAX;
 
-		make(&pool[next() % POOL], torsion[next() % 8], torsion[next() % 8]);
-		make(&pool[next() % POOL], torsion[0], torsion[0]);
+		make_at(pool, next() % POOL, torsion[next() % 8], torsion[next() % 8]);
+		make_at(pool, next() % POOL, torsion[0], torsion[0]);
 		for (size_t i = 0; i < n; i++) {
-			batch[i] = pool[next() % POOL];
+			/* half of them are of keys that have a table */
+			size_t at = next() % (next() % 2 ? POOL : KNOWN);
+
+			batch[i] = pool[at];
 			spoil(&batch[i]);
 			s[i] = (struct ed25519){ batch[i].signature, batch[i].key,
-				batch[i].message, next() % 2 };
+				batch[i].message, table_of(pool, at, &batch[i]),
+				next() % 2 };
 		}
 		ed25519_verify(s, n);
 		for (size_t i = 0; i < n; i++) {
@@ -198,6 +226,8 @@ int main(int argc, char **argv)
 		}
 		verified += n;
 	}
+	for (int i = 0; i < KNOWN; i++)
+		free(tables[i]);
 	printf("%llu verified, %llu of them good\n", (unsigned long long)verified,
 		(unsigned long long)good);
 	return 0;

@@ -1,5 +1,7 @@
 /* ed25519.c - signatures verified eight at a time get libsodium's verdict, each its own; the field
- * under them is held against plain arithmetic. */
+ * under them is held against plain arithmetic.
+ *
+ * long because each way to be wrong stands in it, and an arithmetic of its own. */
 #include "kernels/sig/ed25519.h"
 
 #include <sodium.h>
@@ -61,8 +63,20 @@ static unsigned char *add_valid(void)
 	return add_case(signature, key, message);
 }
 
-/* Verifies n cases from `first` on, each in memory of exactly its size. */
-static void verify_some(void (*verify)(struct ed25519 *, size_t), int first, int n)
+/* Returns a table for the key of the last of n signatures, shared with the one before if that has
+ * the same key. */
+static struct ed25519_table *table_of(const struct ed25519 *s, int n,
+	const unsigned char *key)
+{
+	if (n > 1 && s[n - 2].table && memcmp(s[n - 2].public_key, key, 32) == 0)
+		return (struct ed25519_table *)(uintptr_t)s[n - 2].table;
+	return ed25519_table_new(key);
+}
+
+/* Verifies n cases from `first` on, each in memory of exactly its size; all but every with_tables-th
+ * with a table of its key, none if it is 0. */
+static void verify_some(void (*verify)(struct ed25519 *, size_t), int first, int n,
+	int with_tables)
 {
 	struct ed25519 *s = calloc((size_t)n, sizeof *s);
 	unsigned char *memory[3];
@@ -75,10 +89,12 @@ static void verify_some(void (*verify)(struct ed25519 *, size_t), int first, int
 			memory[j] = malloc(size[j]);
 			memcpy(memory[j], c + (j > 0) * 64 + (j > 1) * 32, size[j]);
 		}
-		s[i] = (struct ed25519){ memory[0], memory[1], memory[2], i % 2 };
+		s[i] = (struct ed25519){ memory[0], memory[1], memory[2], NULL, i % 2 };
+		if (with_tables && (i + 1) % with_tables)
+			s[i].table = table_of(s, i + 1, memory[1]);
 	}
 	verify(s, (size_t)n);
-	for (int i = 0; i < n; i++) {
+	for (int i = n; i-- > 0;) {
 		const unsigned char *c = cases[first + i];
 		bool want = crypto_sign_verify_detached(c, c + 96, 64, c + 64) == 0;
 
@@ -87,6 +103,8 @@ static void verify_some(void (*verify)(struct ed25519 *, size_t), int first, int
 				ncases, i, n, s[i].good);
 		CHECK(s[i].good == want);
 		naccepted += want;
+		if (!i || s[i].table != s[i - 1].table)
+			free((struct ed25519_table *)(uintptr_t)s[i].table);
 		free((unsigned char *)(uintptr_t)s[i].signature);
 		free((unsigned char *)(uintptr_t)s[i].public_key);
 		free((unsigned char *)(uintptr_t)s[i].message);
@@ -104,12 +122,19 @@ static int verify_cases(void)
 	for (int n = 1; at < ncases; n = n % 67 + 1) {
 		int now = ncases - at < n ? ncases - at : n;
 
-		verify_some(fast, at, now);
+		verify_some(fast, at, now, 0);
 		at += now;
 	}
 	accepted = naccepted;
-	verify_some(ed25519_verify, 0, ncases < 5 ? ncases : 5);
-	verify_some(ed25519_verify_ref, 0, ncases < 5 ? ncases : 5);
+	naccepted = 0;
+	for (at = 0; at < ncases; at += 71)
+		verify_some(fast, at, ncases - at < 71 ? ncases - at : 71, 2 + at % 20);
+	CHECK(naccepted == accepted);
+	for (int tables = 0; tables < 2; tables++) {
+		verify_some(ed25519_verify, 0, 1, 2 * tables);
+		verify_some(ed25519_verify, 0, ncases < 5 ? ncases : 5, 2 * tables);
+		verify_some(ed25519_verify_ref, 0, ncases < 5 ? ncases : 5, 2 * tables);
+	}
 	ncases = 0;
 	return accepted;
 }
@@ -345,11 +370,11 @@ static void test_lanes(void)
 					add_copy(good)[i % 3 * 61] ^=
 						(unsigned char)((i == at) == odd);
 				naccepted = 0;
-				verify_some(fast, 0, n);
+				verify_some(fast, 0, n, at % 3);
 				CHECK(naccepted == (odd ? n - 1 : 1));
 				/* a key that is no point, in the same place */
 				memset(cases[at] + 64, 0x02, 32);
-				verify_some(fast, 0, n);
+				verify_some(fast, 0, n, at % 3);
 				ncases = 0;
 			}
 }

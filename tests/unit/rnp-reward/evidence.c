@@ -346,6 +346,7 @@ int main(void)
 	test_others();
 	test_bounds();
 	test_random();
+	evidence_key_release(&trusted);
 	key_release(&key);
 	TEST_END();
 }

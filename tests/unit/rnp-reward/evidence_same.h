@@ -86,7 +86,7 @@ static inline const char *same_record(const struct evidence_plain *p,
 	if (!same_hashes(p, record))
 		return "something else is signed";
 	good = crypto_sign_verify_detached(p->signature, p->message, sizeof p->message,
-		       p->public_key) == 0;
+		       p->key->public_key) == 0;
 	return evidence_counts(&e, record, NULL) == good ? NULL : "another signature";
 }
 
