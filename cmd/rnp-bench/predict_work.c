@@ -142,8 +142,8 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		(struct predict_kernel){
 			.kernel = attend_name(c,
-				"attend_back_tensor_kernel<64, 64, true>",
-				"attend_back_tensor_kernel<128, 32, true>",
+				"attend_back_tensor_kernel<64, 32, 2, true>",
+				"attend_back_tensor_kernel<128, 32, 1, true>",
 				"attend_back_kv_kernel<unsigned short>"),
 			.part = "attention backward, keys",
 			.launches = layers,
@@ -153,17 +153,14 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		(struct predict_kernel){
 			.kernel = attend_name(c,
-				"attend_back_tensor_kernel<64, 64, false>",
-				"attend_back_tensor_kernel<128, 32, false>",
+				"attend_back_tensor_kernel<64, 32, 2, false>",
+				"attend_back_tensor_kernel<128, 32, 1, false>",
 				"attend_back_q_kernel<unsigned short>"),
 			.part = "attention backward, queries",
 			.launches = layers,
 			.bytes = l * t * (4 * z.q + 2 * z.kv) * 2,
 			.operations = l * 3 * seen,
 			.repeated = edge_back });
-	add(out, &n,
-		rows_kernel("keep_sums_kernel", "attention backward, sums", layers,
-			l * t * z.q * 4, 0));
 	add(out, &n,
 		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers + 1,
 			(2 * l + 1) * t * z.dim * 6, (2 * l + 1) * t * z.dim * 14));

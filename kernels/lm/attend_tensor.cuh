@@ -164,25 +164,23 @@ __device__ __forceinline__ void add_scores_of(float (&s)[M][TILE / 8][4],
 	unsigned lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
 
 	UNROLL
-	for (unsigned c = 0; c < D; c += 32) {
-		unsigned a[M][2][4];
+	for (unsigned c = 0; c < D; c += 16) {
+		unsigned a[M][4];
 
 		UNROLL
-		for (int m = 0; m < M; m++) {
-			left_part<D>(a[m][0], own + m * TILE * STRIDE(D), row, c);
-			left_part<D>(a[m][1], own + m * TILE * STRIDE(D), row, c + 16);
-		}
+		for (int m = 0; m < M; m++)
+			left_part<D>(a[m], own + m * TILE * STRIDE(D), row, c);
 		UNROLL
-		for (unsigned n = 0; n < TILE / 8; n++) {
+		for (unsigned n = 0; n < TILE / 8; n += 2) {
 			unsigned b[4];
 
 			tensor_matrices<false>(b,
-				other + (8 * n + lane % 8) * STRIDE(D) + c +
-					lane / 8 * 8);
+				other + (8 * n + lane / 16 * 8 + lane % 8) * STRIDE(D) +
+					c + lane / 8 % 2 * 8);
 			UNROLL
 			for (int m = 0; m < M; m++) {
-				tensor_mma_bf16(s[m][n], a[m][0], b[0], b[1]);
-				tensor_mma_bf16(s[m][n], a[m][1], b[2], b[3]);
+				tensor_mma_bf16(s[m][n], a[m], b[0], b[1]);
+				tensor_mma_bf16(s[m][n + 1], a[m], b[2], b[3]);
 			}
 		}
 	}

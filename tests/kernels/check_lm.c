@@ -904,13 +904,14 @@ static void attention(struct kcheck *k)
 		{ 1, 2, 2, 128, 65, 70, 90 } };
 
 	/* several tiles of 64 and 128 that see each other wholly, with groups and windows between
-	 * their edges */
+	 * their edges; and a batch that the emulation divides */
 	static const struct heads tiles[] = { { 1, 2, 1, 64, 330, 0, 0 },
-		{ 1, 2, 1, 64, 290, 0, 150 }, { 1, 1, 1, 128, 200, 0, 110 } };
+		{ 1, 2, 1, 64, 290, 0, 150 }, { 1, 1, 1, 128, 200, 0, 110 },
+		{ 3, 4, 2, 64, 70, 0, 0 } };
 
 	for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
 		attend(k, LM_DTYPE_BF16, &tiles[i]);
-		attend_back(k, LM_DTYPE_BF16, &tiles[i], (enum rotation)i);
+		attend_back(k, LM_DTYPE_BF16, &tiles[i], (enum rotation)(i % 3));
 	}
 	for (int dtype = 0; dtype < 2; dtype++) {
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
