@@ -200,6 +200,16 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	return n;
 }
 
+/* As kernels/lm/paged_split.cu chooses. */
+static const char *part_name(const struct lm_config *c)
+{
+	if (c->heads == c->kv_heads)
+		return c->head_dim == 64 ? "paged_part_kernel<0, 64, 1>" :
+					   "paged_part_kernel<0, 128, 1>";
+	return c->head_dim == 64 ? "paged_part_kernel<0, 64, 4>" :
+				   "paged_part_kernel<0, 128, 4>";
+}
+
 int predict_token(struct predict_kernel *out, const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
@@ -214,7 +224,7 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_rows_kernel<1>",
 				.part = "linear layers",
-				.launches = 4 * layers + 1,
+				.launches = 7 * layers + 1,
 				.bytes = w * each,
 				.operations = 2 * w,
 				.repeated = 32 });
@@ -222,12 +232,9 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 		add(out, &n,
 			rows_kernel(s->rows_kernel ? s->rows_kernel :
 						     "project_wide_kernel<0, 1>",
-				"linear layers", 4 * layers + 1, w * each,
+				"linear layers", 7 * layers + 1, w * each,
 				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2)));
-	add(out, &n,
-		rows_kernel(c->head_dim == 64 ? "paged_part_kernel<0, 64>" :
-						"paged_part_kernel<0, 128>",
-			"attention", layers, keys, 0));
+	add(out, &n, rows_kernel(part_name(c), "attention", layers, keys, 0));
 	add(out, &n,
 		rows_kernel(c->head_dim == 64 ? "paged_join_kernel<64>" :
 						"paged_join_kernel<128>",
@@ -235,7 +242,7 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 			l * (double)parts * z.q * 8, 0));
 	add(out, &n, rows_kernel("paged_put_kernel", "cache", layers, l * z.kv * 12, 0));
 	add(out, &n,
-		rows_kernel("rotate_kernel<float>", "positions", 2 * layers,
+		rows_kernel("rotate_kernel<float>", "positions", layers,
 			l * (z.q + z.kv) * 8, 0));
 	add(out, &n,
 		rows_kernel("norm_kernel<float>", "norm", 2 * layers + 1,
@@ -264,7 +271,7 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 		add(out, &n,
 			(struct predict_kernel){ .kernel = s->tensor_kernel,
 				.part = "linear layers",
-				.launches = 4 * layers,
+				.launches = 7 * layers,
 				.bytes = w * each +
 					l * t * (2 * z.dim + z.q + z.hidden) * 1.5,
 				.operations = 2 * t * w,
@@ -276,19 +283,19 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_tile_kernel",
 				.part = "linear layers",
-				.launches = 4 * layers,
+				.launches = 7 * layers,
 				.bytes = w * each +
 					l * t * (2 * z.dim + z.q + z.hidden) * 8,
 				.operations = 2 * t * w,
 				.repeated = 2 });
 		add(out, &n,
-			rows_kernel("split_kernel", "activations to bf16", 4 * layers,
-				l * t * (2 * z.dim + z.q + z.hidden) * 8, 0));
+			rows_kernel("split_kernel", "activations to bf16", 7 * layers,
+				l * t * (5 * z.dim + z.q + z.hidden) * 8, 0));
 	} else {
 		/* four rows share a weight: it is loaded once for them, and x for each */
 		add(out, &n,
 			rows_kernel("project_wide_kernel<0, 4>", "linear layers",
-				4 * layers, w * each, w * t / 4 * (each + 16)));
+				7 * layers, w * each, w * t / 4 * (each + 16)));
 	}
 	/* a quarter of the scores' operations are additions of chains; a tile of 16 rows reads keys
 	 * and values again, from the level-2 cache */

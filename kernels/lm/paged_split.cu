@@ -93,16 +93,17 @@ __device__ __forceinline__ void join(running *to, float largest, float sum, floa
 }
 
 /* What the threads of a block share. */
-template <int D> struct part_room {
-	float score[HEADS][SPLIT];
-	float out[WARPS][HEADS][D];
-	float largest[HEADS], sum[HEADS];
+/* MOST: heads that a block computes together, at most. */
+template <int D, int MOST> struct part_room {
+	float score[MOST][SPLIT];
+	float out[WARPS][MOST][D];
+	float largest[MOST], sum[MOST];
 };
 
 /* Computes part `part` of `heads` heads from h0 on, of keys and values in the columns from kv on:
  * s->largest, s->sum and s->out[0]. */
-template <int TYPE, int D>
-__device__ __forceinline__ void compute_part(part_room<D> *s,
+template <int TYPE, int D, int MOST>
+__device__ __forceinline__ void compute_part(part_room<D, MOST> *s,
 	const struct lm_paged_attend &a, const view &v, uint64_t r, uint64_t h0,
 	unsigned heads, uint64_t kv, uint64_t part)
 {
@@ -113,9 +114,9 @@ __device__ __forceinline__ void compute_part(part_room<D> *s,
 	unsigned count = v.last + 1 - base < SPLIT ? (unsigned)(v.last + 1 - base) :
 						     SPLIT;
 	const char *keys = (const char *)a.keys, *values = (const char *)a.values;
-	float q[HEADS][8], out[HEADS][8] = {};
+	float q[MOST][8], out[MOST][8] = {};
 
-	for (unsigned h = 0; h < HEADS; h++)
+	for (unsigned h = 0; h < MOST; h++)
 		for (unsigned i = 0; i < 8; i++)
 			q[h][i] = h < heads ? a.q[r * a.ldq + (h0 + h) * D + c + i] : 0;
 	__syncthreads(); /* until the previous part is used */
@@ -128,10 +129,10 @@ __device__ __forceinline__ void compute_part(part_room<D> *s,
 			load_eight<TYPE>(k, keys + place_of<TYPE>(a, v, base + j),
 				(unsigned)kv + c);
 		UNROLL
-		for (unsigned h = 0; h < HEADS; h++) {
+		for (unsigned h = 0; h < MOST; h++) {
 			float sum = 0;
 
-			if (h >= heads)
+			if (MOST > 1 && h >= heads)
 				break;
 			UNROLL
 			for (int i = 0; i < 8; i++)
@@ -173,10 +174,10 @@ __device__ __forceinline__ void compute_part(part_room<D> *s,
 		load_eight<TYPE>(x, values + place_of<TYPE>(a, v, base + j),
 			(unsigned)kv + c);
 		UNROLL
-		for (unsigned h = 0; h < HEADS; h++) {
+		for (unsigned h = 0; h < MOST; h++) {
 			float p;
 
-			if (h >= heads)
+			if (MOST > 1 && h >= heads)
 				break;
 			p = s->score[h][j];
 			UNROLL
@@ -227,11 +228,12 @@ __device__ __forceinline__ heads_task heads_of(const struct lm_paged_attend &a,
 }
 
 /* Each block computes one part, and leaves it in room: out, largest and sum of each head. */
-template <int TYPE, int D>
+template <int TYPE, int D, int MOST>
 __global__ void __launch_bounds__(THREADS, 5) paged_part_kernel(struct lm_paged_attend a,
 	uint64_t tasks, uint64_t parts, float *room)
 {
-	SHARED(part_room<D>, s, 1);
+	typedef part_room<D, MOST> room_type;
+	SHARED(room_type, s, 1);
 
 	for (uint64_t n = blockIdx.x; n < tasks * parts; n += gridDim.x) {
 		heads_task t = heads_of(a, n / parts);
@@ -239,7 +241,8 @@ __global__ void __launch_bounds__(THREADS, 5) paged_part_kernel(struct lm_paged_
 
 		if (n % parts >= v.parts)
 			continue;
-		compute_part<TYPE, D>(s, a, v, t.r, t.h0, t.heads, t.kv * D, n % parts);
+		compute_part<TYPE, D, MOST>(s, a, v, t.r, t.h0, t.heads, t.kv * D,
+			n % parts);
 		for (unsigned i = threadIdx.x; i < t.heads * (D + 2); i += THREADS) {
 			unsigned h = i / (D + 2), c = i % (D + 2);
 
@@ -649,7 +652,8 @@ __global__ void __launch_bounds__(THREADS, 5)
 	paged_row_kernel(struct lm_paged_attend a, uint64_t tasks, bool tiles)
 {
 	enum { EACH = (HEADS * D + THREADS - 1) / THREADS }; /* numbers of a thread */
-	SHARED(part_room<D>, s, 1);
+	typedef part_room<D, HEADS> room_type;
+	SHARED(room_type, s, 1);
 
 	for (uint64_t n = blockIdx.x; n < tasks; n += gridDim.x) {
 		heads_task t = heads_of(a, n);
@@ -664,8 +668,8 @@ __global__ void __launch_bounds__(THREADS, 5)
 		for (int e = 0; e < EACH; e++)
 			sum[e] = { -INFINITY, 0, 0 };
 		for (uint64_t part = 0; part < v.parts; part++) {
-			compute_part<TYPE, D>(s, a, v, t.r, t.h0, t.heads, t.kv * D,
-				part);
+			compute_part<TYPE, D, HEADS>(s, a, v, t.r, t.h0, t.heads,
+				t.kv * D, part);
 			UNROLL
 			for (unsigned e = 0; e < EACH; e++) {
 				unsigned i = threadIdx.x + e * THREADS;
@@ -691,7 +695,8 @@ __global__ void __launch_bounds__(THREADS, 5)
 template <int TYPE, int D>
 static int launch(struct dev *d, const struct lm_paged_attend *a)
 {
-	auto part_kernel = paged_part_kernel<TYPE, D>;
+	auto part_kernel = a->heads == a->kv_heads ? paged_part_kernel<TYPE, D, 1> :
+						     paged_part_kernel<TYPE, D, HEADS>;
 	auto row_kernel = paged_row_kernel<TYPE, D>;
 	auto join_kernel = paged_join_kernel<D>;
 	uint64_t group = a->heads / a->kv_heads;

@@ -24,7 +24,7 @@ struct lm_forward {
 	float *local_table;   /* those of layers with a window, where they differ */
 	float *x, *h;         /* [rows][dim] */
 	float *q, *a;         /* [rows][heads head_dim] */
-	float *k, *v;         /* [rows][kv_heads head_dim] */
+	float *k, *v;         /* [rows][kv_heads head_dim]; k lies behind the rows of q */
 	float *gu, *y;        /* [rows][2 hidden], [rows][hidden] */
 	struct lm_block8 *x8; /* activations of the next quantised products */
 	float *low;           /* [rows][rank] of adapters; NULL: there are none */
@@ -111,8 +111,8 @@ static int allocate(struct lm_forward *f)
 	struct {
 		float **to;
 		uint64_t count;
-	} all[] = { { &f->x, z.x }, { &f->h, z.x }, { &f->q, z.q }, { &f->a, z.q },
-		{ &f->k, z.kv }, { &f->v, z.kv }, { &f->gu, z.gu }, { &f->y, z.y },
+	} all[] = { { &f->x, z.x }, { &f->h, z.x }, { &f->q, z.q + z.kv }, { &f->a, z.q },
+		{ &f->v, z.kv }, { &f->gu, z.gu }, { &f->y, z.y },
 		{ &f->gathered, z.gathered }, { &f->logits, z.logits } };
 	float *indices, *x8;
 	uint64_t rank = 0;
@@ -165,8 +165,8 @@ void lm_forward_close(struct lm_forward *f)
 {
 	if (!f)
 		return;
-	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->k, f->v,
-		f->gu, f->y, f->x8, f->low, f->gathered, f->logits, f->indices };
+	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->v, f->gu,
+		f->y, f->x8, f->low, f->gathered, f->logits, f->indices };
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
@@ -308,7 +308,7 @@ static int norm_heads(struct lm_forward *f, float *x, const float *w, uint64_t h
 	return w ? norm_to(f, x, x, w, f->rows * heads, f->w->config.head_dim, NULL) : 0;
 }
 
-static int rotate(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer)
+static int rotate_heads(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer)
 {
 	const struct lm_config *c = &f->w->config;
 	bool local = c->rope.local_base > 0 && lm_config_window(c, layer);
@@ -324,6 +324,18 @@ static int rotate(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer
 		.interleaved = c->rope.interleaved };
 
 	return ops(f)->rotate(f->w->d, &r);
+}
+
+/* Of one row q and k are heads side by side: one operation rotates both. */
+static int rotate(struct lm_forward *f, uint32_t layer)
+{
+	const struct lm_config *c = &f->w->config;
+
+	if (f->rows == 1)
+		return rotate_heads(f, f->q, c->heads + c->kv_heads, layer);
+	return rotate_heads(f, f->q, c->heads, layer) < 0 ?
+		-1 :
+		rotate_heads(f, f->k, c->kv_heads, layer);
 }
 
 static int store(struct lm_forward *f, uint32_t layer)
@@ -408,8 +420,7 @@ static int layer(struct lm_forward *f, uint32_t i)
 		project(f, &l->k, f->k, kv, f->h, rows, NULL) < 0 ||
 		project(f, &l->v, f->v, kv, f->h, rows, NULL) < 0 ||
 		norm_heads(f, f->q, l->q_norm, c->heads) < 0 ||
-		norm_heads(f, f->k, l->k_norm, c->kv_heads) < 0 ||
-		rotate(f, f->q, c->heads, i) < 0 || rotate(f, f->k, c->kv_heads, i) < 0 ||
+		norm_heads(f, f->k, l->k_norm, c->kv_heads) < 0 || rotate(f, i) < 0 ||
 		store(f, i) < 0 || attend(f, i) < 0 ||
 		add_product(f, &l->o, f->a, l->attn_post_norm) < 0 ||
 		norm(f, f->x, l->ffn_norm, rows) < 0 ||
@@ -607,6 +618,7 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	if (check(f, rows, n) < 0)
 		return -1;
 	f->rows = n;
+	f->k = f->q + n * lm_q_dim(&f->w->config);
 	f->pass = rows;
 	f->adapts = false;
 	for (uint32_t i = 0; i < n; i++)
