@@ -4,7 +4,6 @@
  * long because three schemas stand in it, with a reader for each type of field. */
 #include "cmd/rnp-reward/evidence_plain.h"
 
-#include <pthread.h>
 #include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,10 +13,9 @@
 #include "common/base/base58.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/sha256.h"
 #include "common/json/json.h"
 #include "common/json/plain.h"
-#include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_rows.h"
 #include "kernels/sig/ed25519.h"
 
 #define SPANS_MAX      1440 /* by the schema, as are the other bounds */
@@ -609,37 +607,6 @@ static bool read_signature(const struct piece *value, unsigned char *out)
 		base58_decode(out, KEY_SIGNATURE_BYTES, text + 1) == KEY_SIGNATURE_BYTES;
 }
 
-#ifdef __x86_64__
-static bool cpu_has_sha;
-
-static void look_for_sha(void)
-{
-	enum cpu_level level;
-
-	(void)cpu_level_chosen(&level);
-	cpu_has_sha = cpu_features(level).sha;
-}
-#endif
-
-/* SHA-256 by instructions of the CPU, where it has them, takes a fraction of libsodium's time. */
-static void sha256(unsigned char out[CANON_HASH_BYTES], const struct buf *text)
-{
-#ifdef __x86_64__
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	const struct sha256_rows row = { .rows = text->data,
-		.row_bytes = text->len,
-		.stride_bytes = text->len,
-		.count = 1 };
-
-	pthread_once(&once, look_for_sha);
-	if (cpu_has_sha) {
-		sha256_rows_shani(out, &row);
-		return;
-	}
-#endif
-	crypto_hash_sha256(out, (const unsigned char *)text->data, text->len);
-}
-
 static void hash_object(const struct reader *r, unsigned char out[CANON_HASH_BYTES],
 	const struct shape *shape, const struct piece *pieces, uint64_t seen)
 {
@@ -647,7 +614,7 @@ static void hash_object(const struct reader *r, unsigned char out[CANON_HASH_BYT
 
 	buf_reset(canon);
 	write_object(canon, r, shape, pieces, seen);
-	sha256(out, canon);
+	sha256(out, canon->data, canon->len);
 }
 
 static int64_t number_of(const struct piece *pieces, uint64_t seen, int i)

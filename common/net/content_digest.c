@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/sha256.h"
 #include "common/net/sf.h"
 
 static int read_one(const struct sf *f, const char *key, unsigned char *hash,
@@ -68,7 +69,7 @@ void content_digest_write(struct buf *out, const struct content_digest *d)
 void content_digest_of(struct content_digest *d, const void *body, size_t bytes)
 {
 	*d = (struct content_digest){ .has_sha256 = true };
-	crypto_hash_sha256(d->sha256, body, bytes);
+	sha256(d->sha256, body, bytes);
 }
 
 bool content_digest_fits(const struct content_digest *d, const void *body, size_t bytes)
@@ -76,7 +77,7 @@ bool content_digest_fits(const struct content_digest *d, const void *body, size_
 	unsigned char hash[CONTENT_DIGEST_SHA512_BYTES];
 
 	if (d->has_sha256) {
-		crypto_hash_sha256(hash, body, bytes);
+		sha256(hash, body, bytes);
 		if (sodium_memcmp(hash, d->sha256, sizeof d->sha256) != 0)
 			return false;
 	}

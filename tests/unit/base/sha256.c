@@ -1,0 +1,36 @@
+/* sha256.c - SHA-256: FIPS 180-4's vectors, and every length around a block against libsodium. */
+#include "common/base/sha256.h"
+
+#include <sodium.h>
+#include <string.h>
+
+#include "tests/unit/test.h"
+
+static void check(const char *text, const char *hex)
+{
+	unsigned char is[32];
+	char is_hex[65];
+
+	sha256(is, text, strlen(text));
+	sodium_bin2hex(is_hex, sizeof is_hex, is, sizeof is);
+	CHECK(strcmp(hex, is_hex) == 0);
+}
+
+int main(void)
+{
+	static unsigned char data[70001];
+	unsigned char is[32], want[32];
+
+	CHECK(sodium_init() >= 0);
+	check("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	check("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	for (size_t i = 0; i < sizeof data; i++)
+		data[i] = (unsigned char)(i * 2654435761u >> 13);
+	for (size_t len = 0; len <= sizeof data; len += len < 300 ? 1 : 6971) {
+		/* at an odd address, too */
+		sha256(is, data + (len & 1), len - (len & 1));
+		crypto_hash_sha256(want, data + (len & 1), len - (len & 1));
+		CHECK(memcmp(is, want, sizeof is) == 0);
+	}
+	TEST_END();
+}
