@@ -479,6 +479,7 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 		.valid_micronats = -1 };
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_mutex_init(&g->check_lock, NULL);
+	pthread_mutex_init(&g->pieces_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->wake, &attr);
@@ -517,6 +518,7 @@ void coordinate_close_all(struct coordinator *g)
 	protocol_nonces_free(g->nonces);
 	pthread_mutex_destroy(&g->lock);
 	pthread_mutex_destroy(&g->check_lock);
+	pthread_mutex_destroy(&g->pieces_lock);
 	pthread_cond_destroy(&g->wake);
 	free(g->run_text);
 	free(g->dir);

@@ -14,6 +14,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 
 static char *join_path(const char *dir, const char *name, const char *behind)
 {
@@ -69,22 +70,6 @@ int flatfile_open(struct flatfile *f, const char *dir, const char *name, uint64_
 	return map(f, PROT_READ);
 }
 
-static int sync_directory(const char *path)
-{
-	char *dir = strdup(path), *slash = strrchr(dir, '/');
-	int fd, rc = 0;
-
-	if (slash)
-		*slash = '\0';
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) < 0)
-		rc = err_sys(EX_IOERR, "cannot flush '%s'", dir);
-	if (fd >= 0)
-		close(fd);
-	free(dir);
-	return rc;
-}
-
 int flatfile_keep(struct flatfile *f)
 {
 	if (msync(f->x, f->n * sizeof *f->x, MS_SYNC) < 0 || fsync(f->fd) < 0 ||
@@ -92,7 +77,7 @@ int flatfile_keep(struct flatfile *f)
 		return err_sys(EX_IOERR, "cannot write '%s'", f->path);
 	free(f->part);
 	f->part = NULL;
-	return sync_directory(f->path);
+	return io_flush_directory(f->path);
 }
 
 void flatfile_close(struct flatfile *f)

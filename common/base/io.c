@@ -81,7 +81,7 @@ static char *directory_of(const char *path)
 	return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
 }
 
-static int flush_directory(const char *path)
+int io_flush_directory(const char *path)
 {
 	char *dir = directory_of(path);
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : 0;
@@ -269,7 +269,7 @@ static int part_finish(struct io_part *p, bool may_exist)
 				"'%s' exists already and is never overwritten", p->path) :
 			fail_create(p->path);
 	} else {
-		rc = flush_directory(p->path);
+		rc = io_flush_directory(p->path);
 	}
 	if (rc < 0 || !may_exist)
 		unlink(p->temporary);

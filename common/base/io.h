@@ -56,6 +56,10 @@ void io_end_by_signal(int number);
  * permissions. */
 int io_make_dirs(const char *path, mode_t mode);
 
+/* Flushes the directory in which path lies, so that a name which was given or taken there is on the
+ * disk. Returns 0, or -1. */
+int io_flush_directory(const char *path);
+
 /* Calls write(2) until everything is written. Returns 0, or -1 with errno set and no err_set. */
 int io_write_all(int fd, const void *data, size_t len);
 
