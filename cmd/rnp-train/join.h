@@ -44,6 +44,7 @@ struct worker {
 	bool apart;     /* the ranks are in different places */
 	bool alike;     /* the last step failed on all of them alike */
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */
+	uint64_t update_bytes; /* of the last update; 0: none yet */
 };
 
 #define WORKER_INIT                                                              \

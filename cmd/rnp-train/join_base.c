@@ -128,7 +128,7 @@ int worker_next_base(struct worker *w)
 
 	snprintf(request, sizeof request, "/v1/update/%s", s->base);
 	rc = client_fetch(&w->client, request, path,
-		container_bytes_max(w->run.method_down, from.elements));
+		container_bytes_max(w->run.method_down, from.elements), &w->update_bytes);
 	if (rc == 0) {
 		snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->pub);
 		rc = flatfile_open(&was, s->dir, name, s->n);
@@ -155,11 +155,12 @@ static int apply_whole(struct worker *w, const char *base, uint64_t version)
 		.elements = w->state.n,
 		.version = version,
 		.wanted = base };
+	/* at least half of their bytes are left */
+	uint64_t max = container_bytes_max("lossless", w->state.n), guess = max / 2;
 	int rc;
 
 	snprintf(request, sizeof request, "/v1/params/%s", base);
-	rc = client_fetch(&w->client, request, path,
-		container_bytes_max("lossless", w->state.n));
+	rc = client_fetch(&w->client, request, path, max, &guess);
 	if (rc == 0)
 		rc = apply(w, &from);
 	/* what is damaged would be there again at the next try */

@@ -17,7 +17,7 @@
 #define TIMEOUT_MS         30000
 #define FETCH_TRIES        6
 #define CONNECTIONS        4
-#define CONNECTION_EACH_US 20000 /* of round trip: one more */
+#define CONNECTION_EACH_US 8000 /* of round trip: one more */
 #define RATE_EACH          8192 /* of a limit: a coordinator closes those that are much slower */
 #define PROGRESS \
 	65536 /* bytes: a fetch that gets so many goes on, however often it breaks off */
@@ -243,7 +243,8 @@ static uint64_t received(const struct client *c)
 	return b.received;
 }
 
-int client_fetch(struct client *c, const char *path, const char *to, uint64_t max)
+int client_fetch(struct client *c, const char *path, const char *to, uint64_t max,
+	uint64_t *guess)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf url = BUF_INIT;
@@ -260,6 +261,7 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 			.rate_down_max = c->down_max,
 			.tries = FETCH_TRIES,
 			.connections = client_connections(c, c->down_max),
+			.bytes_guess = guess ? (int64_t)*guess : 0,
 			.abort = c->abort };
 
 		http_response_release(&r);
@@ -278,6 +280,8 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 		if (wait_ms(c, WAIT_MAX_MS) < 0)
 			rc = err_set(EX_TEMPFAIL, "stopped while waiting");
 	}
+	if (rc == 0 && guess && r.total_bytes >= 0)
+		*guess = (uint64_t)r.total_bytes;
 	if (rc < 0 && r.status == 404) {
 		err_clear();
 		rc = 1;

@@ -54,13 +54,15 @@ int client_post(struct client *c, const char *path, json_t *record,
 /* How many connections carry something large at once: each begins with ten packets a round trip
  * and doubles, so a long way takes more of them to be filled at once, and where packets are lost
  * each recovers by itself. rate: that they keep to together; 0: none. At least 1. */
-#define CLIENT_CONNECTIONS_MAX 16
+#define CLIENT_CONNECTIONS_MAX 32
 int client_connections(const struct client *c, int64_t rate);
 
 /* Fetches path to a file that is not there yet, at most max bytes, over several connections where
  * it is large and the coordinator gives ranges; goes on where an earlier call, also of another
- * process, ended. Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
-int client_fetch(struct client *c, const char *path, const char *to, uint64_t max);
+ * process, ended. *guess: about how large it is (0: not known), and then how large it was; or NULL.
+ * Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
+int client_fetch(struct client *c, const char *path, const char *to, uint64_t max,
+	uint64_t *guess);
 
 /* Sets the error that the other side reported (its message, or its status) as an error of the
  * code; returns -1. */

@@ -172,7 +172,7 @@ static int fetch_shards(struct worker *w, const char *dir)
 		buf_addf(&to, "%s/%05zu%s", dir, i, LM_SHARD_SUFFIX);
 		if (access(to.data, F_OK) != 0)
 			rc = client_fetch(&w->client, path, to.data,
-				left < SHARD_BYTES_MAX ? left : SHARD_BYTES_MAX);
+				left < SHARD_BYTES_MAX ? left : SHARD_BYTES_MAX, NULL);
 		if (rc == 1)
 			rc = err_set(EX_DATAERR, "the coordinator has not its own text");
 		if (rc == 0 && stat(to.data, &st) == 0)

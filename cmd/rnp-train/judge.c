@@ -264,7 +264,7 @@ static int fetch(struct judged *d, struct member *m)
 	snprintf(request, sizeof request, "/v1/delta/%s", m->sha256);
 	unlink(path);
 	rc = client_fetch(&w->client, request, path,
-		container_bytes_max(w->run.method, w->run.parameters));
+		container_bytes_max(w->run.method, w->run.parameters), NULL);
 	if (rc == 1)
 		m->trouble = "not_kept";
 	else if (rc == 0 && check_sha256(path, m->sha256) < 0)

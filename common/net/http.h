@@ -160,6 +160,9 @@ struct http_request {
 	 * server gives ranges under a strong entity tag; limits hold for all together. 0: one, and
 	 * no ranges */
 	int connections;
+	/* with connections: about how large the file is; 0: not known. Half of it is asked for at
+	 * once, over all connections, else they begin behind the first answer */
+	int64_t bytes_guess;
 	const struct http_abort *abort;
 };
 
@@ -206,8 +209,9 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
  * their entity tag in "PATH.part.etag", and a later call continues there. One caller at a time.
  *
  * With q->connections the part has gaps, and notes behind the tag say where; "PATH.part" then has
- * the size of the whole. Further connections begin when the first answer says that there is more;
- * one that fails leaves its range to the others. What they carried counts as h's.
+ * the size of the whole. Further connections begin when the first answer says that there is more,
+ * or at once with bytes_guess; one that fails leaves its range to the others. What they carried
+ * counts as h's.
  *
  * Returns as http_fetch, and 73, 74 or 77 when the file cannot be written. */
 int http_download(struct http *h, const struct http_request *q, const char *path,

@@ -50,14 +50,13 @@ static void add_missing(struct http_notes *out, int64_t from, int64_t to)
 	out->missing[out->n++] = (struct http_piece){ from, to - from };
 }
 
-/* What lies between the ranges that are there, the last first. */
-static void find_missing(struct http_notes *out, struct http_piece *there, long n)
+void http_notes_miss(struct http_notes *out, struct http_piece *there, size_t n)
 {
 	int64_t at = 0;
 
 	if (n)
-		qsort(there, (size_t)n, sizeof *there, by_from);
-	for (long i = 0; i < n; i++) {
+		qsort(there, n, sizeof *there, by_from);
+	for (size_t i = 0; i < n; i++) {
 		add_missing(out, at, there[i].from);
 		if (there[i].from + there[i].bytes > at)
 			at = there[i].from + there[i].bytes;
@@ -89,7 +88,7 @@ int http_notes_parse(struct http_notes *out, const char *text)
 		sizeof *there); /* a line has four characters or more */
 	n = read_there(s, out->total, there);
 	if (n >= 0)
-		find_missing(out, there, n);
+		http_notes_miss(out, there, (size_t)n);
 	free(there);
 	return n < 0 ? -1 : 0;
 }

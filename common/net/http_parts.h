@@ -127,6 +127,9 @@ struct http_notes {
 int http_notes_parse(struct http_notes *out, const char *text);
 /* Appends the text; what is missing is in the order above. */
 void http_notes_write(struct buf *out, const struct http_notes *n);
+/* What is missing is what lies between the n ranges `there`, which are sorted and may be longer than the
+ * whole; out has its total and nothing missing yet. */
+void http_notes_miss(struct http_notes *out, struct http_piece *there, size_t n);
 void http_notes_release(struct http_notes *n);
 
 /* Fetches q->url over at most q->connections connections, 1 or more, to fd, the open file `part`;

@@ -45,8 +45,9 @@ struct ranges {
 	struct http_budget budget; /* all connections keep to it together */
 	struct connection *all;
 	int n, active;
-	bool over;  /* nothing is taken up any more */
-	bool unfit; /* the server gives no ranges of this entity */
+	int64_t ahead; /* bytes that were taken up before the size was known */
+	bool over;     /* nothing is taken up any more */
+	bool unfit;    /* the server gives no ranges of this entity */
 	int64_t sunk;
 	/* what ended it, or the last failure of a connection; code 0: none */
 	struct err error;
@@ -58,6 +59,7 @@ struct connection {
 	struct http *h, own;
 	struct http_response r;
 	struct http_piece rest; /* what is missing of its range */
+	bool guessed;           /* taken up before the size was known, and no byte came */
 	int64_t noted;          /* up to where the notes have what came of it */
 	pthread_t thread;
 };
@@ -129,11 +131,9 @@ static int note(struct connection *c, int64_t least)
 
 static void *carry(void *arg);
 
-/* With the lock: a connection for every SHARE_BYTES that nobody has taken up. */
-static void open_more(struct ranges *a)
+/* With the lock. */
+static void open_more(struct ranges *a, int64_t wanted)
 {
-	int64_t wanted = 1 + a->left / SHARE_BYTES;
-
 	if (wanted > a->q->connections)
 		wanted = a->q->connections;
 	while (a->n < wanted) {
@@ -149,11 +149,25 @@ static void open_more(struct ranges *a)
 	}
 }
 
-/* The size is known: what is missing is everything, and c has the first range of it. */
+/* With the lock: what is missing is everything but what connections have asked for. */
+static void find_rest(struct ranges *a)
+{
+	struct http_piece *asked = xcalloc((size_t)a->n, sizeof *asked);
+	size_t n = 0;
+
+	for (int i = 0; i < a->n; i++)
+		if (a->all[i].guessed && a->all[i].rest.from < a->notes.total)
+			asked[n++] = a->all[i].rest;
+	http_notes_miss(&a->notes, asked, n);
+	free(asked);
+	for (size_t i = 0; i < a->notes.n; i++)
+		a->left += a->notes.missing[i].bytes;
+}
+
+/* With the lock: c's answer says how much there is, and of what. */
 static int begin(struct connection *c)
 {
 	struct ranges *a = c->all;
-	struct http_notes *n = &a->notes;
 	struct buf text = BUF_INIT;
 	int64_t total = c->r.total_bytes, max = a->q->response_bytes_max;
 	int rc;
@@ -175,34 +189,47 @@ static int begin(struct connection *c)
 		rc = err_sys(EX_IOERR, "cannot write '%s'", a->part);
 	if (rc < 0)
 		return -1;
-	pthread_mutex_lock(&a->lock);
-	memcpy(n->tag, c->r.etag, sizeof n->tag);
-	n->total = total;
-	if (c->rest.bytes > total)
-		c->rest.bytes = total;
-	if (total > c->rest.bytes) {
-		n->missing = xgrow(n->missing, &n->cap, 1, sizeof *n->missing);
-		n->missing[n->n++] = (struct http_piece){ c->rest.bytes,
-			total - c->rest.bytes };
-		a->left = total - c->rest.bytes;
-	}
-	open_more(a);
-	pthread_mutex_unlock(&a->lock);
+	memcpy(a->notes.tag, c->r.etag, sizeof a->notes.tag);
+	a->notes.total = total;
+	find_rest(a);
+	open_more(a, 1 + a->left / SHARE_BYTES);
 	return 0;
 }
 
 /* --- bytes -------------------------------------------------------------------------------------- */
 
-static int check_answer(struct connection *c)
+/* With the lock: the first bytes of a range that was asked for before the size was known. */
+static int settle(struct connection *c)
 {
 	struct ranges *a = c->all;
 
-	if (a->notes.total < 0)
-		return begin(c);
-	if (c->r.total_bytes != a->notes.total)
-		return err_set(EX_DATAERR, "'%s' contradicts itself about its size",
+	if (a->notes.total < 0 && begin(c) < 0)
+		return -1;
+	if (strcmp(c->r.etag, a->notes.tag) != 0) {
+		a->unfit = true;
+		return err_set(EX_DATAERR, "'%s' sends a part of something else",
 			a->q->url);
+	}
+	if (c->rest.bytes > a->notes.total - c->rest.from)
+		c->rest.bytes = a->notes.total - c->rest.from;
+	c->guessed = false;
 	return 0;
+}
+
+static int check_answer(struct connection *c)
+{
+	struct ranges *a = c->all;
+	int rc = 0;
+
+	if (c->guessed) {
+		pthread_mutex_lock(&a->lock);
+		rc = settle(c);
+		pthread_mutex_unlock(&a->lock);
+	}
+	if (rc == 0 && c->r.total_bytes != a->notes.total)
+		rc = err_set(EX_DATAERR, "'%s' contradicts itself about its size",
+			a->q->url);
+	return rc;
 }
 
 static bool may_take(struct ranges *a, size_t len)
@@ -258,6 +285,23 @@ static int take(void *ctx, const void *data, size_t len)
 
 /* --- connections ------------------------------------------------------------------------------ */
 
+/* With the lock, before the size is known: the first half of what it may be goes to all. */
+static void take_up_guess(struct connection *c)
+{
+	struct ranges *a = c->all;
+	int64_t all = a->q->bytes_guess / 2, bytes = all / a->q->connections;
+
+	if (bytes < SHARE_BYTES)
+		bytes = SHARE_BYTES;
+	if (!a->ahead && bytes < FIRST_BYTES)
+		bytes = FIRST_BYTES;
+	if (a->ahead && a->ahead >= all)
+		return;
+	c->rest = (struct http_piece){ a->ahead, bytes };
+	a->ahead += bytes;
+	c->guessed = true;
+}
+
 /* Takes up a range. Returns false when there is none. */
 static bool take_up(struct connection *c)
 {
@@ -269,7 +313,7 @@ static bool take_up(struct connection *c)
 	pthread_mutex_lock(&a->lock);
 	c->rest.bytes = 0;
 	if (!a->over && n->total < 0) {
-		c->rest = (struct http_piece){ 0, FIRST_BYTES };
+		take_up_guess(c);
 	} else if (!a->over && n->n) {
 		m = &n->missing[n->n - 1];
 		max = n->total / 256 > RANGE_MAX ? n->total / 256 : RANGE_MAX;
@@ -296,7 +340,11 @@ static void give_back(struct connection *c)
 {
 	struct http_notes *n = &c->all->notes;
 
-	if (!c->rest.bytes || n->total < 0)
+	if (n->total < 0 || c->rest.from >= n->total)
+		return;
+	if (c->rest.bytes > n->total - c->rest.from)
+		c->rest.bytes = n->total - c->rest.from; /* it was guessed */
+	if (!c->rest.bytes)
 		return;
 	n->missing = xgrow(n->missing, &n->cap, n->n + 1, sizeof *n->missing);
 	n->missing[n->n++] = c->rest;
@@ -319,6 +367,7 @@ static void fail(struct connection *c, int rc)
 
 	pthread_mutex_lock(&a->lock);
 	give_back(c);
+	c->guessed = false;
 	if (!a->over) {
 		if (c->r.status == 200 || c->r.status == 416 || rc == 0)
 			a->unfit = true;
@@ -335,6 +384,21 @@ static void fail(struct connection *c, int rc)
 	err_clear();
 }
 
+/* Whether there is less than was guessed, and nothing of the range. */
+static bool is_beyond(struct connection *c)
+{
+	struct ranges *a = c->all;
+	bool beyond;
+
+	pthread_mutex_lock(&a->lock);
+	beyond = c->guessed && c->r.status == 416 && c->rest.from &&
+		(a->notes.total < 0 || c->rest.from >= a->notes.total);
+	if (beyond)
+		c->guessed = false;
+	pthread_mutex_unlock(&a->lock);
+	return beyond;
+}
+
 /* Returns 0, or -1: the connection ends. */
 static int fetch_range(struct connection *c)
 {
@@ -346,7 +410,7 @@ static int fetch_range(struct connection *c)
 	q.sink = &sink;
 	q.range_from = c->rest.from;
 	q.range_bytes = q.response_bytes_max = c->rest.bytes;
-	q.if_range = a->notes.total >= 0 ? a->notes.tag : NULL;
+	q.if_range = c->guessed ? NULL : a->notes.tag;
 	q.rate_min = q.rate_min ? q.rate_min : RATE_MIN / a->q->connections;
 	q.rate_down_max = 0;
 	q.abort = &a->stop;
@@ -363,6 +427,10 @@ static int fetch_range(struct connection *c)
 	}
 	if (rc == 0 && !c->rest.bytes)
 		return 0;
+	if (is_beyond(c)) {
+		err_clear();
+		return 0;
+	}
 	fail(c, rc);
 	return -1;
 }
@@ -433,8 +501,10 @@ static int run(struct ranges *a, struct http *h)
 		pthread_mutex_unlock(&a->lock);
 		return err_sys(EX_OSERR, "cannot start a thread");
 	}
-	if (a->notes.total >= 0)
-		open_more(a);
+	open_more(a,
+		1 +
+			(a->notes.total >= 0 ? a->left : a->q->bytes_guess / 2) /
+				SHARE_BYTES);
 	pthread_mutex_unlock(&a->lock);
 	wait_for_all(a);
 	close_more(a, h);

@@ -343,6 +343,19 @@ static void check_ranges(struct http *h, const struct httpd *server)
 	CHECK_I64((int64_t)SIZE, r.sunk_bytes);
 	read_copy(path);
 
+	/* all connections at once, where about the size is known, well or badly */
+	static const int64_t guesses[] = { SIZE, SIZE / 100, 30 * (int64_t)SIZE,
+		INT64_C(1) << 60 };
+
+	for (size_t i = 0; i < sizeof guesses / sizeof *guesses; i++) {
+		q.bytes_guess = guesses[i];
+		CHECK(http_download(h, &q, path, &r) == 0);
+		CHECK_I64(206, r.status);
+		CHECK_I64((int64_t)SIZE, r.sunk_bytes);
+		CHECK_I64((int64_t)SIZE, r.total_bytes);
+		read_copy(path);
+	}
+
 	/* no ranges: one connection gets the whole */
 	snprintf(url, sizeof url, "%s", url_of(server, "/whole"));
 	CHECK(http_download(h, &q, path, &r) == 0);
@@ -392,6 +405,18 @@ static void check_lies(struct http *h, const struct httpd *server)
 		snprintf(part, sizeof part, "%s.part", path);
 		unlink(part);
 		snprintf(part, sizeof part, "%s.part.etag", path);
+		unlink(part);
+
+		/* a guess makes them no better: what comes is right, or it fails */
+		lies = 0;
+		q.bytes_guess = SIZE;
+		if (http_download(h, &q, path, &r) == 0)
+			read_copy(path);
+		else
+			CHECK(access(path, F_OK) < 0);
+		q.bytes_guess = 0;
+		unlink(part);
+		snprintf(part, sizeof part, "%s.part", path);
 		unlink(part);
 	}
 	http_response_release(&r);
