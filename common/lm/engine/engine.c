@@ -50,8 +50,9 @@ struct lm_engine {
 	 * layers of each 1024, at most how many keys: those with a window */
 	uint64_t keys_per_row;
 	uint32_t local_per_1024, local_window;
-	uint64_t load; /* of this step, in keys */
-	bool full;     /* prompts had more rows than the budget */
+	uint32_t reach; /* keys that any layer attends to at most; 0: all there are */
+	uint64_t load;  /* of this step, in keys */
+	bool full;      /* prompts had more rows than the budget */
 
 	struct lm_row *rows;   /* rows of this step */
 	struct lm_answer **of; /* the answer of each row */
@@ -100,6 +101,7 @@ static void measure_attention(struct lm_engine *e)
 			e->local_window = window;
 	}
 	e->local_per_1024 = (uint32_t)((uint64_t)local * 1024 / c->layers);
+	e->reach = local == c->layers ? e->local_window : 0;
 }
 
 /* Returns what a row at a position costs, in keys of attention. */
@@ -407,6 +409,15 @@ static void keep(struct lm_engine *e, struct lm_answer *a)
 		lm_prefix_add(e->prefix, &a->hash, s->pages[a->hashed]);
 		a->hashed++;
 	}
+}
+
+/* Releases the pages that no row to come attends to, of models whose layers all have a window. The
+ * prefix index keeps them as long as there is room. */
+static void forget(struct lm_engine *e, struct lm_answer *a)
+{
+	if (e->reach && a->sequence.length >= e->reach)
+		lm_sequence_forget(&a->sequence, e->cache,
+			a->sequence.length + 1 - e->reach);
 }
 
 /* --- admission ------------------------------------------------------------------------------- */
@@ -896,6 +907,7 @@ static void settle(struct lm_engine *e)
 		if (a->take)
 			keep(e, a);
 		if (a->finish == LM_UNFINISHED) {
+			forget(e, a);
 			i++;
 			continue;
 		}

@@ -161,7 +161,8 @@ static int copy_page(struct lm_cache *c, uint32_t to, uint32_t from)
 
 void lm_sequence_release(struct lm_sequence *s, struct lm_cache *c)
 {
-	lm_sequence_truncate(s, c, 0);
+	while (s->n > s->begin)
+		give_back(c, s->pages[--s->n]);
 	free(s->pages);
 	*s = (struct lm_sequence){ 0 };
 }
@@ -215,8 +216,18 @@ void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t le
 {
 	if (length < s->length)
 		s->length = length;
+	if (s->begin && lm_cache_pages(s->length) <= s->begin)
+		bug("a text is cut where its pages are forgotten");
 	while (s->n > lm_cache_pages(s->length))
 		give_back(c, s->pages[--s->n]);
+}
+
+void lm_sequence_forget(struct lm_sequence *s, struct lm_cache *c, uint32_t first)
+{
+	uint32_t end = first / LM_PAGE;
+
+	for (; s->begin < end && s->begin < s->n; s->begin++)
+		give_back(c, s->pages[s->begin]);
 }
 
 void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
@@ -224,7 +235,7 @@ void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 {
 	uint32_t pages = lm_cache_pages(length);
 
-	if (to->n || length > from->length)
+	if (to->n || length > from->length || from->begin)
 		bug("a fork of what is not there");
 	to->pages = xgrow(to->pages, &to->pages_cap, (size_t)pages + 1,
 		sizeof *to->pages);
@@ -286,7 +297,7 @@ bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *a
 
 	for (size_t i = 0; i < n; i++) {
 		sound = sound && all[i]->length <= (uint64_t)all[i]->n * LM_PAGE;
-		for (uint32_t k = 0; sound && k < all[i]->n; k++) {
+		for (uint32_t k = all[i]->begin; sound && k < all[i]->n; k++) {
 			uint32_t page = all[i]->pages[k];
 
 			sound = page < c->pages && last[page] != i + 1;

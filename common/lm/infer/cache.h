@@ -41,6 +41,7 @@ struct lm_sequence {
 	uint32_t length; /* tokens whose keys and values are stored */
 	uint32_t *pages; /* token j is in page pages[j / LM_PAGE] */
 	uint32_t n;      /* pages */
+	uint32_t begin;  /* the first page that is still held; the others were forgotten */
 	size_t pages_cap;
 };
 
@@ -53,6 +54,10 @@ int lm_sequence_grow(struct lm_sequence *s, struct lm_cache *c, uint32_t tokens)
 
 /* Forgets all tokens from `length` on, and releases the pages that only they used. */
 void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t length);
+
+/* Releases the pages that hold only tokens before `first`: those that no layer attends to any more.
+ * The sequence must not be truncated to where they are. */
+void lm_sequence_forget(struct lm_sequence *s, struct lm_cache *c, uint32_t first);
 
 /* Makes `to`, which must be empty, begin with the first `length` tokens of `from` (at most its
  * length). Both share the pages; nothing is copied. */

@@ -1,6 +1,6 @@
 /* engine.c - a seed's text is the same alone, among others, after a cache hit,
  * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
- * page and mix up no tokens; groups take turns; rows far into a text count for more; name spaces
+ * page and mix up no tokens; a window releases what lies behind it; groups take turns; rows far into a text count for more; name spaces
  * share nothing; queues refuse what is too much.
  *
  * long because every case runs on the same small models and requests. */
@@ -112,6 +112,7 @@ static void make_texts(void)
 	struct rng r;
 
 	rng_seed(&r, 1, 0);
+	memset(texts, 0, sizeof texts);
 	for (int i = 0; i < TEXTS; i++) {
 		struct text *t = &texts[i];
 		struct rng begin;
@@ -481,6 +482,47 @@ static void shared_drafts(void)
 	lm_engine_close(e);
 }
 
+/* Where all layers have a window, texts share pages as others do, and a text releases those that no
+ * layer attends to any more: one alone goes on in a cache that is too small for all of it. */
+static void windows(void)
+{
+	enum { WINDOW = 40, PAGES = 8 };
+	struct lm_config c = *model_file_config(model);
+	struct lm_weights *full = weights;
+	struct model_file *other = NULL;
+	static struct text text = { .n = 100, .max = 150, .temperature = 1.2 };
+	struct lm_engine *e;
+	struct asked q;
+
+	c.window = WINDOW;
+	CHECK(model_file_make(&other, NULL, &c, LM_F32, 5) == 0);
+	CHECK(lm_weights_open(&weights, &dev, other) == 0);
+	make_texts();
+	among_others(400, 16, 23, false);
+	among_others(24, 8, 64, true);
+	cache_hit();
+	for (uint32_t i = 0; i < text.n; i++)
+		text.prompt[i] = (i * i + 3 * i) % VOCAB;
+	while (text.made < text.max) { /* a seed whose text does not stop early */
+		text.made = 0;
+		text.seed++;
+		compute_alone(&text);
+	}
+	e = open_engine(PAGES, 2, 32);
+	for (int i = 0; i < 2; i++) {
+		ask(&q, &text);
+		lm_engine_submit(e, &q.a);
+		run_all(e);
+		check_answer(&q);
+	}
+	CHECK(text.n + text.made > PAGES * LM_PAGE);
+	lm_engine_close(e);
+	lm_weights_close(weights);
+	model_file_close(other);
+	weights = full;
+	make_texts();
+}
+
 /* Look-up finds the continuation of the last tokens, the latest occurrence first. */
 static void guesses(void)
 {
@@ -601,6 +643,7 @@ int main(void)
 	random_requests();
 	speculate = false;
 	whole_cache();
+	windows();
 	service();
 	lm_weights_close(weights);
 	model_file_close(model);
