@@ -53,10 +53,13 @@ setup() {
 	run_split rnp-bench run --suite serve --quick --time 8ms
 	assert_success
 	assert_equal "$(jq -r .test <<<"$output" | tr '\n' ,)" \
-		"prefill_nano_f32,decode_nano_f32,prefill_nano_q8_0,decode_nano_q8_0,prefill_mini_f32,decode_mini_f32,prefill_mini_q8_0,decode_mini_q8_0,matmul_f32,read,"
+		"prefill_nano_f32,decode_nano_f32,prefill_nano_q8_0,decode_nano_q8_0,prefill_mini_f32,decode_mini_f32,prefill_mini_q8_0,decode_mini_q8_0,decode_nano_q8_0_b1_c128,decode_nano_q8_0_b4_c128,decode_nano_q8_0_b8_c128,decode_nano_q8_0_b16_c128,decode_nano_q8_0_b1_c512,decode_nano_q8_0_b4_c512,decode_nano_q8_0_b8_c512,decode_nano_q8_0_b16_c512,matmul_f32,read,"
 	# f32 takes 4 bytes per parameter; q8_0 takes 34 for 32 of them, and its norms are f32
 	assert_equal "$(jq -c 'select(.test == "decode_nano_f32").params | .weight_bytes == 4 * .parameters and .bytes_per_token == .weight_bytes' <<<"$output")" true
 	assert_equal "$(jq -c 'select(.test == "decode_nano_q8_0").params | .weight_bytes == 34 / 32 * (.parameters - 11 * 128) + 4 * 11 * 128' <<<"$output")" true
+	# the weights are read once for a batch, keys and values (f16, 5 layers, 128 wide) for each text; 32 tokens are missing on average
+	assert_equal "$(jq -c 'select(.test == "decode_nano_q8_0_b8_c512").params | [.batch, .context, .cache_bytes, .bytes_per_token == (.weight_bytes / 8 + 2560 * (512 - 32))]' <<<"$output")" \
+		"[8,512,1310720,true]"
 	agrees
 	fits_schema
 }

@@ -18,7 +18,7 @@ enum { SUITE_LM_MATRIX, SUITE_LM_MEMORY, SUITE_LM_ROOFS };
 /* The presets in the order of lm_preset_names. */
 enum { SUITE_LM_PRESETS = 6, SUITE_LM_QUICK_PRESETS = 2 };
 
-enum { SUITE_LM_TESTS_MAX = 2, SUITE_LM_MODELS_MAX = 24 };
+enum { SUITE_LM_TESTS_MAX = 4, SUITE_LM_MODELS_MAX = 28 };
 
 /* One test of a model; the work of one of its tokens. */
 struct suite_lm_test {

@@ -230,6 +230,22 @@ void lm_sequence_forget(struct lm_sequence *s, struct lm_cache *c, uint32_t firs
 		give_back(c, s->pages[s->begin]);
 }
 
+int lm_sequence_repeat(struct lm_sequence *to, const struct lm_sequence *from,
+	struct lm_cache *c, uint32_t length)
+{
+	uint32_t full = from->length / LM_PAGE;
+
+	if (to->n || !full || from->begin)
+		bug("a repetition of what is not there");
+	if (lm_sequence_grow(to, c, length) < 0)
+		return -1;
+	for (uint32_t i = 0; i < to->n; i++)
+		if (copy_page(c, to->pages[i], from->pages[i % full]) < 0)
+			return -1;
+	to->length = length;
+	return 0;
+}
+
 void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 	struct lm_cache *c, uint32_t length)
 {

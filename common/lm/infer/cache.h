@@ -41,7 +41,7 @@ struct lm_sequence {
 	uint32_t length; /* tokens whose keys and values are stored */
 	uint32_t *pages; /* token j is in page pages[j / LM_PAGE] */
 	uint32_t n;      /* pages */
-	uint32_t begin;  /* the first page that is still held; the others were forgotten */
+	uint32_t begin; /* the first page that is still held; the others were forgotten */
 	size_t pages_cap;
 };
 
@@ -58,6 +58,12 @@ void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t le
 /* Releases the pages that hold only tokens before `first`: those that no layer attends to any more.
  * The sequence must not be truncated to where they are. */
 void lm_sequence_forget(struct lm_sequence *s, struct lm_cache *c, uint32_t first);
+
+/* For measurements: makes `to`, which must be empty, `length` tokens long. Its pages are its own, and
+ * copies of the full pages of `from`, of which there must be one, over and over. Returns 0, or -1
+ * with err_set() as lm_sequence_grow. */
+int lm_sequence_repeat(struct lm_sequence *to, const struct lm_sequence *from,
+	struct lm_cache *c, uint32_t length);
 
 /* Makes `to`, which must be empty, begin with the first `length` tokens of `from` (at most its
  * length). Both share the pages; nothing is copied. */

@@ -342,6 +342,16 @@ static void shared_pages(struct lm_weights *w)
 	read_on(f, c, &a, 0, 50, got);
 	CHECK(memcmp(got, want[49], sizeof got) == 0);
 	CHECK(lm_cache_sound(c, both, 2));
+	/* copies of whole pages, over and over: b goes on as a did behind 32 */
+	lm_sequence_release(&b, c);
+	lm_sequence_truncate(&a, c, 32);
+	CHECK(lm_sequence_repeat(&b, &a, c, 32) == 0);
+	CHECK(a.pages[0] != b.pages[0] && lm_cache_sound(c, both, 2));
+	read_on(f, c, &b, 0, 33, got);
+	CHECK(memcmp(got, want[32], sizeof got) == 0);
+	lm_sequence_release(&b, c);
+	CHECK(lm_sequence_repeat(&b, &a, c, 70) == 0);
+	CHECK(b.n == 5 && b.length == 70 && lm_cache_sound(c, both, 2));
 	lm_sequence_release(&a, c);
 	CHECK(!lm_cache_sound(c, both, 0));
 	lm_sequence_release(&b, c);
