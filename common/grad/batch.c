@@ -215,22 +215,46 @@ int grad_batch_job(struct grad_batch *b, struct quant_job *j, uint64_t first, ui
 }
 
 /* A chunk's check covers its number, elements, bytes and payload: while it is hashed, the first
- * three are stored where the check belongs, so that the message is contiguous. */
+ * three are stored where the check belongs, so that the message is contiguous. kept: what was
+ * there. */
+static void begin_message(struct blake2b_message *m, unsigned char *slot, uint64_t number,
+	unsigned char kept[GRAD_CHECK_BYTES])
+{
+	uint32_t bytes = grad_get32(slot);
+
+	memcpy(kept, slot + 8, GRAD_CHECK_BYTES);
+	grad_put64(slot + 8, number);
+	grad_put32(slot + 16, grad_get32(slot + 4));
+	grad_put32(slot + 20, bytes);
+	*m = (struct blake2b_message){ .in = slot + 8,
+		.bytes = GRAD_CHECK_BYTES + (uint64_t)bytes };
+}
+
+void grad_batch_check_side_by_side(struct grad_batch *const *b, size_t n, uint64_t number)
+{
+	struct blake2b_message m[BLAKE2B_LANES];
+	unsigned char kept[BLAKE2B_LANES][GRAD_CHECK_BYTES];
+
+	for (size_t i = 0; i < n; i++) {
+		begin_message(&m[i], b[i]->slots, number, kept[i]);
+		m[i].key = b[i]->check;
+	}
+	blake2b(b[0]->level, m, n, NULL, GRAD_CHECK_BYTES, GRAD_CHECK_BYTES);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(b[i]->checks, m[i].out, GRAD_CHECK_BYTES);
+		memcpy(b[i]->slots + 8, kept[i], GRAD_CHECK_BYTES);
+		b[i]->checked = true;
+	}
+}
+
 static void check_some(struct grad_batch *b, uint64_t number, uint64_t from, uint64_t to)
 {
 	struct blake2b_message m[BLAKE2B_LANES];
 	unsigned char kept[BLAKE2B_LANES][GRAD_CHECK_BYTES];
 
 	for (uint64_t c = from; c < to; c++) {
-		unsigned char *slot = b->slots + c * b->slot_bytes;
-		uint32_t bytes = grad_get32(slot);
-
-		memcpy(kept[c - from], slot + 8, GRAD_CHECK_BYTES);
-		grad_put64(slot + 8, number + c);
-		grad_put32(slot + 16, grad_get32(slot + 4));
-		grad_put32(slot + 20, bytes);
-		m[c - from].in = slot + 8;
-		m[c - from].bytes = GRAD_CHECK_BYTES + (uint64_t)bytes;
+		begin_message(&m[c - from], b->slots + c * b->slot_bytes, number + c,
+			kept[c - from]);
 	}
 	blake2b(b->level, m, to - from, b->check, GRAD_CHECK_BYTES, GRAD_CHECK_BYTES);
 	for (uint64_t c = from; c < to; c++) {

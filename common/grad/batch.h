@@ -42,7 +42,8 @@ struct grad_batch {
 	struct grad_piece *pieces; /* for the decoder: plane by plane, one per chunk */
 	unsigned char *slots;
 	unsigned char *checks; /* checks of the chunks in the slots */
-	uint64_t slot_bytes;   /* a chunk with its header, and slack for the coder */
+	bool checked; /* they are computed already, for the next grad_batch_decode alone */
+	uint64_t slot_bytes; /* a chunk with its header, and slack for the coder */
 };
 
 /* Each returns 0, or -1 with err_set; grad_batch_release releases what was allocated in any
@@ -67,6 +68,11 @@ int grad_batch_put(struct grad_batch *b, uint64_t n, uint32_t *bad);
 /* Computes the checks of the chunks in the slots into b->checks; number is that of the first
  * chunk. The thread team hashes several side by side. */
 void grad_batch_check(struct grad_batch *b, uint64_t number);
+
+/* The same for n batches, at most BLAKE2B_LANES, of one chunk each, all of that number: they are hashed
+ * side by side by the calling thread, and grad_batch_decode does not do it again. */
+void grad_batch_check_side_by_side(struct grad_batch *const *b, size_t n,
+	uint64_t number);
 
 /* Decodes the b->chunks chunks in the slots, of which the first has this number and begins with
  * element `first`: n elements in device memory. Returns 0, or -1 (EX_DATAERR). */

@@ -76,7 +76,9 @@ static int open_chunks(struct grad_batch *b, uint64_t number)
 	uint64_t first = UINT64_MAX;
 	enum fault what = FAULT_NONE;
 
-	grad_batch_check(b, number);
+	if (!b->checked)
+		grad_batch_check(b, number);
+	b->checked = false;
 #pragma omp parallel for schedule(static) if (b->chunks > 1)
 	for (uint64_t c = 0; c < b->chunks; c++) {
 		enum fault f = open_chunk(b, &b->work[grad_thread()], c);

@@ -8,6 +8,9 @@
 #include "common/base/mem.h"
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
+#include "kernels/grad/blake2b.h"
+
+_Static_assert(GRAD_READERS <= BLAKE2B_LANES, "checks side by side");
 
 /* bytes of an index of no chunks: end marker, elements, chunks, root, length, "GPNR" */
 #define INDEX_BYTES (8 + 8 + 8 + GRAD_ROOT_BYTES + GRAD_END_BYTES)
@@ -165,11 +168,10 @@ uint64_t grad_reader_length(const struct grad_reader *r, uint64_t chunk)
 	return left < r->chunk ? left : r->chunk;
 }
 
-int grad_reader_get(const struct grad_reader *r, struct grad_chunk_decoder *c,
-	uint64_t chunk, float *out)
+/* Reads a chunk into the decoder's slot. */
+static int load(const struct grad_reader *r, struct grad_chunk_decoder *c, uint64_t chunk)
 {
-	uint64_t n = grad_reader_length(r, chunk),
-		 bytes = r->at[chunk + 1] - r->at[chunk];
+	uint64_t bytes = r->at[chunk + 1] - r->at[chunk];
 	unsigned char *slot;
 
 	if (prepare(c, r) < 0)
@@ -177,10 +179,35 @@ int grad_reader_get(const struct grad_reader *r, struct grad_chunk_decoder *c,
 	slot = c->b.slots;
 	if (r->read(r->ctx, r->at[chunk], slot, (size_t)bytes) < 0)
 		return err_add("chunk %llu", (unsigned long long)chunk);
-	if (grad_get32(slot) != bytes - GRAD_CHUNK_BYTES || grad_get32(slot + 4) != n)
+	if (grad_get32(slot) != bytes - GRAD_CHUNK_BYTES ||
+		grad_get32(slot + 4) != grad_reader_length(r, chunk))
 		return damaged();
 	c->b.chunks = 1;
-	return grad_batch_decode(&c->b, chunk, chunk * r->chunk, out, n);
+	return 0;
+}
+
+int grad_reader_get(const struct grad_reader *r, struct grad_chunk_decoder *const *c,
+	size_t n, uint64_t chunk, float *const *out, size_t *failed)
+{
+	struct grad_batch *b[GRAD_READERS] = { NULL };
+
+	for (size_t i = 0; i < n; i++) {
+		*failed = i;
+		if (load(&r[i], c[i], chunk) < 0)
+			return -1;
+		b[i] = &c[i]->b;
+	}
+	grad_batch_check_side_by_side(b, n, chunk);
+	for (size_t i = 0; i < n; i++) {
+		*failed = i;
+		if (grad_batch_decode(b[i], chunk, chunk * r[i].chunk, out[i],
+			    grad_reader_length(&r[i], chunk)) < 0) {
+			for (; i < n; i++)
+				b[i]->checked = false;
+			return -1;
+		}
+	}
+	return 0;
 }
 
 int grad_read_buf(void *ctx, uint64_t at, void *data, size_t len)

@@ -110,16 +110,16 @@ static void hash_lanes(struct blake2b_message *m, unsigned count, unsigned lanes
 	blake2b_blocks_fn run)
 {
 	struct lanes l;
-	unsigned char first[BLAKE2B_BLOCK] = { 0 };
+	unsigned char first[BLAKE2B_LANES][BLAKE2B_BLOCK] = { { 0 } };
 
 	memset(&l, 0, sizeof l);
-	if (key_bytes)
-		memcpy(first, key, key_bytes);
 	for (unsigned i = 0; i < lanes; i++) {
+		if (key_bytes && i < count)
+			memcpy(first[i], m[i].key ? m[i].key : key, key_bytes);
 		for (unsigned w = 0; w < 8; w++)
 			l.h[w][i] = blake2b_start[w];
 		l.h[0][i] ^= 0x01010000 ^ key_bytes << 8 ^ out_bytes;
-		l.at[i] = first;
+		l.at[i] = first[i];
 		/* a key is hashed as a block before the message */
 		if (i < count && (m[i].bytes || !key_bytes))
 			l.active |= 1u << i;
@@ -132,7 +132,7 @@ static void hash_lanes(struct blake2b_message *m, unsigned count, unsigned lanes
 		run(l.h, l.at, l.count, 1, l.active | empty, empty);
 	}
 	for (unsigned i = 0; i < count; i++) {
-		l.at[i] = m[i].bytes ? m[i].in : first;
+		l.at[i] = m[i].bytes ? m[i].in : first[i];
 		l.left[i] = m[i].bytes;
 	}
 	while (l.active) {

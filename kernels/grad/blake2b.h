@@ -18,12 +18,13 @@
 struct blake2b_message {
 	const unsigned char *in;
 	uint64_t bytes;
+	const unsigned char *key; /* of its own; NULL: that of all */
 	unsigned char out[BLAKE2B_MAX];
 };
 
 KERNELS_BEGIN
 
-/* Hash n messages into the first out_bytes (1 .. 64) of each out. key has key_bytes, 0 .. 64.
+/* Hash n messages into the first out_bytes (1 .. 64) of each out. Keys have key_bytes, 0 .. 64.
  * Fastest if the messages have about the same length. */
 void blake2b(enum cpu_level level, struct blake2b_message *m, uint64_t count,
 	const unsigned char *key, unsigned key_bytes, unsigned out_bytes);

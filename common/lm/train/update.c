@@ -45,7 +45,8 @@ struct update {
 	double *sum;                 /* [piece]: d */
 	float *last;                 /* [piece] */
 	int threads;
-	struct grad_chunk_decoder **decoders; /* [threads] */
+	size_t side; /* deltas that a thread decodes side by side */
+	struct grad_chunk_decoder **decoders; /* [threads][side] */
 	struct aggregate aggregate;
 	struct judge_copies copies;
 	uint64_t *bins; /* of ecq without :chunk: the spread of theta - pub */
@@ -55,12 +56,15 @@ static int open_readers(struct update *u, const struct update_delta *deltas)
 {
 	u->readers = xcalloc(u->k + 1, sizeof *u->readers);
 	u->piece = QUANT_CHUNK;
+	u->side = GRAD_READERS;
 	for (size_t i = 0; i < u->k; i++) {
 		if (grad_reader_open(&u->readers[i], deltas[i].read, deltas[i].ctx,
 			    deltas[i].bytes, u->elements) < 0)
 			return err_add("delta %zu", i);
 		if (u->readers[i].chunk > u->piece)
 			u->piece = u->readers[i].chunk;
+		if (u->readers[i].chunk != u->readers[0].chunk)
+			u->side = 1;
 	}
 	return 0;
 }
@@ -86,9 +90,12 @@ static int thread(void)
 static void make_room(struct update *u)
 {
 	u->threads = threads_of();
-	u->decoders = xcalloc((size_t)u->threads, sizeof *u->decoders);
-	for (int t = 0; t < u->threads; t++)
-		u->decoders[t] = grad_chunk_decoder_new(u->d);
+	/* no thread idles while another has several */
+	while (u->side > 1 && (u->side - 1) * (size_t)u->threads >= u->k)
+		u->side--;
+	u->decoders = xcalloc((size_t)u->threads * u->side + 1, sizeof *u->decoders);
+	for (size_t i = 0; i < (size_t)u->threads * u->side; i++)
+		u->decoders[i] = grad_chunk_decoder_new(u->d);
 	u->x = xcalloc(u->k + 1, sizeof *u->x);
 	for (size_t i = 0; i < u->k; i++)
 		u->x[i] = xmalloc(u->piece * sizeof **u->x);
@@ -102,8 +109,8 @@ static void release(struct update *u)
 		grad_reader_close(&u->readers[i]);
 	for (size_t i = 0; u->x && i < u->k; i++)
 		free(u->x[i]);
-	for (int t = 0; u->decoders && t < u->threads; t++)
-		grad_chunk_decoder_free(u->decoders[t]);
+	for (size_t i = 0; u->decoders && i < (size_t)u->threads * u->side; i++)
+		grad_chunk_decoder_free(u->decoders[i]);
 	free(u->readers);
 	free(u->x);
 	free(u->decoders);
@@ -114,33 +121,46 @@ static void release(struct update *u)
 	judge_copies_release(&u->copies);
 }
 
-/* Delta i of the piece at element `at`. */
-static int decode_one(struct update *u, size_t i, uint64_t at, uint64_t n)
+/* The deltas [first, first + count) of the piece at element `at`; all have chunks of one length. Returns
+ * 0, or -1 with err_set() and the delta in *failed. */
+static int decode_some(struct update *u, size_t first, size_t count, uint64_t at,
+	uint64_t n, size_t *failed)
 {
-	const struct grad_reader *r = &u->readers[i];
+	const struct grad_reader *r = &u->readers[first];
+	float *to[GRAD_READERS];
+	size_t which = 0;
 
-	for (uint64_t done = 0; done < n; done += r->chunk)
-		if (grad_reader_get(r, u->decoders[thread()], (at + done) / r->chunk,
-			    u->x[i] + done) < 0)
-			return err_add("delta %zu", i);
+	for (uint64_t done = 0; done < n; done += r->chunk) {
+		for (size_t i = 0; i < count; i++)
+			to[i] = u->x[first + i] + done;
+		if (grad_reader_get(r, u->decoders + (size_t)thread() * u->side, count,
+			    (at + done) / r->chunk, to, &which) < 0) {
+			*failed = first + which;
+			return err_add("delta %zu", *failed);
+		}
+	}
 	return 0;
 }
 
 /* All deltas of a piece. */
 static int decode(struct update *u, uint64_t at, uint64_t n)
 {
-	struct err first = { 0 };
+	struct err error = { 0 };
 	size_t failed = u->k;
 
 #pragma omp parallel for schedule(dynamic) if (u->k > 1)
-	for (size_t i = 0; i < u->k; i++)
-		if (decode_one(u, i, at, n) < 0)
+	for (size_t i = 0; i < u->k; i += u->side) {
+		size_t mine = u->k;
+
+		if (decode_some(u, i, u->k - i < u->side ? u->k - i : u->side, at, n,
+			    &mine) < 0)
 #pragma omp critical(update_failed)
-			if (i < failed) {
-				failed = i;
-				err_save(&first);
+			if (mine < failed) {
+				failed = mine;
+				err_save(&error);
 			}
-	return failed < u->k ? err_restore(&first) : 0;
+	}
+	return failed < u->k ? err_restore(&error) : 0;
 }
 
 /* Copies the elements [at, at + n) of the ranges out of a flat array. w: where that is. */

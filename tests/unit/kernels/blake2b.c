@@ -32,13 +32,17 @@ static void check(unsigned key_bytes, unsigned out_bytes, unsigned round)
 			m[i].in = malloc(bytes ? bytes : 1);
 			memcpy((unsigned char *)(uintptr_t)m[i].in, text + i, bytes);
 			m[i].bytes = bytes;
+			m[i].key = i % 3 == 1 ? text + i : NULL;
 			memset(m[i].out, 0xee, sizeof m[i].out);
 		}
 		blake2b((enum cpu_level)level, m, MESSAGES - round % 9, key, key_bytes,
 			out_bytes);
 		for (unsigned i = 0; i < MESSAGES - round % 9; i++) {
 			crypto_generichash(want, out_bytes, m[i].in, m[i].bytes,
-				key_bytes ? key : NULL, key_bytes);
+				!key_bytes       ? NULL :
+					m[i].key ? m[i].key :
+						   key,
+				key_bytes);
 			CHECK(memcmp(m[i].out, want, out_bytes) == 0);
 		}
 		for (unsigned i = 0; i < MESSAGES; i++)
