@@ -116,7 +116,8 @@ struct reading {
 };
 
 /* What is passed on of a line begins with one of these bytes: a struct passed, the spans of an
- * uptime, and where the line stands; or the line, a NUL, and where it stands. */
+ * uptime or the text of a node with its NUL, and where the line stands; or the line, a NUL, and
+ * where it stands. */
 enum { AS_ITEM, AS_TEXT };
 
 struct passed {
@@ -130,6 +131,31 @@ static void pass_text(struct lines_job *job)
 	buf_add(&job->out, job->line, job->len);
 	/* the file and line are passed on for records that gathering itself refuses */
 	buf_addc(&job->out, '\0');
+	buf_adds(&job->out, job->where);
+}
+
+/* Passes on a record that is read as JSON and counts. A node's is made into an item here, on all
+ * cores, where it is parsed and hashed already. */
+static void pass_record(struct lines_job *job, const json_t *record,
+	const struct signature_result *proof)
+{
+	struct passed passed;
+	const char *kind = json_string_value(json_object_get(record, "kind"));
+
+	if (strcmp(kind, "rnp.node") != 0) {
+		pass_text(job);
+		return;
+	}
+	memset(&passed, 0, sizeof passed);
+	passed.as = AS_ITEM;
+	if (gather_item_read(&passed.item, GATHER_NODE, record, job->where) < 0) {
+		lines_job_done(job, -1);
+		return;
+	}
+	memcpy(passed.item.sha256, proof->sha256, sizeof passed.item.sha256);
+	passed.item.record = NULL;
+	buf_add(&job->out, &passed, sizeof passed);
+	buf_add(&job->out, job->line, job->len + 1);
 	buf_adds(&job->out, job->where);
 }
 
@@ -168,7 +194,7 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 	signature_verify_beside(to_verify, (size_t)nverify, proofs, bare, (size_t)nbare);
 	for (int k = 0; k < nverify; k++)
 		if (counts(e, to_verify[k], &proofs[k], jobs[of[k]]->where))
-			pass_text(jobs[of[k]]);
+			pass_record(jobs[of[k]], to_verify[k], &proofs[k]);
 	for (int i = 0; i < n; i++)
 		json_decref(records[i]);
 }
@@ -239,6 +265,10 @@ static int take_item(const struct reading *r, const char *data)
 	/* as aligned as the start of the buffer is */
 	passed.item.spans = (const void *)behind;
 	behind += passed.item.nspans * sizeof *passed.item.spans;
+	if (passed.item.kind == GATHER_NODE) {
+		passed.item.text = behind;
+		behind += strlen(behind) + 1;
+	}
 	return r->item(r->ctx, &passed.item, behind);
 }
 

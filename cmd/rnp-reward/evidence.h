@@ -37,7 +37,7 @@ typedef int (
 	*evidence_item_fn)(void *ctx, const struct gather_item *item, const char *where);
 
 /* Reads the records of files (none: standard input). For each that counts it calls item or fn, in
- * order, on one thread: item for those that could be read from their text alone
+ * order, on one thread: item for an rnp.node and for those that could be read from their text alone
  * (evidence_plain.h), fn for all others. Returns 0, or -1 with the first error: fn's or item's, or
  * of a line that fits no schema. */
 int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,

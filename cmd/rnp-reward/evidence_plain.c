@@ -4,6 +4,7 @@
  * long because three schemas stand in it, with a reader for each type of field. */
 #include "cmd/rnp-reward/evidence_plain.h"
 
+#include <pthread.h>
 #include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,10 +50,13 @@ struct field {
 #define KEY(name) "\"" name "\":", sizeof("\"" name "\":") - 1
 #define COUNT     WHOLE, 0, JSON_SAFE_INTEGER_MAX
 
+#define GUESSES 128 /* a power of 2 */
+
 /* Fields of an object, in canonical order (all are ASCII, so UTF-16 order is that of bytes). */
 struct shape {
 	const struct field *fields;
 	int n;
+	signed char *guess; /* by guess_at: the field that a key may be; -1: none */
 };
 
 /* A value in the line, or in scratch->inner from `at` if text is NULL. */
@@ -167,15 +171,18 @@ static const struct field proof_fields[PROOF_FIELDS] = {
 	[METHOD] = { KEY("verificationMethod"), TEXT, 0, KEY_METHOD_MAX },
 };
 
-#define SHAPE(f)                               \
-	{                                      \
-		f, (int)(sizeof f / sizeof *f) \
+static signed char guesses[5][GUESSES];
+
+#define SHAPE(f, i)                                        \
+	{                                                  \
+		f, (int)(sizeof f / sizeof *f), guesses[i] \
 	}
 
-static const struct shape record_shape = SHAPE(fields), check_shape = SHAPE(check_fields),
-			  proven_shape = SHAPE(proven_fields),
-			  reading_shape = SHAPE(reading_fields),
-			  proof_shape = SHAPE(proof_fields);
+static const struct shape record_shape = SHAPE(fields, 0),
+			  check_shape = SHAPE(check_fields, 1),
+			  proven_shape = SHAPE(proven_fields, 2),
+			  reading_shape = SHAPE(reading_fields, 3),
+			  proof_shape = SHAPE(proof_fields, 4);
 
 #define BIT(i) (UINT64_C(1) << (i))
 
@@ -205,16 +212,45 @@ static const struct {
 
 static bool take_value(struct reader *r, const struct field *f, struct piece *out);
 
+static unsigned guess_at(const char *key, size_t len)
+{
+	return ((unsigned)(unsigned char)key[0] +
+		       2 * (unsigned)(unsigned char)key[len - 1] + 10 * (unsigned)len) %
+		GUESSES;
+}
+
+/* Quotes and colon of a field are not part of its name. */
+static bool is_field(const struct field *f, const char *key, size_t len)
+{
+	return f->len == len + 3 && json_plain_same(f->key + 1, key, len);
+}
+
+static void fill_guesses(void)
+{
+	const struct shape *const shapes[] = { &record_shape, &check_shape, &proven_shape,
+		&reading_shape, &proof_shape };
+
+	memset(guesses, -1, sizeof guesses);
+	for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+		for (int i = 0; i < shapes[k]->n; i++) {
+			const struct field *f = &shapes[k]->fields[i];
+
+			shapes[k]->guess[guess_at(f->key + 1, f->len - 3)] = (signed char)
+				i;
+		}
+}
+
+/* Two names of a shape may have one place: the other is then searched for. */
 static int find(const struct shape *shape, const char *key, size_t len)
 {
-	for (int i = 0; i < shape->n; i++) {
-		const struct field *f = &shape->fields[i];
+	int guess = shape->guess[guess_at(key, len)];
 
-		/* quotes and colon are not part of the name */
-		if (f->len == len + 3 && f->key[1] == key[0] &&
-			json_plain_same(f->key + 1, key, len))
+	if (guess >= 0 && is_field(&shape->fields[guess], key, len))
+		return guess;
+	for (int i = 0; i < shape->n; i++)
+		if (shape->fields[i].key[1] == key[0] &&
+			is_field(&shape->fields[i], key, len))
 			return i;
-	}
 	return -1;
 }
 
@@ -489,7 +525,7 @@ static bool take_kind(struct reader *r, int64_t *number)
 	char text[16];
 
 	if (!json_plain_copy(&r->scan, text, sizeof text) ||
-		!gather_item_kind(text, &kind))
+		!gather_item_kind(text, &kind) || kind == GATHER_NODE)
 		return false;
 	*number = kind;
 	return true;
@@ -642,6 +678,7 @@ static void fill_item(struct gather_item *item, const struct piece *pieces, uint
 				pieces[NODE_RECORD].text + 1, 64, NULL, NULL, NULL);
 		return;
 	case GATHER_UPTIME:
+	case GATHER_NODE: /* read as JSON: it has many fields, and may have others */
 		break;
 	}
 	item->from_ms = pieces[FROM].number;
@@ -685,8 +722,10 @@ bool evidence_plain_read(struct evidence_plain *p, struct buf *spans,
 		.scratch = scratch,
 		.to = p,
 		.spans = spans };
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	bool plain;
 
+	pthread_once(&once, fill_guesses);
 	memset(&p->item, 0, sizeof p->item);
 	buf_reset(&scratch->inner);
 	plain = nkeys && read_record(&r, keys, nkeys);

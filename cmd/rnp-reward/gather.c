@@ -99,7 +99,7 @@ static struct gather_node *node_of(struct gather *g, const char *address)
 
 static bool is_free(const struct gather_seen *slot)
 {
-	return sodium_is_zero(slot->hash, sizeof slot->hash);
+	return !(slot->half[0] | slot->half[1]);
 }
 
 /* Returns the slot that holds a hash, or would hold it; the hash is random, so it is its own
@@ -107,12 +107,12 @@ static bool is_free(const struct gather_seen *slot)
 static struct gather_seen *seen_slot(struct gather_seen *table, size_t slots,
 	const struct gather_seen *seen)
 {
-	size_t at;
+	size_t at = seen->half[0] & (slots - 1);
 
-	memcpy(&at, seen->hash, sizeof at);
-	for (at &= slots - 1; !is_free(&table[at]); at = (at + 1) & (slots - 1))
-		if (memcmp(&table[at], seen, sizeof *seen) == 0)
-			break;
+	while (!is_free(&table[at]) &&
+		(table[at].half[0] != seen->half[0] ||
+			table[at].half[1] != seen->half[1]))
+		at = (at + 1) & (slots - 1);
 	return &table[at];
 }
 
@@ -138,13 +138,13 @@ static void hash_item(const struct gather_item *item, unsigned char out[CANON_HA
 		bug("%s", err_get()->text);
 }
 
-/* Whether the receipt or verdict of this hash was counted before, whatever signatures it
+/* Whether the node, receipt or verdict of this hash was counted before, whatever signatures it
  * carries. */
 static bool seen_before(struct gather *g, const unsigned char sha256[CANON_HASH_BYTES])
 {
 	struct gather_seen seen, *slot;
 
-	memcpy(seen.hash, sha256, sizeof seen.hash);
+	memcpy(seen.half, sha256, sizeof seen.half);
 	if (2 * (g->nseen + 1) > g->seen_cap)
 		grow_seen(g);
 	slot = seen_slot(g->seen, g->seen_cap, &seen);
@@ -157,38 +157,37 @@ static bool seen_before(struct gather *g, const unsigned char sha256[CANON_HASH_
 
 /* --- taking in ----------------------------------------------------------------------------- */
 
-/* Every node record is stored as text, because only the last passed verdict decides which one
- * counts. */
-static int add_node(struct gather *g, const json_t *record, const char *where)
+/* Returns the text of a record without its proof; the caller frees it. */
+static char *text_of(const json_t *record)
 {
-	struct gather_record *kept;
-	struct gather_node *node;
 	struct buf text = BUF_INIT;
-	const char *address;
-	json_t *bare;
-	int64_t at_ms;
+	json_t *bare = json_copy((json_t *)record);
 
-	if (json_get_text(record, where, "node", &address) < 0 ||
-		json_get_time(record, where, "at", &at_ms) < 0)
-		return -1;
-	node = node_of(g, address);
-	node->records = xgrow(node->records, &node->records_cap, node->nrecords + 1,
-		sizeof *node->records);
-	kept = &node->records[node->nrecords];
-	if (canon_hash_record(kept->sha256, record) < 0)
-		return -1;
-	for (size_t i = 0; i < node->nrecords; i++)
-		if (memcmp(node->records[i].sha256, kept->sha256, sizeof kept->sha256) ==
-			0)
-			return 0;
-	bare = json_copy((json_t *)record);
 	json_object_del(bare, "proof");
 	json_write(&text, bare);
 	json_decref(bare);
-	kept->at_ms = at_ms;
-	kept->text = buf_take(&text);
-	node->nrecords++;
-	return 0;
+	return buf_take(&text);
+}
+
+/* Every node record is stored as text, because only the last passed verdict decides which one
+ * counts. */
+static void take_node(struct gather *g, const struct gather_item *item)
+{
+	struct gather_record *kept;
+	struct gather_node *node;
+	unsigned char sha256[CANON_HASH_BYTES];
+
+	hash_item(item, sha256);
+	node = node_of(g, item->node);
+	if (seen_before(g, sha256))
+		return;
+	node->records = xgrow(node->records, &node->records_cap, node->nrecords + 1,
+		sizeof *node->records);
+	kept = &node->records[node->nrecords++];
+	memcpy(kept->sha256, sha256, sizeof kept->sha256);
+	kept->at_ms = item->at_ms;
+	kept->text = item->text ? xstrndup(item->text, strlen(item->text)) :
+				  text_of(item->record);
 }
 
 static int add_heartbeat(struct gather *g, const json_t *record, const char *where)
@@ -429,6 +428,9 @@ int gather_take(struct gather *g, const struct gather_item *item, const char *wh
 	case GATHER_VERDICT:
 		take_verdict(g, item);
 		return 0;
+	case GATHER_NODE:
+		take_node(g, item);
+		return 0;
 	case GATHER_RECEIPT:
 		break;
 	}
@@ -454,8 +456,6 @@ int gather_add(struct gather *g, const json_t *record, const char *where)
 
 	if (json_get_text(record, where, "kind", &kind) < 0)
 		return -1;
-	if (strcmp(kind, "rnp.node") == 0)
-		return add_node(g, record, where);
 	if (strcmp(kind, "rnp.heartbeat") == 0)
 		return add_heartbeat(g, record, where);
 	if (gather_item_kind(kind, &item))

@@ -21,7 +21,7 @@ struct gather {
 	size_t n, cap;
 	struct gather_slot *slots; /* hash table of addresses */
 	size_t nslots;
-	struct gather_seen *seen; /* receipts and verdicts that were counted */
+	struct gather_seen *seen; /* nodes, receipts and verdicts that were counted */
 	size_t nseen, seen_cap;
 	struct gather_device *devices; /* hash table of who first proved which device */
 	size_t ndevices, devices_cap;
@@ -34,11 +34,12 @@ void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 void gather_release(struct gather *g);
 
 /* Adds a record that fits its schema and is signed by the right party: rnp.node, rnp.uptime,
- * rnp.heartbeat, rnp.verdict, rnp.receipt. The same receipt or verdict counts once, however
+ * rnp.heartbeat, rnp.verdict, rnp.receipt. The same node, receipt or verdict counts once, however
  * often it is added. Returns 0, or -1 with EX_DATAERR. */
 int gather_add(struct gather *g, const json_t *record, const char *where);
 
-/* The same for what was read from an rnp.uptime, rnp.verdict or rnp.receipt; item is borrowed. */
+/* The same for what was read from an rnp.node, rnp.uptime, rnp.verdict or rnp.receipt; item is
+ * borrowed. */
 int gather_take(struct gather *g, const struct gather_item *item, const char *where);
 
 /* Sorts the nodes by address and decides which node each device is paid to; call it once,

@@ -1,4 +1,5 @@
-/* gather_item.c - reads from JSON what gathering takes of an uptime, a verdict or a receipt. */
+/* gather_item.c - reads from JSON what gathering takes of a node, an uptime, a verdict or a
+ * receipt. */
 #include "cmd/rnp-reward/gather_item.h"
 
 #include <sodium.h>
@@ -19,7 +20,8 @@ bool gather_item_kind(const char *kind, enum gather_kind *out)
 {
 	static const char *const kinds[] = { [GATHER_UPTIME] = "rnp.uptime",
 		[GATHER_VERDICT] = "rnp.verdict",
-		[GATHER_RECEIPT] = "rnp.receipt" };
+		[GATHER_RECEIPT] = "rnp.receipt",
+		[GATHER_NODE] = "rnp.node" };
 
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		if (strcmp(kind, kinds[i]) != 0)
@@ -126,6 +128,8 @@ int gather_item_read(struct gather_item *item, enum gather_kind kind,
 		return read_uptime(item, record, where);
 	case GATHER_VERDICT:
 		return read_verdict(item, record, where);
+	case GATHER_NODE:
+		return json_get_time(record, where, "at", &item->at_ms);
 	case GATHER_RECEIPT:
 		break;
 	}

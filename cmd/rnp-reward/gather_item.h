@@ -1,5 +1,5 @@
-/* gather_item.h - what gathering takes from one rnp.uptime, rnp.verdict or rnp.receipt, whoever has
- * read it: gather_item.c from JSON values, evidence_plain.c from text. Pure. */
+/* gather_item.h - what gathering takes from one rnp.node, rnp.uptime, rnp.verdict or rnp.receipt,
+ * whoever has read it: gather_item.c from JSON values, evidence_plain.c from text. Pure. */
 #ifndef RNP_CMD_REWARD_GATHER_ITEM_H
 #define RNP_CMD_REWARD_GATHER_ITEM_H
 
@@ -24,7 +24,7 @@ struct device_key {
 	unsigned char bytes[GATHER_KEY_BYTES];
 };
 
-enum gather_kind { GATHER_UPTIME, GATHER_VERDICT, GATHER_RECEIPT };
+enum gather_kind { GATHER_UPTIME, GATHER_VERDICT, GATHER_RECEIPT, GATHER_NODE };
 
 /* Only the fields of its kind, and those of all kinds, are set; the others are 0. */
 struct gather_item {
@@ -34,14 +34,18 @@ struct gather_item {
 	unsigned char sha256[CANON_HASH_BYTES];
 	const json_t *record; /* borrowed */
 
+	const char
+		*text; /* nodes: the record as JSON, borrowed; NULL: record is written */
+
 	int64_t from_ms, to_ms; /* uptimes and receipts */
 
 	/* uptimes: milliseconds after from_ms, as they stand there; owned by the reader */
 	const struct span *spans;
 	size_t nspans;
 
+	int64_t at_ms; /* nodes and verdicts */
+
 	/* verdicts */
-	int64_t at_ms;
 	bool passed, names_record;
 	unsigned char node_record[CANON_HASH_BYTES]; /* if names_record */
 	int64_t score_ppm;                           /* -1: not stated */

@@ -16,7 +16,7 @@ typedef __int128 i128;
 struct gather_record { /* an rnp.node */
 	unsigned char sha256[CANON_HASH_BYTES];
 	int64_t at_ms;
-	char *text; /* without its proof */
+	char *text;
 };
 
 struct gather_work {      /* a receipt's part in the epoch */
@@ -53,8 +53,8 @@ struct gather_slot {
 	uint32_t index; /* plus 1; 0: free slot */
 };
 
-struct gather_seen {
-	unsigned char hash[crypto_generichash_BYTES_MIN];
+struct gather_seen { /* half of a hash; 0: free slot */
+	uint64_t half[2];
 };
 
 struct gather_device {

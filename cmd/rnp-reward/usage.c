@@ -8,16 +8,17 @@
 #include "cmd/rnp-reward/evidence.h"
 #include "cmd/rnp-reward/gather.h"
 #include "cmd/rnp-reward/ledger_stake.h"
+#include "cmd/rnp-reward/slices.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/http.h"
 #include "common/json/json.h"
-#include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/schema.h"
 
 #define PAGE_BYTES_MAX ((size_t)300 << 20)
 #define CURSOR_MAX     128
+#define SLICE_NODES    64 /* that a thread writes at a time */
 #define UPTIME_LATE_MS \
 	INT64_C(1209600000) /* a day is signed within two weeks of its end */
 #define MARGIN_MS \
@@ -191,21 +192,34 @@ static int read_registry(struct gather *g)
 
 /* --- out ----------------------------------------------------------------------------------- */
 
-static int write_usages(struct gather *g, const struct ledger_stake *stakes, long n)
+struct writing {
+	const struct gather *gather;
+	const struct ledger_stake *stakes;
+	long n;
+};
+
+static void write_slice(void *ctx, size_t from, size_t to, struct buf *out)
 {
-	int rc = 0;
+	const struct writing *w = ctx;
 
-	gather_finish(g);
-	for (size_t i = 0; i < g->n && rc == 0; i++) {
-		json_t *usage = gather_usage(g, i);
+	for (size_t i = from; i < to; i++) {
+		json_t *usage = gather_usage(w->gather, i);
 
-		if (opts.store)
-			rc = ledger_set_staked(usage, stakes, n);
-		if (rc == 0)
-			rc = out_record(usage);
+		/* that the node is an address was checked when its records were read */
+		if (opts.store && ledger_set_staked(usage, w->stakes, w->n) < 0)
+			bug("%s", err_get()->text);
+		json_write(out, usage);
+		buf_addc(out, '\n');
 		json_decref(usage);
 	}
-	return rc;
+}
+
+static int write_usages(struct gather *g, const struct ledger_stake *stakes, long n)
+{
+	struct writing w = { g, stakes, n };
+
+	gather_finish(g);
+	return slices_write(g->n, SLICE_NODES, write_slice, &w);
 }
 
 static int read_stakes(struct ledger_stake **stakes, long *n)

@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +16,9 @@
 #include "common/base/mem.h"
 
 #define READ_BYTES  ((size_t)256 << 10)
-#define BATCH_LINES 1024
-#define FEW_LINES   8 /* that a thread takes at a time */
-#define BATCH_BYTES ((size_t)1 << 20)
+#define BATCH_LINES 2048
+#define FEW_LINES   8 /* that a thread takes at a time, at least */
+#define BATCH_BYTES ((size_t)2 << 20)
 /* memory of a line's output buffer that is kept between batches */
 #define KEEP_BYTES ((size_t)16 << 10)
 
@@ -41,6 +44,7 @@ void lines_close(struct lines *l)
 {
 	close_file(l);
 	buf_release(&l->block);
+	buf_release(&l->held);
 	buf_release(&l->where);
 }
 
@@ -168,23 +172,58 @@ int lines_next(struct lines *l, char **line, size_t *len)
 	}
 }
 
-/* Collects the lines that are available; only the first may wait for input. They stay where
- * they are in the block. Returns how many, 0 at the end, -1 on error with *n good ones. */
-static int collect(struct lines *l, struct lines_job *jobs, int *n)
-{
-	size_t bytes = 0;
-	int rc = lines_next(l, &jobs[0].line, &jobs[0].len);
+/* Lines that are worked on side by side; those of one file. */
+struct batch {
+	struct lines_job *jobs;
+	int n;
+	const char *name;
+	int rc;         /* 1: there may be more behind it; 0: the end; -1 */
+	struct err err; /* if rc is -1: why there is none behind the n good ones */
+};
 
-	for (*n = 0; rc == 1;) {
-		jobs[*n].number = l->number;
-		bytes += jobs[*n].len;
-		if (++*n == BATCH_LINES || bytes > BATCH_BYTES)
+/* Collects the lines that are available; only the first may wait for input. They stay where
+ * they are in the block. */
+static void collect(struct lines *l, struct batch *b)
+{
+	struct lines_job *jobs = b->jobs;
+	size_t bytes = 0;
+
+	b->rc = lines_next(l, &jobs[0].line, &jobs[0].len);
+	b->name = l->name;
+	for (b->n = 0; b->rc == 1;) {
+		jobs[b->n].number = l->number;
+		bytes += jobs[b->n].len;
+		if (++b->n == BATCH_LINES || bytes > BATCH_BYTES)
 			break;
-		rc = line_at_hand(l, &jobs[*n].line, &jobs[*n].len);
-		if (rc == 0)
-			return 1;
+		b->rc = line_at_hand(l, &jobs[b->n].line, &jobs[b->n].len);
+		if (b->rc == 0) {
+			b->rc = 1;
+			break;
+		}
 	}
-	return rc;
+	if (b->rc < 0)
+		err_save(&b->err);
+}
+
+/* Moves what is read and not yet returned to the other block, so that the lines of the last batch
+ * stay where they are while the next is collected. */
+static void leave_block(struct lines *l)
+{
+	struct buf other = l->held;
+
+	buf_reset(&other);
+	buf_add(&other, l->block.data + l->from, l->block.len - l->from);
+	l->held = l->block;
+	l->block = other;
+	l->from = 0;
+}
+
+/* Whether reading on cannot wait. */
+static bool in_regular_file(const struct lines *l)
+{
+	struct stat st;
+
+	return l->fd >= 0 && fstat(l->fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 void lines_job_done(struct lines_job *job, int rc)
@@ -194,12 +233,12 @@ void lines_job_done(struct lines_job *job, int rc)
 		err_save(&job->err);
 }
 
-static void run_jobs(struct lines *l, struct lines_job *jobs, int n, lines_group_fn fn,
+static void run_jobs(const char *name, struct lines_job *jobs, int n, lines_group_fn fn,
 	void *ctx)
 {
 	for (int i = 0; i < n; i++) {
 		buf_reset(&jobs[i].where_text);
-		buf_adds(&jobs[i].where_text, l->name);
+		buf_adds(&jobs[i].where_text, name);
 		buf_addc(&jobs[i].where_text, ':');
 		buf_add_i64(&jobs[i].where_text, jobs[i].number);
 		jobs[i].where = jobs[i].where_text.data;
@@ -209,9 +248,11 @@ static void run_jobs(struct lines *l, struct lines_job *jobs, int n, lines_group
 }
 
 /* Returns 0, or -1 when a line or the sink failed. */
-static int hand_out(struct lines_job *jobs, int n, lines_sink sink, void *ctx)
+static int hand_out(const struct batch *b, lines_sink sink, void *ctx)
 {
-	for (int i = 0; i < n; i++) {
+	struct lines_job *jobs = b->jobs;
+
+	for (int i = 0; i < b->n; i++) {
 		if (jobs[i].rc < 0)
 			return err_restore(&jobs[i].err);
 		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
@@ -223,30 +264,83 @@ static int hand_out(struct lines_job *jobs, int n, lines_sink sink, void *ctx)
 	return 0;
 }
 
-static int map(struct lines *l, int group, lines_group_fn fn, lines_sink sink, void *ctx)
+/* Returns how many lines a thread takes at a time: several turns for each, and whole eights, which
+ * some work is done in. */
+static int group_of(int n, int most)
 {
-	struct lines_job *jobs = xcalloc(BATCH_LINES, sizeof *jobs);
-	int rc, n;
+	int threads = 1, group;
 
-	do {
-		struct err reading = { 0 };
+#ifdef _OPENMP
+	threads = omp_get_max_threads();
+#endif
+	group = (n / (4 * threads) + FEW_LINES - 1) / FEW_LINES * FEW_LINES;
+	return group < FEW_LINES ? FEW_LINES : group > most ? most : group;
+}
 
-		rc = collect(l, jobs, &n);
-		if (rc < 0)
-			err_save(&reading);
-#pragma omp parallel for schedule(dynamic, 1) if (n > 16)
-		for (int i = 0; i < n; i += group)
-			run_jobs(l, jobs + i, n - i < group ? n - i : group, fn, ctx);
-		if (hand_out(jobs, n, sink, ctx) < 0)
+/* What is done side by side: `before` is handed out, `now` worked on, and `next` collected; before and
+ * next may be NULL. Returns 0, or -1 with the error of handing out. */
+static int step(struct lines *l, const struct batch *before, const struct batch *now,
+	struct batch *next, int most, lines_group_fn fn, lines_sink sink, void *ctx)
+{
+	int group = group_of(now->n, most), parts = 2 + (now->n + group - 1) / group;
+	struct err error = { 0 };
+	int rc = 0;
+
+#pragma omp parallel for schedule(dynamic, 1) if (now->n > 16)
+	for (int i = 0; i < parts; i++) {
+		int at = (i - 2) * group;
+
+		if (i == 0 && before && hand_out(before, sink, ctx) < 0) {
+			err_save(&error);
 			rc = -1;
-		else if (rc < 0)
-			err_restore(&reading);
-	} while (rc == 1);
-	for (int i = 0; i < BATCH_LINES; i++) {
-		buf_release(&jobs[i].out);
-		buf_release(&jobs[i].where_text);
+		}
+		if (i == 1 && next)
+			collect(l, next);
+		if (i >= 2)
+			run_jobs(now->name, now->jobs + at,
+				now->n - at < group ? now->n - at : group, fn, ctx);
 	}
-	free(jobs);
+	return rc < 0 ? err_restore(&error) : 0;
+}
+
+static int map(struct lines *l, int most, lines_group_fn fn, lines_sink sink, void *ctx)
+{
+	struct batch batches[3], *before = NULL, *now = NULL, *next = &batches[0];
+	int rc;
+
+	for (int i = 0; i < 3; i++)
+		batches[i] = (struct batch){ .jobs = xcalloc(BATCH_LINES,
+						     sizeof *batches[i].jobs) };
+	collect(l, next);
+	do {
+		struct batch *free_one;
+		bool ahead;
+
+		free_one = next == &batches[0] ? &batches[1] :
+			next == &batches[1]    ? &batches[2] :
+						 &batches[0];
+		now = next;
+		ahead = now->rc == 1 && in_regular_file(l);
+		if (ahead)
+			leave_block(l);
+		rc = step(l, before, now, ahead ? free_one : NULL, most, fn, sink, ctx);
+		before = ahead ? now : NULL;
+		next = free_one;
+		/* a pipe's lines are passed on before more are waited for */
+		if (rc == 0 && !ahead)
+			rc = hand_out(now, sink, ctx);
+		if (rc == 0 && !ahead && now->rc == 1)
+			collect(l, next);
+	} while (rc == 0 && now->rc == 1);
+	if (rc == 0 && now->rc < 0)
+		rc = err_restore(&now->err);
+	for (int i = 0; i < 3; i++) {
+		for (int k = 0; k < BATCH_LINES; k++) {
+			buf_release(&batches[i].jobs[k].out);
+			buf_release(&batches[i].jobs[k].where_text);
+		}
+		free(batches[i].jobs);
+	}
 	return rc;
 }
 

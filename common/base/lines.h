@@ -19,7 +19,9 @@ struct lines {
 	size_t max_bytes;
 	struct buf block; /* block.data[from..block.len) is read and not yet returned */
 	size_t from;
-	bool ended; /* the open file has no more */
+	struct buf
+		held; /* lines of a batch that is worked on while the next one is read */
+	bool ended;   /* the open file has no more */
 	const char *name;
 	long number; /* of the last returned line, in its file */
 	struct buf where;
@@ -46,13 +48,15 @@ const char *lines_where(struct lines *l);
 typedef int (
 	*lines_fn)(void *ctx, char *line, size_t len, const char *where, struct buf *out);
 
-/* Receives the results in input order, on one thread. Returns 0, or -1 with err_set. */
+/* Receives the results in input order, one after the other, on any thread. Returns 0, or -1 with
+ * err_set. */
 typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
 
 /* Calls fn for every line and passes its output to sink in the order of the input. The first
  * line that fails ends it: the sink has received everything before it and nothing of its own;
  * -1 and its error are returned. fn runs on all threads of the team; ctx is shared between
- * them. */
+ * them. Of a regular file, the next lines are read, and the sink receives those before, while fn
+ * works: fn and sink must not change the same things. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
 
 /* One of several lines that are worked on together. */
@@ -77,7 +81,7 @@ typedef void (*lines_group_fn)(void *ctx, struct lines_job *jobs, int n);
 void lines_job_done(struct lines_job *job, int rc);
 
 /* The same as lines_map for work that costs less for several lines together: fn gets adjacent
- * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand. */
+ * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand than the team needs. */
 int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink, void *ctx);
 
 #endif

@@ -40,6 +40,25 @@ const char *const *schema_kinds(void)
 	return schema_embedded_kinds;
 }
 
+/* Takes out of a schema what is only for readers, at each level: half of its words. */
+static void drop_annotations(json_t *schema)
+{
+	static const char *const words[] = { "$schema", "$id", "title", "description",
+		"examples", "$comment" };
+	json_t *items = json_object_get(schema, "items");
+	json_t *others = json_object_get(schema, "additionalProperties"), *property;
+	const char *name;
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		json_object_del(schema, words[i]);
+	json_object_foreach(json_object_get(schema, "properties"), name, property)
+		drop_annotations(property);
+	if (json_is_object(items))
+		drop_annotations(items);
+	if (json_is_object(others))
+		drop_annotations(others);
+}
+
 /* Parsed on first use and cached: a program reads few kinds, many records. */
 static const json_t *schema_of(int i)
 {
@@ -50,9 +69,11 @@ static const json_t *schema_of(int i)
 	if (i >= KINDS_MAX)
 		bug("more than %d record kinds", KINDS_MAX);
 	pthread_mutex_lock(&lock);
-	if (!parsed[i])
+	if (!parsed[i]) {
 		parsed[i] = json_parse_object(schema_embedded_texts[i],
 			strlen(schema_embedded_texts[i]), schema_embedded_kinds[i]);
+		drop_annotations(parsed[i]);
+	}
 	schema = parsed[i];
 	pthread_mutex_unlock(&lock);
 	if (!schema)
@@ -454,24 +475,11 @@ static int check_items(const json_t *schema, const json_t *v, const struct place
 	return 0;
 }
 
-static bool is_annotation(const char *word)
-{
-	static const char *const words[] = { "$schema", "$id", "title", "description",
-		"examples", "$comment" };
-
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcmp(words[i], word) == 0)
-			return true;
-	return false;
-}
-
 static int check_word(const char *word, const json_t *rule, const json_t *schema,
 	const json_t *v, const struct place *p)
 {
-	if (is_annotation(word))
+	if (strcmp(word, "type") == 0) /* checked first */
 		return 0;
-	if (strcmp(word, "type") == 0)
-		return check_type(rule, v, p);
 	if (strcmp(word, "const") == 0)
 		return same(rule, v) ? 0 : fail_value(p, v, "is not ", rule);
 	if (strcmp(word, "enum") == 0)
@@ -502,7 +510,7 @@ static int check(const json_t *schema, const json_t *v, const struct place *p)
 	if (rule && check_type(rule, v, p) < 0)
 		return -1;
 	json_object_foreach((json_t *)schema, word, rule)
-		if (strcmp(word, "type") != 0 && check_word(word, rule, schema, v, p) < 0)
+		if (check_word(word, rule, schema, v, p) < 0)
 			return -1;
 	return 0;
 }

@@ -34,11 +34,19 @@ struct comb_digits {
 	int16_t at[COMB_PLACES][FE_LANES];
 };
 
-/* Writes a scalar below 2^253 as the digits of a lane. */
+/* Writes a scalar below 2^253 as the digits of a lane: they are its bytes, less 256 where they are
+ * above 127, which the next one makes up for. */
 static inline void comb_digits_of(struct comb_digits *d, int lane,
 	const unsigned char scalar[32])
 {
-	digits_of(&d->at[0][lane], FE_LANES, COMB_PLACES, COMB_BITS, scalar);
+	int carry = 0;
+
+	for (int i = 0; i < COMB_PLACES; i++) {
+		int digit = scalar[i] + carry;
+
+		carry = digit >= 1 << (COMB_BITS - 1);
+		d->at[i][lane] = (int16_t)(digit - (carry << 8));
+	}
 }
 
 IFMA_INLINE void comb_find(const uint64_t *rows[8], __mmask8 *negative,

@@ -169,6 +169,17 @@ static void check_map(void)
 	CHECK_I64(EX_DATAERR, err_get()->code);
 	CHECK(strstr(err_get()->text, "/") && strstr(err_get()->text, ":3: bad"));
 	err_clear();
+	/* the same in the middle of a file, while the lines behind it are being read */
+	buf_reset(&text);
+	buf_reset(&expected);
+	for (int i = 0; i < 20000; i++) {
+		buf_addf(&text, i == 9000 ? "bad\n" : "%d\n", i);
+		if (i < 9000)
+			buf_addf(&expected, "%d,", i);
+	}
+	files[0] = file_of(text.data, text.len);
+	CHECK_FAILS(EX_DATAERR, map(files, 3, &got));
+	CHECK_TEXT(expected.data, got.data);
 	/* a line that cannot be read ends it after the good ones of its batch */
 	files[0] = text_file("a\nb\n");
 	files[1] = (char *)"/nonexistent/file";
