@@ -37,6 +37,8 @@ NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2
 
 object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB   := $(BUILD)/librnp.a
+# one of CUDA 12, where NVCC is of another
+NVCC12   ?= $(filter-out $(realpath $(NVCC)),$(lastword $(wildcard /usr/local/cuda-12*/bin/nvcc)))
 # kcheck holds the kernels against their references; it has the CUDA ones too, compiled for the
 # emulation of tests/kernels/cuda_emu.h
 KCHECK := $(filter-out %/cuda_race.c,$(wildcard tests/kernels/*.c))
@@ -54,7 +56,7 @@ MESSENGERS := $(if $(MPI),$(BUILD)/lib/librnp_mpi.so) $(if $(NCCL),$(BUILD)/lib/
 .PHONY: FORCE all check demo bench soak fuzz asan tsan install uninstall release deb dist format lint clean bootstrap units replays kcheck help
 .SECONDARY:
 
-all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(MESSENGERS)
+all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(if $(and $(NVCC),$(NVCC12),$(CUDA)),$(BUILD)/lib/librnp_cuda12.so) $(MESSENGERS)
 
 # --- compile -----------------------------------------------------------------------------
 
@@ -237,6 +239,13 @@ $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -shared -Xlinker -z,defs -o $@ $^
+
+# A plug-in beside it for drivers that are too old for CUDA 13 (525 to 575), built where a toolkit of
+# CUDA 12 is found besides; which of them fits is seen when one is opened (kernels/dev/plugin.c).
+$(BUILD)/lib/librnp_cuda12.so: FORCE
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/cuda12 NVCC=$(NVCC12) NVCC12= $(BUILD)/cuda12/lib/librnp_cuda.so
+	@mkdir -p $(@D)
+	@cmp -s $(BUILD)/cuda12/lib/librnp_cuda.so $@ || cp $(BUILD)/cuda12/lib/librnp_cuda.so $@
 
 # --- plug-ins for messages ----------------------------------------------------------------
 

@@ -169,6 +169,31 @@ is() {
 	is '.unknown["gpus[0].power_limit_mw"] | startswith("library: ")' true
 }
 
+@test "detect: the plug-in for CUDA 12 where the driver is too old for that of 13" {
+	local dir=$BATS_TEST_TMPDIR/own version
+	tree desktop
+	unset RNP_CUDA_PLUGIN
+	mkdir -p "$dir/bin" "$dir/lib"
+	cp "$RNP_BUILD/bin/rnp-register" "$dir/bin/"
+	for version in 13 12; do
+		"${CC:-gcc}" -shared -fPIC -I"$BATS_TEST_DIRNAME/.." -DNEEDS=$((version * 1000)) -o "$dir/lib/cuda$version" \
+			"$BATS_TEST_DIRNAME/fake/cuda.c"
+	done
+	"${CC:-gcc}" -shared -fPIC -o "$dir/lib/libcuda.so.1" "$BATS_TEST_DIRNAME/fake/libcuda.c"
+	export LD_LIBRARY_PATH=$dir/lib
+	model() { FAKE_DRIVER=$1 "$dir/bin/rnp-register" detect --share all | jq -r '.gpus[0].model'; }
+	mv "$dir/lib/cuda13" "$dir/lib/librnp_cuda.so"
+	assert_equal "$(model 12040)" "for CUDA 13000" # nothing else is there: CUDA says what is wrong
+	mv "$dir/lib/cuda12" "$dir/lib/librnp_cuda12.so"
+	assert_equal "$(model 13000)" "for CUDA 13000"
+	assert_equal "$(model 13020)" "for CUDA 13000"
+	assert_equal "$(model 12040)" "for CUDA 12000"
+	assert_equal "$(model 11080)" "for CUDA 13000"
+	assert_equal "$(model)" "for CUDA 13000"
+	rm "$dir/lib/librnp_cuda.so"
+	assert_equal "$(model 13000)" "for CUDA 12000"
+}
+
 @test "detect: a library that returns garbage gives no garbage" {
 	tree desktop
 	gpus garbage

@@ -380,6 +380,12 @@ static int open_device(struct dev *d, int n)
 	return 0;
 }
 
+/* All drivers of the same major version run what a toolkit of that version made (CUDA's minor
+ * version compatibility): 525 and later for 12, 580 for 13. Read before anything is called. */
+#ifdef CUDART_VERSION
+extern "C" const int rnp_cuda_needs = CUDART_VERSION / 1000 * 1000;
+#endif
+
 static int check_version(int version, struct dev *d)
 {
 	if (version == DEV_VERSION)

@@ -85,10 +85,17 @@ static bool find(void *library, const char *name, void *to)
 
 static bool open_library(void)
 {
-	static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12" };
+	/* first the version whose header this was compiled with: enumerators are the same in
+	 * both */
+	static const char *const names[] = {
+#if CUDART_VERSION < 13000
+		"libcublasLt.so.12", "libcublasLt.so.13"
+#else
+		"libcublasLt.so.13", "libcublasLt.so.12"
+#endif
+	};
 	void *l = NULL;
 
-	/* the version whose header this was compiled with: enumerators are the same in both */
 	for (int i = 0; !l && i < 2; i++)
 		l = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
 	return l && find(l, "cublasLtCreate", &blas.create) &&

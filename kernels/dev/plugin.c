@@ -47,6 +47,49 @@ void *plugin_open(const char *file, const char *variable, int global, char *why,
 	return plugin;
 }
 
+/* The newest version of CUDA that the installed driver supports, as 1000 major + 10 minor; 0: there
+ * is no driver, or it does not say. */
+static int driver_version(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	int (*get)(int *) = NULL, version = 0;
+
+	if (driver)
+		*(void **)&get = dlsym(driver, "cuDriverGetVersion");
+	return get && get(&version) == 0 ? version : 0;
+}
+
+/* Whether the driver is too old for the toolkit that a plug-in was built with, which it states. */
+static int is_too_new(void *plugin)
+{
+	const int *needs = (const int *)dlsym(plugin, "rnp_cuda_needs");
+	int version = needs ? driver_version() : 0;
+
+	return version && version < *needs;
+}
+
+/* Opens the plug-in for the installed driver: that of CUDA 12 where it is too old for the other. */
+static void *open_cuda(char *why, int why_bytes)
+{
+	void *plugin = plugin_open("librnp_cuda.so", "RNP_CUDA_PLUGIN", 0, why,
+		why_bytes);
+	char ignored[8];
+	void *older;
+
+	if (getenv("RNP_CUDA_PLUGIN") || (plugin && !is_too_new(plugin)))
+		return plugin;
+	older = plugin_open("librnp_cuda12.so", "RNP_CUDA_PLUGIN", 0, ignored,
+		sizeof ignored);
+	if (!older || (plugin && is_too_new(older))) {
+		if (older)
+			dlclose(older);
+		return plugin;
+	}
+	if (plugin)
+		dlclose(plugin);
+	return older;
+}
+
 void *plugin_symbol(const char *name, char *why, int why_bytes)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,8 +98,7 @@ void *plugin_symbol(const char *name, char *why, int why_bytes)
 
 	pthread_mutex_lock(&lock);
 	if (!plugin)
-		plugin = plugin_open("librnp_cuda.so", "RNP_CUDA_PLUGIN", 0, why,
-			why_bytes);
+		plugin = open_cuda(why, why_bytes);
 	if (plugin) {
 		symbol = dlsym(plugin, name);
 		if (!symbol)

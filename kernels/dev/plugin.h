@@ -8,7 +8,9 @@ KERNELS_BEGIN
 
 /* Returns a function of the plug-in, or NULL with a sentence in why. The plug-in is searched in
  * $RNP_CUDA_PLUGIN (only there if that is set), in ../lib, lib and ../lib/rnp beside the
- * program; it stays open. Any thread. */
+ * program; it stays open. Where the installed driver is too old for librnp_cuda.so, which states
+ * in rnp_cuda_needs the version of CUDA that a driver must support, and not for librnp_cuda12.so
+ * beside it, that is opened instead. Any thread. */
 void *plugin_symbol(const char *name, char *why, int why_bytes);
 
 /* Opens any plug-in, searched in the same way: file in those directories unless the environment

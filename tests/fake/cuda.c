@@ -6,6 +6,10 @@
 
 #include "kernels/dev/cuda_probe.h"
 
+#ifdef NEEDS
+const int rnp_cuda_needs = NEEDS;
+#endif
+
 int rnp_cuda_probe(int version, struct cuda_probe_gpu *out, int max, char *why,
 	int why_bytes)
 {
@@ -22,6 +26,9 @@ int rnp_cuda_probe(int version, struct cuda_probe_gpu *out, int max, char *why,
 		return 0;
 	memset(out, 0, 2 * sizeof *out);
 	strcpy(out[0].model, "NVIDIA A100-SXM4-80GB");
+#ifdef NEEDS
+	snprintf(out[0].model, sizeof out[0].model, "for CUDA %d", NEEDS);
+#endif
 	strcpy(out[0].pci, "0000:41:00.0");
 	out[0].sm_count = 108;
 	out[0].memory_bytes = 85093777408;
