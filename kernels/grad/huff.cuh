@@ -23,6 +23,7 @@
 /* Memory that a thread block needs besides its slot, for chunks of `chunk` symbols. */
 struct space {
 	unsigned char *runs, *rest, *packed;
+	unsigned char *in; /* the encoder's symbols, if they lie at no multiple of 16 */
 	uint32_t *lows;
 };
 
@@ -33,7 +34,7 @@ static __host__ __device__ inline uint64_t runs_cap(uint32_t chunk)
 
 static __host__ __device__ inline uint64_t space_bytes(uint32_t chunk)
 {
-	return runs_cap(chunk) * 7;
+	return runs_cap(chunk) * 7 + (chunk + 255) / 256 * UINT64_C(256);
 }
 
 static __device__ inline struct space space_of(unsigned char *all, uint32_t chunk)
@@ -45,6 +46,7 @@ static __device__ inline struct space space_of(unsigned char *all, uint32_t chun
 	s.runs = mine + 4 * runs_cap(chunk);
 	s.rest = s.runs + runs_cap(chunk);
 	s.packed = s.rest + runs_cap(chunk);
+	s.in = s.packed + runs_cap(chunk);
 	return s;
 }
 

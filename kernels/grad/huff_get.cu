@@ -209,6 +209,21 @@ __device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out
 	return 0;
 }
 
+/* Writes n times the same symbol, 16 a lane where memory is aligned. */
+__device__ __noinline__ void fill_warp(unsigned char *out, unsigned symbol, uint32_t n)
+{
+	uint32_t lead = (uint32_t)(-(uintptr_t)out & 15), w = symbol * 0x01010101u, end;
+
+	lead = lead < n ? lead : n;
+	end = lead + (n - lead) / 16 * 16;
+	if (threadIdx.x < lead)
+		out[threadIdx.x] = (unsigned char)symbol;
+	for (uint32_t i = lead + 16 * threadIdx.x; i < end; i += 32 * 16)
+		*(uint4 *)(void *)(out + i) = make_uint4(w, w, w, w);
+	if (end + threadIdx.x < n)
+		out[end + threadIdx.x] = (unsigned char)symbol;
+}
+
 __device__ __noinline__ int get_simple_warp(struct decoder *d, unsigned char *out,
 	uint32_t n, const unsigned char *in, uint64_t bytes)
 {
@@ -220,8 +235,7 @@ __device__ __noinline__ int get_simple_warp(struct decoder *d, unsigned char *ou
 		for (uint32_t i = threadIdx.x; i < n; i += 32)
 			out[i] = in[1 + i];
 	} else if (in[0] == HUFF_ONE && bytes == 2) {
-		for (uint32_t i = threadIdx.x; i < n; i += 32)
-			out[i] = in[1];
+		fill_warp(out, in[1], n);
 	} else {
 		return -1;
 	}
@@ -254,8 +268,7 @@ __device__ __noinline__ int get_runs_warp(struct decoder *d, const struct space 
 	if (r.rest && get_simple_warp(d, s->rest, r.rest, r.last, r.last_bytes) < 0)
 		return -1;
 	none = (1u << r.direct) - 1;
-	for (uint32_t i = threadIdx.x; i < n; i += 32)
-		out[i] = in[1];
+	fill_warp(out, in[1], n);
 	__syncwarp();
 	for (uint32_t t = 0; t < r.tokens; t += 32) {
 		uint32_t mine = t + threadIdx.x, run = 0, is_other = 0, place = 0, end;

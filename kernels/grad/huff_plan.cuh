@@ -28,23 +28,15 @@ struct encoder {
 		[4]; /* of the chunk, of its runs, of its other symbols, of its packed form */
 	struct huff_layout layout;
 	struct space space; /* registers are few */
-	int layout_is_useful;
+	uint32_t covered;   /* by the symbols that tokens name */
 	uint32_t others, tokens, close, max, at, top;
 	unsigned z, mode;
 };
 
-/* 16 symbols from memory of any alignment. */
+/* 16 symbols; p is a multiple of 16, as is where a chunk, a stream or a sample begins. */
 __device__ __forceinline__ uint4 load_each(const unsigned char *p)
 {
-	uint32_t w[4];
-
-	if (((uintptr_t)p & 15) == 0)
-		return *(const uint4 *)p;
-	UNROLL
-	for (int i = 0; i < 4; i++)
-		w[i] = p[4 * i] | (uint32_t)p[4 * i + 1] << 8 |
-			(uint32_t)p[4 * i + 2] << 16 | (uint32_t)p[4 * i + 3] << 24;
-	return make_uint4(w[0], w[1], w[2], w[3]);
+	return *(const uint4 *)(const void *)p;
 }
 
 /* The first `count` of up to 16 symbols, zeros behind them; reads nothing else. */

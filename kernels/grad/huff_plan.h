@@ -210,6 +210,12 @@ HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 	return split;
 }
 
+/* How many bits of a token name a symbol, if `used` symbols occur. */
+HD unsigned huff_direct(unsigned used, int named)
+{
+	return !named ? 0 : used <= 2 ? 1 : used <= 4 ? 2 : HUFF_DIRECT_MAX;
+}
+
 /* Decides how to make tokens, from the counts of n symbols, of which two or more are used and z
  * is the most frequent. named: tokens are to name the frequent symbols; returns false if that
  * is of no use. If a few symbols make up most of what is not z, it is better to name them: for
@@ -226,7 +232,7 @@ HD int huff_plan_layout(struct huff_layout *layout, const uint32_t *counts, unsi
 	for (unsigned v = 0; v < HUFF_ALPHABET; v++)
 		used += counts[v] != 0;
 	layout->z = z;
-	layout->direct = !named ? 0 : used <= 2 ? 1 : used <= 4 ? 2 : HUFF_DIRECT_MAX;
+	layout->direct = huff_direct(used, named);
 	places = (1u << layout->direct) - 1;
 	for (unsigned v = 0; v < HUFF_ALPHABET; v++)
 		layout->place[v] = (unsigned char)places;

@@ -27,26 +27,35 @@ __device__ __forceinline__ uint32_t four_bits(uint32_t w, unsigned k)
 	return (w >> k & 0x01010101) * 0x01020408u >> 24;
 }
 
+/* Writes the low bits of 16 symbols, of which `count` exist, from i on of n. */
+__device__ __forceinline__ void put_lows(unsigned char *out, uint4 v, uint32_t i,
+	uint32_t count, uint32_t bytes, unsigned width)
+{
+	unsigned char *to = out + i / 64 * 8 * width + i % 64 / 8;
+
+	UNROLL_1
+	for (unsigned k = 0; k < width; k++) {
+		to[k * bytes] = (unsigned char)(four_bits(v.x, k) |
+			four_bits(v.y, k) << 4);
+		if (count > 8)
+			to[k * bytes + 1] = (unsigned char)(four_bits(v.z, k) |
+				four_bits(v.w, k) << 4);
+	}
+}
+
 /* Writes the low bits of n symbols, 16 a thread. */
 __device__ __noinline__ void put_lows_block(unsigned char *out, const unsigned char *in,
 	uint32_t n, unsigned width)
 {
-	UNROLL_1
-	for (uint32_t i = threadIdx.x * EACH; width && i < n; i += THREADS * EACH) {
-		uint32_t group = i / 64, part = n - group * 64, count = n - i;
-		uint32_t bytes = part < 64 ? (part + 7) / 8 : 8, byte = i % 64 / 8;
-		uint4 v = load_some(in + i, count);
-		unsigned char *to = out + group * 8 * width + byte;
+	uint32_t whole = n / 64 * 64, i = threadIdx.x * EACH;
 
-		UNROLL_1
-		for (unsigned k = 0; k < width; k++) {
-			to[k * bytes] = (unsigned char)(four_bits(v.x, k) |
-				four_bits(v.y, k) << 4);
-			if (count > 8)
-				to[k * bytes + 1] = (unsigned char)(four_bits(v.z, k) |
-					four_bits(v.w, k) << 4);
-		}
-	}
+	UNROLL_1
+	for (; i < whole; i += THREADS * EACH)
+		put_lows(out, load_each(in + i), i, EACH, 8, width);
+	i = whole + threadIdx.x * EACH;
+	if (i < n)
+		put_lows(out, load_some(in + i, n - i), i, n - i, (n - whole + 7) / 8,
+			width);
 }
 
 /* Writes the planned plane at slot[e->at] and moves e->at behind it. */
@@ -157,47 +166,80 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool max
 	return before;
 }
 
-/* Makes tokens, and the list of symbols that they do not name, as e->cut says. */
+/* Which bytes of w are not z: bit k for byte k. */
+__device__ __forceinline__ uint32_t differ(uint32_t w, unsigned z)
+{
+	uint32_t x = w ^ z * 0x01010101u;
+
+	return four_bits(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x, 7);
+}
+
+/* Makes tokens, and the list of symbols that they do not name, as e->layout says: each thread those
+ * of 16 symbols at a time, one after the other, because most are z. */
 __device__ __noinline__ void layout_runs(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
 	const struct huff_layout *layout = &e->layout;
+	const uint32_t none = (1u << layout->direct) - 1, max_run = layout->max;
 	uint32_t others = 0, tokens = 0, last = 0;
 
 	if (threadIdx.x == 0)
 		e->close = 0;
 	__syncthreads();
-	for (uint32_t i = 0; i < n; i += THREADS) {
-		uint32_t at = i + threadIdx.x, all, prev, run, rank, token, place = 0;
-		bool is_other = at < n && in[at] != e->z, is_rest;
+	UNROLL_1
+	for (uint32_t i = 0; i < n; i += THREADS * EACH) {
+		uint32_t at = i + threadIdx.x * EACH, left = at < n ? n - at : 0;
+		uint4 v = load_some(in + at, left);
+		uint32_t mask = differ(v.x, e->z) | differ(v.y, e->z) << 4 |
+			differ(v.z, e->z) << 8 | differ(v.w, e->z) << 12;
+		uint32_t all, before, rests = 0, count = 0, rank, token, prev, close;
 
-		if (is_other)
-			place = layout->place[in[at]];
-		is_rest = is_other && place == (1u << layout->direct) - 1;
-		if (is_other && (!at || in[at - 1] != e->z))
-			atomicAdd(&e->close, 1u);
+		if (left < EACH)
+			mask &= (1u << left) - 1;
+		/* those behind another, and the first symbol of all */
+		close = mask & mask << 1;
+		if ((mask & 1) && (!at || in[at - 1] != e->z))
+			close |= 1;
+		if (close)
+			atomicAdd(&e->close, (uint32_t)__popc(close));
 		/* positions count from 1, so that 0 means before the first */
-		prev = scan_block(e->tops, is_other ? at + 1 : 0, true, &all);
-		prev = max(prev, last);
+		before = scan_block(e->tops, mask ? at + 32 - (uint32_t)__clz(mask) : 0,
+			true, &all);
+		before = max(before, last);
 		last = max(last, all);
-		run = at - prev;
-		rank = others + scan_block(e->sums, is_rest, false, &all);
-		others += all;
-		token = tokens +
-			scan_block(e->sums, is_other ? 1 + run / layout->max : 0, false,
-				&all);
-		tokens += all;
-		if (!is_other)
-			continue;
-		if (is_rest)
-			s->rest[rank] = in[at];
-		for (; run >= layout->max; run -= layout->max) {
-			s->runs[token] = HUFF_ESCAPE;
-			s->lows[token++] = 0;
+		prev = before;
+		UNROLL_1
+		for (uint32_t m = mask; m; m &= m - 1) {
+			uint32_t here = at + (uint32_t)__ffs((int)m) - 1,
+				 run = here - prev;
+
+			rests += layout->place[in[here]] == none;
+			count += 1 + (run < max_run ? 0 : run / max_run);
+			prev = here + 1;
 		}
-		s->runs[token] = (unsigned char)(place << (8 - layout->direct) |
-			run >> layout->split);
-		s->lows[token] = run & ((1u << layout->split) - 1);
+		rank = others + scan_block(e->sums, rests, false, &all);
+		others += all;
+		token = tokens + scan_block(e->sums, count, false, &all);
+		tokens += all;
+		prev = before;
+		UNROLL_1
+		for (uint32_t m = mask; m; m &= m - 1) {
+			uint32_t here = at + (uint32_t)__ffs((int)m) - 1,
+				 run = here - prev;
+			unsigned char symbol = in[here];
+			uint32_t place = layout->place[symbol];
+
+			if (place == none)
+				s->rest[rank++] = symbol;
+			for (; run >= max_run; run -= max_run) {
+				s->runs[token] = HUFF_ESCAPE;
+				s->lows[token++] = 0;
+			}
+			s->runs[token] = (unsigned char)(place << (8 - layout->direct) |
+				run >> layout->split);
+			s->lows[token++] = run & ((1u << layout->split) - 1);
+			prev = here + 1;
+		}
 	}
 	if (threadIdx.x == 0) {
 		e->others = others;
@@ -229,18 +271,19 @@ __device__ __noinline__ void put_runs_block(struct encoder *e, unsigned char *sl
 __device__ void pack_block(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
-	unsigned width = huff_pack_width(e->plane[0].symbols), each = 8 / width;
+	unsigned width = huff_pack_width(e->plane[0].symbols), each = 8 / width,
+		 place = 0;
 
+	/* each symbol's index; codes take this memory later */
+	for (unsigned v = 0; v < threadIdx.x; v++)
+		place += e->chunk_counts[v] != 0;
+	e->entry[threadIdx.x] = (uint16_t)place;
+	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < (n * width + 7) / 8; i += THREADS) {
 		unsigned v = 0;
 
-		for (unsigned j = 0; j < each && i * each + j < n; j++) {
-			unsigned place = 0;
-
-			for (unsigned k = 0; k < in[i * each + j]; k++)
-				place += e->chunk_counts[k] != 0;
-			v |= place << j * width;
-		}
+		for (unsigned j = 0; j < each && i * each + j < n; j++)
+			v |= (unsigned)e->entry[in[i * each + j]] << j * width;
 		s->packed[i] = (unsigned char)v;
 	}
 	__syncthreads();
@@ -263,15 +306,50 @@ __device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *sl
 	put_simple_block(e, slot, &e->plane[3], s->packed, m);
 }
 
+/* As huff_plan_layout, of e->chunk_counts: a symbol's index is how many that are not z are more
+ * frequent, or as frequent and before it. */
+__device__ __noinline__ int layout_block(struct encoder *e, uint32_t n, int named)
+{
+	struct huff_layout *layout = &e->layout;
+	uint32_t count = e->chunk_counts[threadIdx.x], others = n - e->chunk_counts[e->z];
+	unsigned used = e->plane[0].symbols, places, place = 0;
+	unsigned direct = huff_direct(used, named);
+
+	places = (1u << direct) - 1;
+	if (threadIdx.x == 0) {
+		e->covered = 0;
+		layout->z = e->z;
+		layout->direct = direct;
+		layout->split = huff_run_split(n - others, others, direct);
+		layout->max = (uint32_t)(HUFF_ESCAPE >> direct) << layout->split;
+	}
+	if (threadIdx.x < places)
+		layout->symbol[threadIdx.x] = (unsigned char)e->z;
+	__syncthreads();
+	if (!count || threadIdx.x == e->z)
+		place = places;
+	UNROLL_1
+	for (unsigned v = 0; v < 256 && place < places; v++) {
+		uint32_t other = e->chunk_counts[v];
+
+		place += v != e->z &&
+			(other > count || (other == count && v < threadIdx.x));
+	}
+	place = place < places ? place : places;
+	layout->place[threadIdx.x] = (unsigned char)place;
+	if (place < places) {
+		layout->symbol[place] = (unsigned char)threadIdx.x;
+		atomicAdd(&e->covered, count);
+	}
+	__syncthreads();
+	return !named || e->covered >= others / 4;
+}
+
 /* Makes tokens, with named symbols or without, and plans. Returns the size of the chunk. */
 __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n, int named)
 {
-	if (threadIdx.x == 0)
-		e->layout_is_useful = huff_plan_layout(&e->layout, e->chunk_counts, e->z,
-			n, named);
-	__syncthreads();
-	if (!e->layout_is_useful)
+	if (!layout_block(e, n, named))
 		return UINT32_MAX;
 	layout_runs(e, s, in, n);
 	plan_block(e, &e->plane[1], s->runs, e->tokens);
@@ -344,6 +422,12 @@ __global__ void __launch_bounds__(THREADS, 4)
 		int skewed;
 
 		__syncthreads();
+		if ((uintptr_t)from & 15) {
+			for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+				e->space.in[i] = from[i];
+			from = e->space.in;
+			__syncthreads();
+		}
 		plan_block(e, &e->plane[0], from, count);
 		if (threadIdx.x == 0) {
 			e->at = 0;
@@ -433,7 +517,7 @@ int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
 	if (huff_check(d, chunk) < 0)
 		return -1;
 	chunks = huff_chunks(n, chunk);
-	blocks = huff_blocks(d, chunks, 8);
+	blocks = huff_blocks(d, chunks, 4); /* as many as run at a time */
 	slot_bytes = chunks * stride;
 	size_bytes = (chunks * 4 + 255) / 256 * 256;
 	if (huff_scratch(d, &slots,

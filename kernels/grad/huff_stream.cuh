@@ -36,16 +36,19 @@ __device__ __noinline__ uint32_t stream_bits(const struct encoder *e,
 {
 	uint32_t bits = 0;
 
+	uint32_t i = threadIdx.x % 32 * EACH;
+
 	UNROLL_1
-	for (uint32_t i = threadIdx.x % 32 * EACH; i < count; i += 32 * EACH) {
+	for (; i + EACH <= count; i += 32 * EACH) {
+		uint4 v = load_each(in + i);
+
+		bits += bits_of(e, v.x, 4, split) + bits_of(e, v.y, 4, split);
+		bits += bits_of(e, v.z, 4, split) + bits_of(e, v.w, 4, split);
+	}
+	if (i < count) {
 		uint32_t left = count - i;
 		uint4 v = load_some(in + i, left);
 
-		if (left >= EACH) {
-			bits += bits_of(e, v.x, 4, split) + bits_of(e, v.y, 4, split);
-			bits += bits_of(e, v.z, 4, split) + bits_of(e, v.w, 4, split);
-			continue;
-		}
 		bits += bits_of(e, v.x, left, split);
 		bits += bits_of(e, v.y, behind(left, 4), split);
 		bits += bits_of(e, v.z, behind(left, 8), split);
@@ -93,6 +96,53 @@ __device__ __forceinline__ void stage_quad(uint32_t *stage, uint32_t at,
 		atomicOr(word + 2, q->high >> (32 - shift));
 }
 
+/* Makes the codes of up to 32 x 16 symbols, of which lanes have `left` each, and stores the whole
+ * words. Returns the bit behind them. WHOLE: every lane has 16. */
+template <bool WHOLE>
+__device__ __forceinline__ uint32_t put_some(const struct encoder *e, uint32_t *stage,
+	uint32_t *slot, uint32_t start, uint32_t at, const unsigned char *in,
+	uint32_t left, unsigned split)
+{
+	unsigned lane = threadIdx.x % 32;
+	uint4 v = WHOLE ? load_each(in) : load_some(in, left);
+	struct quad q0 = quad_of(e, v.x, WHOLE ? 4 : left, split);
+	struct quad q1 = quad_of(e, v.y, WHOLE ? 4 : behind(left, 4), split);
+	struct quad q2 = quad_of(e, v.z, WHOLE ? 4 : behind(left, 8), split);
+	struct quad q3 = quad_of(e, v.w, WHOLE ? 4 : behind(left, 12), split);
+	uint32_t bits = q0.bits + q1.bits + q2.bits + q3.bits, before = bits, whole;
+
+	UNROLL
+	for (unsigned by = 1; by < 32; by *= 2) {
+		uint32_t other = __shfl_up_sync(FULL, before, by);
+
+		before += lane >= by ? other : 0;
+	}
+	whole = (at % 32 + __shfl_sync(FULL, before, 31)) / 32;
+	before += at % 32 - bits;
+	stage_quad(stage, before, &q0);
+	stage_quad(stage, before + q0.bits, &q1);
+	stage_quad(stage, before + q0.bits + q1.bits, &q2);
+	stage_quad(stage, before + bits - q3.bits, &q3);
+	bits = __shfl_sync(FULL, before + bits, 31); /* the last lane's end */
+	__syncwarp();
+	for (uint32_t w = lane; w < whole; w += 32) {
+		uint32_t *to = slot + at / 32 + w;
+
+		if (at / 32 + w == start)
+			atomicOr(to, stage[w]);
+		else
+			*to = stage[w];
+		stage[w] = 0;
+	}
+	__syncwarp();
+	if (lane == 0 && whole) {
+		stage[0] = stage[whole];
+		stage[whole] = 0;
+	}
+	__syncwarp();
+	return at / 32 * 32 + bits;
+}
+
 /* Writes a stream at bit `at` of the slot with a warp, which makes up to 32 x 16 codes at a time in
  * shared memory and stores whole words. Those at the ends of a stream, which others share, are
  * zeros and get their bits by atomics. */
@@ -101,62 +151,19 @@ __device__ __noinline__ void put_stream(const struct encoder *e, uint32_t *stage
 	unsigned split)
 {
 	unsigned lane = threadIdx.x % 32;
-	uint32_t start = at / 32;
+	uint32_t start = at / 32, i = 0, mine;
 
 	for (uint32_t w = lane; w < STAGE_WORDS; w += 32)
 		stage[w] = 0;
 	__syncwarp();
 	UNROLL_1
-	for (uint32_t i = 0; i < count; i += 32 * EACH) {
-		uint32_t mine = i + lane * EACH, left = mine < count ? count - mine : 0;
-		uint4 v = load_some(in + mine, left);
-		struct quad q0, q1, q2, q3;
-		uint32_t bits, before, whole;
-
-		if (i + 32 * EACH <= count) {
-			q0 = quad_of(e, v.x, 4, split);
-			q1 = quad_of(e, v.y, 4, split);
-			q2 = quad_of(e, v.z, 4, split);
-			q3 = quad_of(e, v.w, 4, split);
-		} else {
-			q0 = quad_of(e, v.x, left, split);
-			q1 = quad_of(e, v.y, behind(left, 4), split);
-			q2 = quad_of(e, v.z, behind(left, 8), split);
-			q3 = quad_of(e, v.w, behind(left, 12), split);
-		}
-		bits = before = q0.bits + q1.bits + q2.bits + q3.bits;
-
-		UNROLL
-		for (unsigned by = 1; by < 32; by *= 2) {
-			uint32_t other = __shfl_up_sync(FULL, before, by);
-
-			before += lane >= by ? other : 0;
-		}
-		whole = (at % 32 + __shfl_sync(FULL, before, 31)) / 32;
-		before += at % 32 - bits;
-		stage_quad(stage, before, &q0);
-		stage_quad(stage, before + q0.bits, &q1);
-		stage_quad(stage, before + q0.bits + q1.bits, &q2);
-		stage_quad(stage, before + bits - q3.bits, &q3);
-		bits = __shfl_sync(FULL, before + bits, 31); /* the last lane's end */
-		__syncwarp();
-		for (uint32_t w = lane; w < whole; w += 32) {
-			uint32_t *to = slot + at / 32 + w;
-
-			if (at / 32 + w == start)
-				atomicOr(to, stage[w]);
-			else
-				*to = stage[w];
-			stage[w] = 0;
-		}
-		__syncwarp();
-		if (lane == 0 && whole) {
-			stage[0] = stage[whole];
-			stage[whole] = 0;
-		}
-		__syncwarp();
-		at = at / 32 * 32 + bits;
-	}
+	for (; i + 32 * EACH <= count; i += 32 * EACH)
+		at = put_some<true>(e, stage, slot, start, at, in + i + lane * EACH, EACH,
+			split);
+	mine = i + lane * EACH;
+	if (i < count)
+		at = put_some<false>(e, stage, slot, start, at, in + mine,
+			mine < count ? count - mine : 0, split);
 	if (lane == 0)
 		atomicOr(slot + at / 32, stage[0] | 1u << at % 32);
 }
