@@ -33,12 +33,12 @@ say() {
 	jq -nc "$2" | rnp-register sign --key "$1.json" >>records
 }
 
-# verdict NAME TIME PASSED 'UUIDS' [SHA]: adds a verdict
+# verdict NAME TIME PASSED 'UUIDS' [SHA]: adds a verdict, on the challenge of the hash $challenge if set
 verdict() {
 	local sha=${1}_sha
 	say judge "{kind: \"rnp.verdict\", v: 1, node: \"${!1}\", signer: \"$judge\", at: \"2026-11-$2Z\",
 		passed: $3, checks: [], readings: {}, node_record: \"${5:-${!sha}}\",
-		proven: ($4 | map({device: ., memory_bytes: 1000}))}"
+		proven: ($4 | map({device: ., memory_bytes: 1000}))${challenge:+, challenge_sha256: \"$challenge\"}}"
 }
 
 # receipt NAME FROM TO [GPU_SECONDS]: adds a receipt
@@ -82,6 +82,26 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	cp usage before
 	usage
 	cmp before usage
+}
+
+@test "usage: one challenge in verdicts of several nodes proves the first node and no other" {
+	# b tells a its answer: both verdicts are on one challenge, of different GPUs; c has its own
+	for n in a b c; do node $n ".gpus[0].uuid = \"GPU-$n\""; done
+	challenge=$(printf 1 | sha256sum | cut -d' ' -f1)
+	verdict a 17T00:00:00 true '["GPU-a"]'
+	verdict b 16T12:00:00 true '["GPU-b"]'
+	challenge=$(printf 2 | sha256sum | cut -d' ' -f1)
+	verdict c 17T00:00:00 true '["GPU-c"]'
+	usage
+	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX 4090",["GPU-b"]]'
+	assert_equal "$(of c '.devices')" '["GPU-c"]'
+	assert_equal "$(of a '[.gpu_model, .devices]')" '[null,null]'
+	of a .unknown.gpu_model | grep -q "node $b passed the challenge of its last verdict first"
+	# whatever the order of the records, and however they are written
+	tac records | sed 's/"kind":"r/"kind":"\\u0072/' >turned && mv turned records
+	cp usage before
+	usage
+	cmp usage before
 }
 
 @test "usage: what is claimed without a passed challenge is not paid" {

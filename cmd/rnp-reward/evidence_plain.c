@@ -673,6 +673,12 @@ static void fill_item(struct gather_item *item, const struct piece *pieces, uint
 		item->passed = pieces[PASSED].number;
 		item->score_ppm = number_of(pieces, seen, SCORE_PPM);
 		item->names_record = seen & BIT(NODE_RECORD);
+		item->names_challenge = seen & BIT(CHALLENGE_SHA256);
+		if (item->names_challenge)
+			sodium_hex2bin(item->challenge.bytes,
+				sizeof item->challenge.bytes,
+				pieces[CHALLENGE_SHA256].text + 1,
+				2 * sizeof item->challenge.bytes, NULL, NULL, NULL);
 		if (item->names_record)
 			sodium_hex2bin(item->node_record, sizeof item->node_record,
 				pieces[NODE_RECORD].text + 1, 64, NULL, NULL, NULL);

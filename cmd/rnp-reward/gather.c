@@ -291,12 +291,16 @@ uint32_t gather_owner(const struct gather *g, const struct device_key *key)
 	return d && d->node ? d->node - 1 : UINT32_MAX;
 }
 
-/* Adds the facts that a passed verdict proves. A verdict that names no node record proves
+/* Adds the facts that a passed verdict proves. A challenge is made for one node, the first that
+ * passed it. A verdict that names no node record proves
  * nothing that is paid. Of two at the same instant, the one with the greater hash counts as the
  * last. */
 static void take_proven(struct gather *g, struct gather_node *node,
 	const struct gather_item *item, const unsigned char sha256[CANON_HASH_BYTES])
 {
+	if (item->names_challenge)
+		claim_device(g, (uint32_t)(node - g->nodes), &item->challenge,
+			item->at_ms);
 	if (!item->names_record)
 		return;
 	for (int i = 0; i < item->nproven; i++)
@@ -311,6 +315,8 @@ static void take_proven(struct gather *g, struct gather_node *node,
 	memcpy(node->node_sha256, item->node_record, CANON_HASH_BYTES);
 	memcpy(node->proven, item->proven, sizeof node->proven);
 	node->nproven = item->nproven;
+	node->challenge_known = item->names_challenge;
+	node->challenge = item->challenge;
 }
 
 /* Returns what a passed verdict scores, -1: nothing. */

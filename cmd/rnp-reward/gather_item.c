@@ -78,6 +78,7 @@ static bool read_hash(const json_t *record, const char *key,
 
 static int read_verdict(struct gather_item *item, const json_t *record, const char *where)
 {
+	unsigned char challenge[CANON_HASH_BYTES];
 	const json_t *device;
 	size_t i;
 
@@ -88,6 +89,9 @@ static int read_verdict(struct gather_item *item, const json_t *record, const ch
 			0)
 		return -1;
 	item->names_record = read_hash(record, "node_record", item->node_record);
+	item->names_challenge = read_hash(record, "challenge_sha256", challenge);
+	if (item->names_challenge)
+		memcpy(item->challenge.bytes, challenge, sizeof item->challenge.bytes);
 	item->readings = json_object_get(record, "readings");
 	json_array_foreach(json_object_get(record, "proven"), i, device) {
 		if (item->nproven == GATHER_DEVICES_MAX)

@@ -46,9 +46,10 @@ struct gather_item {
 	int64_t at_ms; /* nodes and verdicts */
 
 	/* verdicts */
-	bool passed, names_record;
+	bool passed, names_record, names_challenge;
 	unsigned char node_record[CANON_HASH_BYTES]; /* if names_record */
-	int64_t score_ppm;                           /* -1: not stated */
+	struct device_key challenge; /* half of its hash, if names_challenge */
+	int64_t score_ppm;           /* -1: not stated */
 	const json_t *readings; /* borrowed; NULL: they are in reading, -1: not taken */
 	int64_t reading[GATHER_READINGS]; /* in the order of gather_readings */
 	struct device_key proven[GATHER_DEVICES_MAX];

@@ -47,6 +47,8 @@ struct gather_node {
 	unsigned char verdict_sha256[CANON_HASH_BYTES], node_sha256[CANON_HASH_BYTES];
 	struct device_key proven[GATHER_DEVICES_MAX];
 	int nproven;
+	bool challenge_known;
+	struct device_key challenge;
 };
 
 struct gather_slot {
@@ -57,13 +59,15 @@ struct gather_seen { /* half of a hash; 0: free slot */
 	uint64_t half[2];
 };
 
+/* A device, or a challenge, which is nobody else's either. */
 struct gather_device {
 	struct device_key key;
 	int64_t at_ms;
 	uint32_t node; /* plus 1; 0: free slot */
 };
 
-/* Returns the number of the node that proved the device first, or UINT32_MAX. */
+/* Returns the number of the node that proved the device, or answered the challenge, first, or
+ * UINT32_MAX. */
 uint32_t gather_owner(const struct gather *g, const struct device_key *key);
 
 #endif

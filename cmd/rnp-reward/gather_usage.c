@@ -18,6 +18,8 @@ struct draft {
 	json_t *proven; /* the rnp.node that the last passed verdict names, paid devices only */
 	json_t *newest; /* the newest rnp.node before the end of the epoch, for the wallet */
 	int64_t gpus; /* proven and paid */
+	/* who passed the challenge of the last passed verdict first, or NULL: this node */
+	const struct gather_node *answered;
 };
 
 static void set_sourced(struct draft *d, const char *key, int64_t v, const char *source)
@@ -66,7 +68,13 @@ static void find_records(struct draft *d)
 			proven = r;
 	}
 	d->newest = record_json(newest);
-	d->proven = record_json(proven);
+	if (node->proven_at_ms >= 0 && node->challenge_known) {
+		uint32_t owner = gather_owner(d->g, &node->challenge);
+
+		if (owner != node->number)
+			d->answered = &d->g->nodes[d->g->place[owner]];
+	}
+	d->proven = d->answered ? NULL : record_json(proven);
 }
 
 /* --- devices -------------------------------------------------------------------------------- */
@@ -174,6 +182,23 @@ static void set_verdict(struct draft *d)
 	json_set_text(d->usage, "verdict_sha256", hex);
 }
 
+static void say_why_unproven(struct draft *d)
+{
+	const struct gather_node *node = d->node;
+	char text[160];
+
+	snprintf(text, sizeof text,
+		"node %s passed the challenge of its last verdict first, and a challenge is for one node",
+		d->answered ? d->answered->address : "");
+	json_set_text(d->unknown, "gpu_model",
+		d->answered ?
+			text :
+			node->proven_at_ms >= 0 ?
+			"the rnp.node that was challenged is not among the records" :
+			node->verdicts ? "no verdict of this epoch proves a device" :
+					 "it was not challenged in this epoch");
+}
+
 /* Claims about the hardware count only as far as they were challenged. */
 static void set_facts(struct draft *d)
 {
@@ -188,12 +213,7 @@ static void set_facts(struct draft *d)
 	if (d->proven)
 		set_verdict(d);
 	else
-		json_set_text(d->unknown, "gpu_model",
-			d->node->proven_at_ms >= 0 ?
-				"the rnp.node that was challenged is not among the records" :
-				d->node->verdicts ?
-				"no verdict of this epoch proves a device" :
-				"it was not challenged in this epoch");
+		say_why_unproven(d);
 	for (size_t i = 0; d->proven && i < sizeof names / sizeof *names; i++)
 		set_fact(d, d->proven, names[i], "as challenged");
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/sha256.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
@@ -315,7 +316,7 @@ int canon_hash_record(unsigned char out[CANON_HASH_BYTES], const json_t *record)
 	int rc = canon_write_without(&text, record, "proof");
 
 	if (rc == 0)
-		crypto_hash_sha256(out, (const unsigned char *)buf_text(&text), text.len);
+		sha256(out, buf_text(&text), text.len);
 	buf_release(&text);
 	return rc;
 }

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/base/sha256.h"
 #include "common/base/mem.h"
 #include "common/record/party.h"
 #include "common/base/utf8.h"
@@ -32,7 +33,7 @@ static int hash_without(unsigned char out[HASH_BYTES], const json_t *obj,
 	buf_reset(scratch);
 	if (canon_write_without(scratch, obj, left_out) < 0)
 		return -1;
-	crypto_hash_sha256(out, (unsigned char *)scratch->data, scratch->len);
+	sha256(out, scratch->data, scratch->len);
 	return 0;
 }
 

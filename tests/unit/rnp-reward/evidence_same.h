@@ -26,6 +26,8 @@ static inline const char *same_verdict(const struct gather_item *a,
 	}
 	if (a->at_ms != b->at_ms || a->passed != b->passed ||
 		a->score_ppm != b->score_ppm || a->names_record != b->names_record ||
+		a->names_challenge != b->names_challenge ||
+		memcmp(&a->challenge, &b->challenge, sizeof a->challenge) != 0 ||
 		memcmp(a->node_record, b->node_record, sizeof a->node_record) != 0)
 		return "another verdict";
 	return a->nproven == b->nproven &&
