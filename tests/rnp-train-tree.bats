@@ -166,6 +166,21 @@ for line in sys.stdin: v.validate(json.loads(line))' "$(rnp-train --schema rnp.r
 	grep -q 'the parent is away, the group trains on' g.err
 }
 
+@test "tree: the first steps come in shorter rounds, above and below" {
+	declare -A groups=([g]="a")
+	start_coordinator --workers 1 --rounds 5 --inner-steps 40 --warm 16 --method q8
+	start_group g --workers 1 --inner-steps 10 --warm 12
+	start_below g a
+	end_of a "${worker[a]}"
+	end_of_group g
+	end_of coordinator "$coordinator"
+	# each turn ends with a round of the group, which begins with one step
+	rounds | jq -se 'map(.tokens / 128) == [4, 8, 32, 40, 40]'
+	rounds_of g | jq -se 'map(.members[0].steps) == [1, 1, 1, 2, 2, 4, 8] + [range(12) | 10]'
+	rounds_of g | jq -se '[.[].parent | select(.)] | length == 5 and all(.counted)'
+	same_parameters
+}
+
 @test "tree: what does not go together is one line and its code" {
 	local below=(rnp-train coordinate -q --data "$DIR/tok" --listen 127.0.0.1:0 --give-up 1s)
 	refused 64 '--rounds goes without --parent' "${below[@]}" --model m --parent http://127.0.0.1:1 --rounds 3

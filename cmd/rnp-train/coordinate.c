@@ -197,8 +197,7 @@ static int check_allowed(void)
 static int check_tree(void)
 {
 	static const char *const without[] = { "give-up", "ca", "proxy", NULL };
-	static const char *const against[] = { "rounds", "warm", "fragments", "overlap",
-		NULL };
+	static const char *const against[] = { "rounds", "fragments", "overlap", NULL };
 	const char *const *names = options.parent ? against : without;
 
 	for (int i = 0; names[i]; i++)

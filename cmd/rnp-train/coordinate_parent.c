@@ -43,19 +43,14 @@ static int check_parent(const struct coordinator *g, const struct lm_config *min
 	return 0;
 }
 
-/* As many rounds as the parent's turns take with the quorum: the schedule's end. */
-static int64_t rounds_below(const struct coordinator_options *o, const struct training *t)
-{
-	uint64_t turn = t->inner_steps * t->batch;
-	uint64_t round = (uint64_t)(o->workers * o->inner_steps * o->batch);
-
-	return (int64_t)(t->rounds * ((turn + round - 1) / round));
-}
-
 int coordinate_parent_open(struct coordinator *g, const struct lm_config *mine)
 {
 	struct parent *p = xcalloc(1, sizeof *p);
 	struct coordinator_options *o = &g->o;
+	const struct training group = { .quorum = (uint64_t)o->workers,
+		.batch = (uint64_t)o->batch,
+		.inner_steps = (uint64_t)o->inner_steps,
+		.warm = (uint64_t)o->warm };
 	char *state = coordinate_path(g, "parent");
 	int rc;
 
@@ -80,7 +75,7 @@ int coordinate_parent_open(struct coordinator *g, const struct lm_config *mine)
 		return -1;
 	o->seed = p->w.run.seed;
 	o->length = p->w.run.length;
-	o->rounds = rounds_below(o, &p->w.run);
+	o->rounds = (int64_t)training_rounds_below(&p->w.run, &group);
 	return 0;
 }
 

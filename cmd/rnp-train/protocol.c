@@ -371,6 +371,38 @@ uint64_t training_round_steps(const struct training *t, uint64_t round)
 	return outer_round_steps(t->inner_steps, t->warm, before);
 }
 
+/* The rounds that a turn of so many steps of the run above takes; *done: of the group's warm steps. */
+static uint64_t rounds_of_turn(uint64_t steps, const struct training *above,
+	const struct training *group, uint64_t *done)
+{
+	uint64_t sequences = steps * above->batch, step = group->quorum * group->batch;
+	uint64_t rounds = 0, some;
+
+	for (; sequences && *done < group->warm; rounds++) {
+		some = outer_round_steps(group->inner_steps, group->warm, *done);
+		*done += some;
+		sequences -= some * step < sequences ? some * step : sequences;
+	}
+	some = group->inner_steps * step;
+	return rounds + (sequences + some - 1) / some;
+}
+
+uint64_t training_rounds_below(const struct training *above, const struct training *group)
+{
+	uint64_t rounds = 0, turn = 0, steps = 0, done = 0, some;
+
+	/* while either is warm; both are bounded by PROTOCOL_WARM_MAX */
+	for (; turn < above->rounds && (steps < above->warm || done < group->warm);
+		turn++) {
+		some = outer_round_steps(above->inner_steps, above->warm, steps);
+		steps += some;
+		rounds += rounds_of_turn(some, above, group, &done);
+	}
+	return rounds +
+		(above->rounds - turn) *
+		rounds_of_turn(above->inner_steps, above, group, &done);
+}
+
 struct lm_schedule training_schedule(const struct training *t)
 {
 	return (struct lm_schedule){ .lr = (double)t->lr_ppb / 1e9,

@@ -85,6 +85,11 @@ size_t training_ranges(const struct training *t, uint64_t round,
 uint64_t training_round_steps(const struct training *t, uint64_t round);
 uint64_t training_steps_before(const struct training *t, uint64_t round);
 
+/* How many rounds of its own a group takes for all turns of the run above, with as many members as its
+ * quorum; 0: that run has no end. */
+uint64_t training_rounds_below(const struct training *above,
+	const struct training *group);
+
 /* The schedule of the inner steps. */
 struct lm_schedule training_schedule(const struct training *t);
 

@@ -217,6 +217,28 @@ static void assignments(void)
 	CHECK_FAILS(EX_DATAERR, read_assignment(&a, &t));
 }
 
+/* Rounds of a group for the turns of the run above, counted one after the other. */
+static void check_rounds_below(void)
+{
+	struct training above = { .rounds = 6, .inner_steps = 40, .batch = 4 };
+	struct training group = { .quorum = 2, .inner_steps = 10, .batch = 4 };
+
+	CHECK_I64(12, (int64_t)training_rounds_below(&above, &group));
+	group.quorum = 3; /* 160 sequences are a round of 120, and one more */
+	CHECK_I64(12, (int64_t)training_rounds_below(&above, &group));
+	above.warm = 16; /* turns of 4, 8 and 32 steps */
+	group.quorum = 2;
+	CHECK_I64(1 + 1 + 2 + 2 + 2 + 2, (int64_t)training_rounds_below(&above, &group));
+	above.warm = 0;
+	group.quorum = 1; /* 40 steps are rounds of 1 1 1 1 1 2 2 2 4 8, 10 and 7 */
+	group.warm = 20;
+	CHECK_I64(12 + 5 * 4, (int64_t)training_rounds_below(&above, &group));
+	above.rounds = UINT64_C(1) << 40;
+	CHECK(training_rounds_below(&above, &group) > UINT64_C(1) << 40);
+	above.rounds = 0;
+	CHECK_I64(0, (int64_t)training_rounds_below(&above, &group));
+}
+
 static void numbers(void)
 {
 	uint32_t ids[] = { 0, 1, 299, 65535 }, back[4];
@@ -471,6 +493,7 @@ int main(void)
 		return 1;
 	runs();
 	check_pieces();
+	check_rounds_below();
 	assignments();
 	numbers();
 	sizes(&d);
