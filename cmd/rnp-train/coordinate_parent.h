@@ -20,7 +20,7 @@
 struct parent {
 	struct worker w; /* the group, as the parent sees it */
 	struct http_abort abort;
-	volatile sig_atomic_t stopped;
+	_Atomic int stopped;
 	struct assignment a; /* the turn that the group works on */
 	uint64_t began;      /* the group's round in which it began */
 	int64_t began_ms;

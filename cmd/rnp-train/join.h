@@ -4,7 +4,7 @@
 #define RNP_TRAIN_JOIN_H
 
 #include <jansson.h>
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "cmd/rnp-train/join_client.h"
 #include "cmd/rnp-train/join_state.h"
@@ -36,7 +36,7 @@ struct worker {
 	struct shuffle shuffle;
 	struct dev d;
 	struct lm_loop loop;
-	const volatile sig_atomic_t *stopped;
+	const _Atomic int *stopped; /* set by a signal; other threads look, too */
 	/* join_ranks.h; NULL: a single process, of rank 0 and size 1 */
 	struct ddp *ranks;
 	int rank, size, gpus;
@@ -62,7 +62,7 @@ void worker_close(struct worker *w);
 /* For a process that is a coordinator, too: the run, and the state in w->o.state, with what the process
  * has already, all of it borrowed; no device. Returns 0, or -1 with err_set(). */
 int worker_open_as(struct worker *w, const struct key *key,
-	const struct http_abort *abort, const volatile sig_atomic_t *stopped);
+	const struct http_abort *abort, const _Atomic int *stopped);
 
 /* Becomes a member. Returns 0; 1: the run is over; -1. */
 int worker_join(struct worker *w);

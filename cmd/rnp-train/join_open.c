@@ -13,7 +13,7 @@
 
 /* --- stopping --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stopped;
+static _Atomic int stopped;
 static struct http_abort stop_switch = HTTP_ABORT_INIT;
 
 static void on_signal(int number)
@@ -121,7 +121,7 @@ static void set_client(struct worker *w, const struct key *key,
 }
 
 int worker_open_as(struct worker *w, const struct key *key,
-	const struct http_abort *abort, const volatile sig_atomic_t *stopped_by)
+	const struct http_abort *abort, const _Atomic int *stopped_by)
 {
 	w->stopped = stopped_by;
 	set_client(w, key, abort);
