@@ -56,6 +56,60 @@ week() {
 	assert_success
 }
 
+@test "report: each command on the page prints the figures that stand above it" {
+	# wallets that are new, gone, and paid otherwise than before; a part of it all is locked
+	week 0 1 | head -190 >a && week 1 1 | tail -190 | jq -c '.up_s = (.up_s // 0) / 2 | .up_s |= floor' >b
+	rnp-reward epoch --policy rnp-021 --price 2.00 --store db a >before.jsonl
+	rnp-reward epoch --policy rnp-021 --price 2.00 --store db b >epoch.jsonl
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 >burns.jsonl
+	rnp-reward report --store db --html out.html epoch.jsonl burns.jsonl
+	python3 - out.html <<-'PY'
+		import html, json, re, subprocess, sys
+		page = open(sys.argv[1], encoding="utf-8").read()
+		units = lambda text: int(text.replace(".", "")) if "." in text else int(text)
+		def cells(part):
+		    return [[html.unescape(x) for x in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+		            for row in re.findall(r"<tr>(.*?)</tr>", part) if "<td" in row]
+		ran = 0
+		for part in page.split("<h2>")[1:]:
+		    name = part.split("</h2>")[0]
+		    said = []
+		    for words in re.findall(r"<pre>\$ (.*?)</pre>", part):
+		        done = subprocess.run(["bash", "-o", "pipefail", "-c", html.unescape(words)],
+		                              capture_output=True, text=True)
+		        assert done.returncode == 0 or name == "Payouts", (words, done.stderr)
+		        said.append(done.stdout.splitlines())
+		        ran += 1
+		    rows = cells(part)
+		    if name == "Epochs":
+		        got = [json.loads(line) for line in said[0]]
+		        assert len(got) == 2 and [g[:6] for g in got] == [
+		            [int(r[0]), *r[1:4], int(r[4]), int(r[5])] for r in rows], (got, rows)
+		        assert [g[6:] for g in got] == [[units(x) for x in r[6:10]] for r in rows], (got, rows)
+		        assert all(g[8] > 0 for g in got)
+		        assert all(json.loads(line)["ok"] for line in said[1]) and said[1]
+		    elif name.startswith("Distribution"):
+		        want = re.search(r"(\d+) wallets; the first tenth of them has (\d+)%.*?<b>([\d.]+)</b>", part, re.S)
+		        assert json.loads(said[0][0]) == [int(want[1]), int(want[2]), units(want[3])], (said, want[0])
+		    elif name == "Changes":
+		        all = [line.split() for line in said[0]]
+		        change = {w: (int(x), int(y)) for w, x, y in all}
+		        want = re.search(r"(\d+) wallets are new, (\d+) are", part)
+		        assert int(want[1]) == sum(not x for x, y in change.values()) > 0, want[0]
+		        assert int(want[2]) == sum(not y for x, y in change.values()) > 0, want[0]
+		        for wallet, before, now, by in rows:
+		            assert change[wallet] == (units(before), units(now))
+		            assert units(by) == units(now) - units(before)
+		        assert abs(units(rows[0][3])) == max(abs(y - x) for x, y in change.values())
+		    elif name == "Not paid":
+		        got = dict(reversed(line.strip().split(" ", 1)) for line in said[0])
+		        assert got and got == {r[1]: r[0] for r in rows}, (got, rows)
+		    elif name.startswith("Burns"):
+		        assert [int(x[0]) for x in said] == [units(x) for x in rows[0]], (said, rows)
+		assert ran == 8, ran
+	PY
+}
+
 @test "report: what a stranger wrote is text, an empty ledger is a page, a bad place is refused" {
 	jq '.name = "<script>alert(1)</script>&" ' "$ROOT/cmd/rnp-reward/policies/testnet.json" >evil.json
 	week 0 1 >a

@@ -150,7 +150,11 @@ static int epochs(struct page *p)
 		json_decref(row);
 	}
 	buf_adds(&p->out, "</table>\n");
-	ledger_command(&p->out, "rnp-reward ledger", " --table");
+	ledger_command(&p->out, "rnp-reward ledger",
+		" | jq -c 'select(.kind == \"rnp.epoch\") | (.pool_base_units // .total_base_units) as "
+		"$minted | [.sequence, .policy, .from, .to, .nodes, .qualified_nodes, $minted, "
+		".total_base_units - (.locked_base_units // 0), .locked_base_units // 0, $minted - "
+		".total_base_units]'");
 	ledger_command(&p->out, "rnp-reward verify", "");
 	return 0;
 }
@@ -238,7 +242,9 @@ static int distribution(struct page *p)
 		draw(p, leaves, n);
 		figures(p, leaves, n);
 		command(&p->out,
-			"rnp-reward proof --all epoch.jsonl | jq .unlocked_base_units | sort -n");
+			"rnp-reward proof --all epoch.jsonl | jq -s -c '[.[] | .unlocked_base_units + "
+			".locked_base_units] | sort | reverse | [length, ((.[:((length + 9) / 10 | "
+			"floor)] | add) * 100 / add | floor), .[((length - 1) / 2 | floor)]]'");
 	} else {
 		buf_adds(&p->out, "<p>Nobody is paid.</p>\n");
 	}
@@ -327,9 +333,10 @@ static int changes(struct page *p)
 		write_changes(p, list, n);
 		free(list);
 		command(&p->out,
-			"diff <(rnp-reward proof --all before.jsonl | jq -c '[.wallet, "
-			".unlocked_base_units]') <(rnp-reward proof --all epoch.jsonl | jq -c '[.wallet, "
-			".unlocked_base_units]')");
+			"join -a 1 -a 2 -e 0 -o 0,1.2,2.2 <(rnp-reward proof --all before.jsonl | jq -r "
+			"'\"\\(.wallet) \\(.unlocked_base_units + .locked_base_units)\"' | sort) "
+			"<(rnp-reward proof --all epoch.jsonl | jq -r "
+			"'\"\\(.wallet) \\(.unlocked_base_units + .locked_base_units)\"' | sort)");
 	}
 	free(before);
 	free(now);
@@ -368,7 +375,9 @@ static int payouts(struct page *p)
 		buf_adds(&p->out, "</tr>\n");
 	}
 	buf_adds(&p->out, "</table>\n");
-	ledger_command(&p->out, "rnp-reward pay", " --status --table");
+	ledger_command(&p->out, "rnp-reward pay",
+		" --status | jq -s -c 'group_by(.status)[] | [.[0].status, length, (map(.base_units) | "
+		"add)]'");
 	return 0;
 }
 
@@ -411,6 +420,8 @@ static void burns(struct page *p)
 	tokens(&p->out, minted);
 	buf_adds(&p->out, "</tr></table>\n");
 	command(&p->out, "jq -s 'map(.burned_base_units // 0) | add' burns.jsonl");
+	ledger_command(&p->out, "rnp-reward ledger",
+		" | jq -s 'map(select(.kind == \"rnp.epoch\").total_base_units) | add'");
 }
 
 /* --- input ------------------------------------------------------------------------------------ */
