@@ -42,6 +42,11 @@ struct publish_market {
 		int64_t now_ms);
 	/* Sends it. Returns 0 or -1; it may be sent twice. */
 	int (*send)(struct publish_target *t);
+
+	/* What look and send do with the bytes of the market's answer; without I/O. read_sent NULL:
+	 * an answer that is no error is consent. Return 0 or -1. */
+	int (*read_listed)(struct publish_target *t, const char *text, size_t len);
+	int (*read_sent)(const struct publish_target *t, const char *text, size_t len);
 };
 
 extern const struct publish_market publish_vast, publish_rnp;

@@ -11,33 +11,17 @@
 #include "common/record/signature.h"
 
 /* The registry's answer about a node: its record, and the newest quote. */
-static int look(struct publish_target *t)
+static int read_listed(struct publish_target *t, const char *text, size_t len)
 {
 	const char *node = json_string_value(json_object_get(t->quote, "node"));
-	struct http_response r = HTTP_RESPONSE_INIT;
-	struct buf url = BUF_INIT;
-	struct http_request q = { .ca_file = t->ca, .public_redirects = true };
+	json_t *answer = json_parse_object(text, len, t->url);
+	const json_t *quote = json_object_get(answer, "quote");
 	struct signature_result s;
-	json_t *answer = NULL;
-	const json_t *quote;
 	int rc = -1;
 
 	t->listed_uusd = PUBLISH_NONE;
-	if (!node)
-		return err_set(EX_DATAERR, "the quote names no node");
-	snprintf(t->unit, sizeof t->unit, "%.60s", node);
-	if (http_url(&url, t->url, "/v1/nodes/") < 0)
-		goto out;
-	buf_adds(&url, node);
-	q.url = url.data;
-	if (http_fetch(&t->http, &q, &r) < 0)
-		goto out;
-	answer = json_parse_object(buf_text(&r.body), r.body.len, t->url);
 	if (!answer)
-		goto out;
-	json_decref(t->before);
-	quote = json_object_get(answer, "quote");
-	t->before = json_deep_copy(quote);
+		return -1;
 	if (quote) {
 		signature_verify(quote, &s);
 		if (!s.ok || !signature_is_by(&s, node)) {
@@ -49,9 +33,33 @@ static int look(struct publish_target *t)
 			    &t->listed_uusd) < 0)
 			goto out;
 	}
+	json_decref(t->before);
+	t->before = json_deep_copy(quote);
 	rc = 0;
 out:
 	json_decref(answer);
+	return rc;
+}
+
+static int look(struct publish_target *t)
+{
+	const char *node = json_string_value(json_object_get(t->quote, "node"));
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct buf url = BUF_INIT;
+	struct http_request q = { .ca_file = t->ca, .public_redirects = true };
+	int rc;
+
+	if (!node)
+		return err_set(EX_DATAERR, "the quote names no node");
+	snprintf(t->unit, sizeof t->unit, "%.60s", node);
+	rc = http_url(&url, t->url, "/v1/nodes/");
+	if (rc == 0) {
+		buf_adds(&url, node);
+		q.url = url.data;
+		rc = http_fetch(&t->http, &q, &r);
+	}
+	if (rc == 0)
+		rc = read_listed(t, buf_text(&r.body), r.body.len);
 	http_response_release(&r);
 	buf_release(&url);
 	return rc;
@@ -114,4 +122,5 @@ const struct publish_market publish_rnp = {
 	.look = look,
 	.plan = plan,
 	.send = send_it,
+	.read_listed = read_listed,
 };

@@ -28,11 +28,10 @@ static const struct {
 	{ "listed_inet_down_cost", "price_inetd" }, { "min_bid_price", "price_min_bid" },
 	{ "listed_min_gpu_count", "min_chunk" }, { "end_date", "end_date" } };
 
-/* Sends a request with the key. *answer: an object; the caller owns it. */
+/* Sends a request with the key. r: the answer; the caller releases it. */
 static int ask(struct publish_target *t, const char *method, const char *path,
-	json_t **answer)
+	struct http_response *r)
 {
-	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf url = BUF_INIT, header = BUF_INIT;
 	const char *headers[] = { NULL, NULL };
 	struct http_request q = { .method = method,
@@ -52,17 +51,12 @@ static int ask(struct publish_target *t, const char *method, const char *path,
 	headers[0] = header.data;
 	q.url = url.data;
 	if (rc == 0)
-		rc = http_fetch(&t->http, &q, &r);
-	if (rc == 0) {
-		*answer = json_parse_object(buf_text(&r.body), r.body.len, url.data);
-		rc = *answer ? 0 : -1;
-	}
+		rc = http_fetch(&t->http, &q, r);
 	if (header.data)
 		sodium_memzero(header.data, header.len);
 	sodium_free(key);
 	buf_release(&header);
 	buf_release(&url);
-	http_response_release(&r);
 	return rc;
 }
 
@@ -104,17 +98,17 @@ static const json_t *find_machine(const json_t *answer, const char *wanted)
 	return NULL;
 }
 
-static int look(struct publish_target *t)
+static int read_listed(struct publish_target *t, const char *text, size_t len)
 {
-	json_t *answer = NULL;
+	json_t *answer = json_parse_object(text, len, t->url);
 	const json_t *m;
 	int64_t per_gpu = PUBLISH_NONE, gpus = 0;
 	int rc = -1;
 
 	snprintf(t->unit, sizeof t->unit, "%.60s", t->machine);
 	t->listed_uusd = PUBLISH_NONE;
-	if (ask(t, "GET", "/api/v0/machines/", &answer) < 0)
-		goto out;
+	if (!answer)
+		return -1;
 	m = find_machine(answer, t->machine);
 	if (!m) {
 		err_set(EX_DATAERR, "%s: there is no machine %s of yours", t->url,
@@ -136,6 +130,17 @@ static int look(struct publish_target *t)
 	rc = 0;
 out:
 	json_decref(answer);
+	return rc;
+}
+
+static int look(struct publish_target *t)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	int rc = ask(t, "GET", "/api/v0/machines/", &r);
+
+	if (rc == 0)
+		rc = read_listed(t, buf_text(&r.body), r.body.len);
+	http_response_release(&r);
 	return rc;
 }
 
@@ -163,11 +168,11 @@ static int plan(struct publish_target *t, const struct publish_price *p, int64_t
 	return t->wanted ? 0 : -1;
 }
 
-static int send_it(struct publish_target *t)
+static int read_sent(const struct publish_target *t, const char *text, size_t len)
 {
-	json_t *answer = NULL;
+	json_t *answer = json_parse_object(text, len, t->url);
 	const char *msg;
-	int rc = ask(t, "PUT", "/api/v0/machines/create_asks/", &answer);
+	int rc = answer ? 0 : -1;
 
 	if (rc == 0 && !json_is_true(json_object_get(answer, "success"))) {
 		msg = json_string_value(json_object_get(answer, "msg"));
@@ -178,12 +183,25 @@ static int send_it(struct publish_target *t)
 	return rc;
 }
 
+static int send_it(struct publish_target *t)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	int rc = ask(t, "PUT", "/api/v0/machines/create_asks/", &r);
+
+	if (rc == 0)
+		rc = read_sent(t, buf_text(&r.body), r.body.len);
+	http_response_release(&r);
+	return rc;
+}
+
 const struct publish_market publish_vast = {
 	.name = "vast",
 	.url = "https://console.vast.ai",
 	.look = look,
 	.plan = plan,
 	.send = send_it,
+	.read_listed = read_listed,
+	.read_sent = read_sent,
 };
 
 void publish_target_release(struct publish_target *t)
