@@ -117,7 +117,7 @@ static int match_best_of_group(struct match *m, struct group *g,
 		int f = gpus;
 		size_t node;
 
-		for (int k = gpus + 1; k <= MATCH_GPUS_MAX; k++)
+		for (int k = gpus + 1; k <= g->gpus; k++)
 			if (g->heaps[k].n &&
 				(!g->heaps[f].n ||
 					match_heap_less(&g->heaps[k].at[0],
@@ -221,6 +221,16 @@ static void try_gang(struct match *m, size_t first, const struct match_job *j, i
 		try_nodes(m, j, list, parts, best);
 }
 
+/* One part. The others are left as they are: a choice has room for many. */
+static void set_choice(struct choice *best, const struct match_part *p, double score,
+	int64_t uusd)
+{
+	best->parts[0] = *p;
+	best->nparts = 1;
+	best->score = score;
+	best->uusd = uusd;
+}
+
 /* Tries a part of one GPU: the fullest that it fits in, of the nodes where a GPU is shared
  * already; a whole one only where that costs less. */
 static void try_part(struct match *m, size_t group, const struct match_job *j,
@@ -249,10 +259,8 @@ static void try_part(struct match *m, size_t group, const struct match_job *j,
 				(!best->nparts || i == g->npartial ||
 					node > best->parts[0].node)))
 			continue;
-		*best = (struct choice){ .parts = { { node, 1, j->milli, { gpu } } },
-			.nparts = 1,
-			.score = score,
-			.uusd = match_price_of(n->uusd, 1, j->milli) };
+		set_choice(best, &(struct match_part){ node, 1, j->milli, { gpu } },
+			score, match_price_of(n->uusd, 1, j->milli));
 	}
 }
 
@@ -295,10 +303,7 @@ static void try_node(struct match *m, const struct match_job *j, size_t node,
 		if (growth > best->score ||
 			(growth == best->score && best->nparts && uusd >= best->uusd))
 			continue;
-		*best = (struct choice){ .parts = { p },
-			.nparts = 1,
-			.score = growth,
-			.uusd = uusd };
+		set_choice(best, &p, growth, uusd);
 	}
 }
 

@@ -25,6 +25,7 @@ struct waiting {
 	int gpus;
 	int64_t since_ms;
 	size_t order;
+	bool unfit; /* for an order that is tried: see mark_unfit */
 };
 
 static bool is_before(const struct waiting *x, const struct waiting *y)
@@ -80,7 +81,7 @@ static void enqueue(struct run *r, size_t job)
 
 	r->queue[r->nqueue++] = (struct waiting){ job, match_owner_of(r->m, j->owner), 0,
 		match_rank(r->m, j), r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0,
-		j->since_ms, j->order };
+		j->since_ms, j->order, false };
 }
 
 /* How fast the job's work goes there, relative to the first model that it names. */
@@ -185,6 +186,19 @@ static double gain_of(const struct match *m, const struct match_job *j, int64_t 
 	return (max - (double)c->uusd) * (double)left_ms;
 }
 
+/* Marks those that have no place now: they have none either after others took theirs. Returns how
+ * many have one. */
+static size_t mark_unfit(struct run *r, struct waiting *order, size_t n, struct choice *c)
+{
+	size_t fit = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		order[i].unfit = !match_choose(r->m, &r->jobs[order[i].job], c);
+		fit += !order[i].unfit;
+	}
+	return fit;
+}
+
 /* Plays the queue from `from` on in this order and takes everything back. Returns the sum of
  * gains. */
 static double try_order(struct run *r, size_t from, const struct waiting *order,
@@ -197,7 +211,7 @@ static double try_order(struct run *r, size_t from, const struct waiting *order,
 	for (size_t i = 0; i < r->nqueue - from; i++) {
 		const struct match_job *j = &r->jobs[order[i].job];
 
-		if (!match_choose(m, j, &choices[placed]))
+		if (order[i].unfit || !match_choose(m, j, &choices[placed]))
 			continue;
 		sum += gain_of(m, j, r->left_ms[order[i].job], &choices[placed]);
 		for (int k = 0; k < choices[placed].nparts; k++)
@@ -247,6 +261,9 @@ static void improve_order(struct run *r, size_t from)
 	other = xmalloc(n * sizeof *other);
 	choices = xmalloc(n * sizeof *choices);
 	rng_seed(&rng, 1, 1);
+	/* where nobody is stopped, the order of fewer than two is of no matter */
+	if (mark_unfit(r, best, n, choices) < 2 && !r->m->preempts)
+		tries = 0;
 	max = try_order(r, from, best, choices);
 	for (size_t t = 0; t < tries; t++) {
 		double sum;

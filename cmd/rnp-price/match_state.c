@@ -39,14 +39,17 @@ static bool is_alike(const struct group *g, const struct match_node *n)
 		g->gpus == n->gpus;
 }
 
-/* Restores best[] after a change of the heap of f. */
+/* Restores best[] after a change of the heap of f: as far down as it differs. */
 static void update_best(struct group *g, int from)
 {
 	for (int f = from; f >= 0; f--) {
 		double own = g->heaps[f].n ? g->heaps[f].at[0].score : MATCH_HEAP_NONE;
 		double more = f < MATCH_GPUS_MAX ? g->best[f + 1] : MATCH_HEAP_NONE;
 
-		g->best[f] = own < more ? own : more;
+		own = own < more ? own : more;
+		if (g->best[f] == own)
+			return;
+		g->best[f] = own;
 	}
 }
 
