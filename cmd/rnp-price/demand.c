@@ -8,7 +8,7 @@
 #define ASKS        56
 #define ASKS_BELOW  8    /* of them well under the lowest rival's price */
 #define ASKS_FINE   9    /* just under it, where customers change sides */
-#define ASK_LOW     0.80 /* times the lowest rival's price */
+#define ASK_LOW     0.60 /* times the lowest rival's price */
 #define ASK_HIGH    4.00
 #define UNITS_MAX   64   /* more are computed in as many equal lots */
 #define ITERATIONS  12   /* of policies; most beliefs need four */
@@ -28,8 +28,10 @@
 #define SUM_ERROR        1e-6
 
 /* How customers choose: they spread over all sellers; or by a power of the price over the
- * lowest; or they take the cheapest seller, and a fraction takes others, because the cheapest
- * is sometimes sold out. steep is the power, for the last kind that fraction. */
+ * lowest; or they come one by one and take the cheapest seller if he is below a limit of their
+ * own, and a fraction takes others, because the cheapest is sometimes sold out. Of the last kind
+ * as many come whether one unit is idle or many. steep is the power, for the last kind that
+ * fraction. */
 enum kind { SPREAD, POWER, CHEAPEST };
 static const struct shape {
 	enum kind kind;
@@ -154,7 +156,8 @@ static double shape_rate(const struct shape *s, double ratio, double idle, doubl
 	if (s->kind == SPREAD)
 		return w / (idle * w + weight) / usual;
 	if (s->kind == CHEAPEST)
-		return ratio < 1 ? 1 : s->steep / (ratio * ratio);
+		return (ratio < 1 ? 1 / sqrt(ratio) : s->steep / (ratio * ratio)) / idle /
+			lowest_rate(0);
 	return w;
 }
 
@@ -247,7 +250,7 @@ static void add_rates(struct plan *p, const struct shape *s, double mean, double
 			p->rates[a][n] += mean * n *
 				(s->kind == SPREAD ?
 						w / (n * p->lot * w + weight) / usual :
-						shape_rate(s, ratio, 1, 0, 1));
+						shape_rate(s, ratio, n * p->lot, 0, 1));
 	}
 }
 

@@ -4,8 +4,9 @@
  * How customers choose is unknown, so several models are weighed against each other by what is
  * observed (Bayesian model averaging over a grid): customers who spread over all sellers by
  * price (conditional logit, McFadden 1974), demand that falls with a power of the price over
- * the lowest rival's, and customers who take the cheapest unless it is sold out. Each has a
- * steepness, and a rate at which an idle unit is leased if it asks what the lowest rival asks.
+ * the lowest rival's, and customers who come one by one and take the cheapest unless it is sold
+ * out or above their own limit. Each has a steepness, and a rate at which an idle unit is leased
+ * if it asks what the lowest rival asks.
  * Rates drift: at each step a little of the belief moves to the neighbouring ones.
  *
  * The ask maximises what all units earn in the long run, less the energy of working. It depends
