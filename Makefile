@@ -309,7 +309,7 @@ STOPPING = -fno-sanitize-recover=undefined
 
 # In kernels -fsanitize=address sees what null and object-size would, which take gcc a quarter longer.
 asan:
-	$(MAKE) $(WATCHED) KERNEL_OPT='--param=asan-use-after-return=0 -fno-sanitize=null,object-size' LDFLAGS='-fsanitize=$(SANITIZE)' \
+	$(MAKE) $(WATCHED) KERNEL_OPT='-Og -fira-region=one --param=asan-use-after-return=0 -fno-sanitize=null,object-size' LDFLAGS='-fsanitize=$(SANITIZE)' \
 		OPT='-O1 -g1 -fsanitize=$(SANITIZE) $(STOPPING) -fno-omit-frame-pointer' \
 		all units replays kcheck
 
@@ -352,7 +352,7 @@ deb: release
 # The source of the last commit, the same bytes each time.
 dist:
 	@mkdir -p build/packages
-	git archive --format=tar --prefix=rnp-$(VERSION)/ HEAD | xz -T1 -6 >build/packages/rnp-$(VERSION).tar.xz.part
+	git archive --format=tar --prefix=rnp-$(VERSION)/ HEAD | xz -T1 >build/packages/rnp-$(VERSION).tar.xz.part
 	mv build/packages/rnp-$(VERSION).tar.xz.part build/packages/rnp-$(VERSION).tar.xz
 
 sources = $(wildcard $(foreach d,common kernels tests,$(d)/*/*.$(1) $(d)/*/*/*.$(1)) cmd/*/*.$(1))
