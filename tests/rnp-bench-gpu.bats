@@ -142,7 +142,7 @@ broken() {
 	export CUDA_EMU_DEVICES=0
 	cd "$BATS_TEST_TMPDIR"
 	no_driver # and caches of unknown size, so that the mem suite takes little memory
-	run_split rnp-bench run --quick --time 8ms --size 16MiB
+	run_split rnp-bench run --quick --time 8ms --size 16MiB --backend tcp
 	assert_success
 	[[ $stderr == *"left out: gpu: cuda:0: "*"no CUDA-capable device"* && $stderr == *"left out: link: "* ]]
 	jq -es 'map(.suite) | unique | contains(["cpu"]) and (contains(["gpu"]) | not)' <<<"$output"
