@@ -297,6 +297,18 @@ bench_record() { # test unit median low high
 	run_split rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/shared"
 	assert_success
 	jq -es '[.[] | select(.part == "attention forward")][0] | .limit == "shared" and .shared_ns == .ns and .issue_ns < .ns' <<<"$output"
+	# compression: loop by loop, once all of a kernel's loops are known
+	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/shared"
+	assert_success
+	jq -es 'length == 2 and .[0].limit == "hbm" and .[0].unknown.issue_ns and .[1].values_per_s > 1e11' <<<"$output"
+	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "decode_kernel", arch: "sm_90", registers: 32, hot_instructions: 1,
+		functions: [("get_plane_warp", "add_lows_warp") | {name: ., instructions: 9000, loops: [
+			{instructions: 4000, bytes: 0, shared_cycles: 9}, {instructions: 3000, bytes: 8, shared_cycles: 8},
+			{instructions: 2000, bytes: 8, shared_cycles: 0}]}]}' >"$BATS_TEST_TMPDIR/loops"
+	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/loops"
+	assert_success
+	jq -es '.[0].limit == "issue" and (.[0].unknown | not) and .[1].values_per_s < 1e11' <<<"$output"
+	refused 64 "values" rnp-bench predict --work encode --values 0
 	refused 65 "no rnp.sass record for sm_120" rnp-bench predict --gpu RTX5090 "$BATS_TEST_TMPDIR/sass"
 	echo '{"kind":"rnp.bench"}' >"$BATS_TEST_TMPDIR/other"
 	refused 65 "rnp.sass" rnp-bench predict "$BATS_TEST_TMPDIR/other"

@@ -16,15 +16,16 @@
 
 static struct {
 	const char *gpu, *work, *model, *type;
-	uint64_t tokens, length, context;
-	bool without_library;
+	uint64_t tokens, length, context, values;
+	bool without_library, skewed;
 } options = { .gpu = "H100",
 	.work = "train",
 	.model = "small",
 	.type = "bf16",
 	.tokens = 65536,
 	.length = 1024,
-	.context = 1024 };
+	.context = 1024,
+	.values = 1 << 27 };
 
 static const char *const limits[PREDICT_LIMITS] = { "hbm", "tensor", "issue", "launch",
 	"shared" };
@@ -47,6 +48,33 @@ struct codes {
 	struct predict_code *at;
 	size_t n, cap;
 };
+
+static void set_functions(struct predict_code *code, const json_t *functions)
+{
+	const json_t *function, *loop;
+	size_t i, j;
+
+	json_array_foreach(functions, i, function) {
+		const char *name = json_string_value(json_object_get(function, "name"));
+		struct predict_function *f = &code->function[code->functions];
+
+		if (code->functions == PREDICT_FUNCTIONS_MAX ||
+			strlen(name) >= sizeof f->name)
+			continue;
+		code->functions++;
+		memcpy(f->name, name, strlen(name) + 1);
+		json_array_foreach(json_object_get(function, "loops"), j, loop) {
+			if (f->loops == PREDICT_LOOPS_MAX)
+				break;
+			f->instructions[f->loops] = (uint32_t)json_integer_value(
+				json_object_get(loop, "instructions"));
+			f->bytes[f->loops] = (uint32_t)json_integer_value(
+				json_object_get(loop, "bytes"));
+			f->shared_cycles[f->loops++] = (uint32_t)json_integer_value(
+				json_object_get(loop, "shared_cycles"));
+		}
+	}
+}
 
 static int add_code(struct codes *c, const char *arch, char *line, size_t len,
 	const char *where)
@@ -74,6 +102,7 @@ static int add_code(struct codes *c, const char *arch, char *line, size_t len,
 			json_object_get(json_object_get(r, "hot"), "fma"));
 		code.hot_shared_cycles = (uint64_t)json_integer_value(
 			json_object_get(r, "hot_shared_cycles"));
+		set_functions(&code, json_object_get(r, "functions"));
 		c->at = xgrow(c->at, &c->cap, c->n + 1, sizeof *c->at);
 		c->at[c->n++] = code;
 	}
@@ -144,7 +173,7 @@ static int print(json_t *record)
 
 /* The slowest kernel first, then their sum. */
 static int report(const struct predict_gpu *gpu, const struct predict_kernel *k, int n,
-	const struct codes *codes, double tokens)
+	const struct codes *codes, const char *each, double count)
 {
 	struct predict_time t[PREDICT_KERNELS_MAX], all = { .issue_known = true };
 	bool done[PREDICT_KERNELS_MAX] = { false };
@@ -193,7 +222,7 @@ static int report(const struct predict_gpu *gpu, const struct predict_kernel *k,
 			return -1;
 	}
 	r = record_of(gpu, "all", launches, &all, bytes, operations, all.ns);
-	json_set_i64(r, "tokens_per_s", llround(tokens / all.ns * 1e9));
+	json_set_i64(r, each, llround(count / all.ns * 1e9));
 	json_set_i64(r, "utilisation_ppm",
 		llround(operations / (gpu->bf16_flops * all.ns) * 1e15));
 	return print(r);
@@ -208,9 +237,10 @@ static int read_options(struct predict_step *s)
 		i++;
 	if (!options.tokens || options.tokens > 1u << 30 || !options.length ||
 		options.length > options.tokens || !options.context ||
-		options.context > 1u << 24)
+		options.context > 1u << 24 || !options.values ||
+		options.values > UINT64_C(1) << 40)
 		return err_set(EX_USAGE,
-			"--tokens, --length and --context: from 1 to 2^30, to --tokens, and to 2^24");
+			"--tokens, --length, --context and --values: from 1 to 2^30, to --tokens, to 2^24 and to 2^40");
 	s->tokens = options.tokens;
 	s->length = options.length;
 	s->context = options.context;
@@ -218,6 +248,8 @@ static int read_options(struct predict_step *s)
 	s->rows_kernel = types[i].rows;
 	s->tensor_kernel = types[i].tensor;
 	s->library = !options.without_library;
+	s->values = options.values;
+	s->skewed = options.skewed;
 	return lm_config_preset(&s->model, options.model, 0);
 }
 
@@ -227,8 +259,9 @@ static int run(int n, char **args)
 	struct predict_kernel kernels[PREDICT_KERNELS_MAX];
 	struct predict_step s = { 0 };
 	struct codes codes = { 0 };
+	const char *each = "tokens_per_s";
 	int rc, count;
-	double tokens = 1;
+	double all = 1;
 
 	rc = read_options(&s);
 	if (rc == 0 && n > 0)
@@ -236,14 +269,20 @@ static int run(int n, char **args)
 	if (rc == 0) {
 		if (strcmp(options.work, "train") == 0) {
 			count = predict_train(kernels, &s);
-			tokens = (double)s.tokens;
+			all = (double)s.tokens;
 		} else if (strcmp(options.work, "prompt") == 0) {
 			count = predict_prompt(kernels, &s);
-			tokens = (double)s.context;
-		} else {
+			all = (double)s.context;
+		} else if (strcmp(options.work, "token") == 0) {
 			count = predict_token(kernels, &s);
+		} else {
+			count = options.work[0] == 'e' ? predict_encode(kernels, &s) :
+				options.work[0] == 'd' ? predict_decode(kernels, &s) :
+							 predict_compress(kernels, &s);
+			each = "values_per_s";
+			all = (double)s.values;
 		}
-		rc = report(gpu, kernels, count, &codes, tokens);
+		rc = report(gpu, kernels, count, &codes, each, all);
 	}
 	free(codes.at);
 	return rc < 0 ? err_report() : EX_OK;
@@ -259,7 +298,7 @@ static const struct opt opts[] = {
 	{ .name = "work",
 		.kind = OPT_CHOICE,
 		.to = &options.work,
-		.choices = "train|token|prompt",
+		.choices = "train|token|prompt|encode|decode|compress",
 		.metavar = "W",
 		.help = "what the step is (default train)" },
 	{ .name = "model",
@@ -288,6 +327,15 @@ static const struct opt opts[] = {
 		.choices = "f32|bf16|q8_0|q4_0|q4_k|q6_k",
 		.metavar = "T",
 		.help = "token, prompt: type of the weights (default bf16)" },
+	{ .name = "values",
+		.kind = OPT_U64,
+		.to = &options.values,
+		.metavar = "N",
+		.help = "encode, decode, compress: int8 values (default 2^27)" },
+	{ .name = "skewed",
+		.kind = OPT_FLAG,
+		.to = &options.skewed,
+		.help = "of these nine of ten are zero; else they are Gaussian" },
 	{ .name = "without-library",
 		.kind = OPT_FLAG,
 		.to = &options.without_library,

@@ -325,6 +325,157 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 	return n;
 }
 
+/* --- compression ---------------------------------------------------------------------------- */
+
+#define CHUNK 65536.0 /* symbols: HUFF_CHUNK of kernels/grad/huff.h */
+
+/* Bytes of n values when coded: int8 of 6 sigma by 1.229, as other Huffman coders, which a whole
+ * code for each symbol bounds; 0.72 bits where nine of ten are zero. */
+static double coded_bytes(const struct predict_step *s)
+{
+	return (double)s->values / (s->skewed ? 11 : 1.229);
+}
+
+/* A plane of n symbols in `planes` pieces, of which `used` differ: its table, its low bits, its
+ * streams. Adds phases from *at on. */
+static void encode_plane(struct predict_phase *p, int *at, double n, double planes,
+	double used, unsigned split)
+{
+	p[(*at)++] = (struct predict_phase){ "count_block", 0, 0, 0, n };
+	p[(*at)++] = (struct predict_phase){ "sort_block", 0, 0,
+		planes * 8 * (256 >> split) / 16, 0 };
+	p[(*at)++] = (struct predict_phase){ "lengths_serial", 2, 0, planes * used, 0 };
+	p[(*at)++] = (struct predict_phase){ "header_serial", 1, 0, planes * used, 0 };
+	p[(*at)++] = (struct predict_phase){ "stream_bits", 0, 0, 0, n };
+	p[(*at)++] = (struct predict_phase){ "put_stream", 0, 0, n / 512, 0 };
+	if (!split)
+		return;
+	/* the loop holds the code of one low bit */
+	p[(*at)++] = (struct predict_phase){ "put_lows_block", 0, 0, n / 512, 0 };
+	p[(*at)++] = (struct predict_phase){ "put_lows_block", 1, 0,
+		n / 512 * (split - 1), 0 };
+}
+
+int predict_encode(struct predict_kernel *out, const struct predict_step *s)
+{
+	double v = (double)s->values, chunks = ceil(v / CHUNK), coded = coded_bytes(s);
+	/* symbols are read again from the level-2 cache */
+	struct predict_kernel k = { .kernel = "encode_kernel",
+		.part = "tables and codes",
+		.launches = 1,
+		.bytes = v + coded };
+	struct predict_phase *p = k.phases;
+	int n = 0, at = 0;
+
+	p[at++] = (struct predict_phase){ "sample_block", 0, 0, 0, v / 8 };
+	if (!s->skewed) {
+		encode_plane(p, &at, v, chunks, 32, 3);
+	} else {
+		/* one of ten is a token; of the most in a warp there are five in 16 symbols */
+		p[at++] = (struct predict_phase){ "count_block", 0, 0, 0, v };
+		p[at++] = (struct predict_phase){ "layout_block", 0, 0, chunks * 8 * 256,
+			0 };
+		p[at++] = (struct predict_phase){ "layout_runs", 0, 0, v / 512, 0 };
+		p[at++] = (struct predict_phase){ "layout_runs", 1, 0, 4 * v / 512, 0 };
+		p[at++] = (struct predict_phase){ "layout_runs", 2, 0, 4 * v / 512, 0 };
+		p[at++] = (struct predict_phase){ "put_wide_lows_block", 0, 0,
+			v / 10 / 8 / 32, 0 };
+		encode_plane(p, &at, v / 10, chunks, 128, 0);
+	}
+	add(out, &n, k);
+	add(out, &n, rows_kernel("place_kernel", "places", 1, chunks * 12, 0));
+	add(out, &n, rows_kernel("gather_kernel", "together", 1, 2 * coded, 0));
+	return n;
+}
+
+int predict_decode(struct predict_kernel *out, const struct predict_step *s)
+{
+	double v = (double)s->values, chunks = ceil(v / CHUNK);
+	/* symbols are written, and again with their low bits, or behind runs */
+	struct predict_kernel k = { .kernel = "decode_kernel",
+		.part = "symbols",
+		.launches = 1,
+		.bytes = coded_bytes(s) + v * (s->skewed ? 1.2 : 3) };
+	double symbols = s->skewed ? v / 10 : v, used = s->skewed ? 128 : 32;
+	struct predict_phase *p = k.phases;
+	int n = 0, at = 0;
+
+	/* a lane reads all lengths; each symbol's part of the table is filled by the warp */
+	p[at++] = (struct predict_phase){ "get_plane_warp", 0, 0, chunks * used, 0 };
+	/* a step of eight symbols a lane has eight look-ups */
+	p[at++] = (struct predict_phase){ "get_plane_warp", 0, 8, symbols / 256, 0 };
+	if (s->skewed) {
+		p[at++] = (struct predict_phase){ "fill_warp", 0, 0, v / 512, 0 };
+		p[at++] = (struct predict_phase){ "get_runs_warp", 0, 0, symbols / 32,
+			0 };
+	} else {
+		/* the longest is that of single symbols; the loop holds the code of one low bit */
+		p[at++] = (struct predict_phase){ "add_lows_warp", 1, 0, v / 512, 0 };
+		p[at++] = (struct predict_phase){ "add_lows_warp", 2, 0, 2 * v / 512, 0 };
+	}
+	add(out, &n, k);
+	return n;
+}
+
+int predict_compress(struct predict_kernel *out, const struct predict_step *s)
+{
+	double v = (double)s->values;
+	/* a block sums its chunk, then reads it again from the level-2 cache */
+	struct predict_kernel k = { .kernel = "encode_sigma<false>",
+		.part = "values to int8",
+		.launches = 1,
+		.bytes = v * 5 };
+
+	/* four values of a lane in a turn of each */
+	k.phases[0] = (struct predict_phase){ "encode_sigma<false>", 3, 0, v / 128, 0 };
+	k.phases[1] = (struct predict_phase){ "encode_sigma<false>", 4, 0, v / 128, 0 };
+	out[0] = k;
+	return 1 + predict_encode(out + 1, s);
+}
+
+/* --- times ---------------------------------------------------------------------------------- */
+
+static const struct predict_function *function_of(const struct predict_code *code,
+	const char *name)
+{
+	for (unsigned i = 0; i < code->functions; i++)
+		if (strcmp(code->function[i].name, name) == 0)
+			return &code->function[i];
+	return NULL;
+}
+
+/* Returns the loop of a phase, or -1. */
+static int loop_of(const struct predict_function *f, const struct predict_phase *p)
+{
+	int found = p->shared || p->loop >= f->loops ? -1 : (int)p->loop;
+
+	for (unsigned i = 0; p->shared && i < f->loops; i++)
+		if (f->shared_cycles[i] == p->shared && f->bytes[i])
+			found = (int)i;
+	return found;
+}
+
+/* Sums what warps issue in all phases, and shared memory's cycles. Returns whether all loops are
+ * known. */
+static bool sum_phases(const struct predict_kernel *k, const struct predict_code *code,
+	double *instructions, double *cycles)
+{
+	*instructions = *cycles = 0;
+	for (const struct predict_phase *p = k->phases; p->function; p++) {
+		const struct predict_function *f = function_of(code, p->function);
+		int loop = f ? loop_of(f, p) : -1;
+		double turns = p->turns;
+
+		if (loop < 0 || (p->symbols > 0 && !f->shared_cycles[loop]))
+			return false;
+		if (p->symbols > 0)
+			turns = p->symbols / 32 / f->shared_cycles[loop];
+		*instructions += turns * f->instructions[loop];
+		*cycles += turns * f->shared_cycles[loop];
+	}
+	return true;
+}
+
 struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	const struct predict_kernel *k, const struct predict_code *code)
 {
@@ -332,6 +483,7 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	double peak = gpu->bf16_flops * (k->is_int8 ? 2 : 1);
 	double moved = k->moved > 0 ? k->moved : k->bytes;
 	double turns = 0; /* of warps, through the hot loop */
+	double issued = 0, shared = 0;
 	/* of all multiprocessors in a millisecond */
 	double cycles = (double)gpu->sm_count * gpu->clock_mhz * 1e3;
 	double operations = k->operations * (k->repeated > 0 ? k->repeated : 1);
@@ -343,14 +495,20 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 		t.tensor_ns = operations /
 			(peak * (library ? LIBRARY_SHARE : gpu->mma_share * MMA_SHARE)) *
 			1e9;
-	if (code && k->by_fma && code->fmas)
+	if (k->phases[0].function) {
+		t.issue_known = code && sum_phases(k, code, &issued, &shared);
+		if (t.issue_known) {
+			t.issue_ns = issued / (4 * cycles * ISSUE_SHARE) * 1e6;
+			t.shared_ns = shared / (cycles * SHARED_SHARE) * 1e6;
+		}
+	} else if (code && k->by_fma && code->fmas)
 		turns = operations / 64 / (double)code->fmas;
 	else if (code && k->operations > 0 && code->mmas)
 		turns = operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) /
 			(double)code->mmas;
 	else if (code && k->operations == 0 && code->hot_bytes)
 		turns = moved / (double)(32 * code->hot_bytes);
-	t.issue_known = library || turns > 0;
+	t.issue_known = t.issue_known || library || turns > 0;
 	if (turns > 0) {
 		t.issue_ns = turns * (double)code->hot_instructions /
 			(4 * cycles * ISSUE_SHARE) * 1e6;

@@ -7,7 +7,9 @@
  * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
  * in a bank; and 1 us a launch, which is what a graph takes for a kernel that does nothing.
  * Instructions and shared memory are counted from the hot loop: for each MMA where it has any, for
- * each multiply-add where these are the work, else for each byte that it moves. */
+ * each multiply-add where these are the work, else for each byte that it moves. Kernels of many
+ * phases are counted loop by loop, for the turns that warps take through each; how long a block
+ * waits for the one thread that plans its codes is not seen. */
 #ifndef RNP_BENCH_PREDICT_WORK_H
 #define RNP_BENCH_PREDICT_WORK_H
 
@@ -25,11 +27,35 @@ struct predict_gpu {
 	double mma_share;
 };
 
+#define PREDICT_LOOPS_MAX     12
+#define PREDICT_FUNCTIONS_MAX 40
+#define PREDICT_PHASES_MAX    16
+
+/* A function that is not inlined, or the kernel's own code: its loops, the longest first. */
+struct predict_function {
+	char name[64];
+	unsigned loops;
+	uint32_t instructions[PREDICT_LOOPS_MAX], bytes[PREDICT_LOOPS_MAX],
+		shared_cycles[PREDICT_LOOPS_MAX];
+};
+
 /* What the compiler made of a kernel; zeros: unknown. */
 struct predict_code {
 	char kernel[128];
 	uint64_t hot_instructions, hot_bytes, mmas, fmas;
 	uint64_t hot_shared_cycles; /* of an SM's shared memory, for a warp */
+	unsigned functions;
+	struct predict_function function[PREDICT_FUNCTIONS_MAX];
+};
+
+/* Turns of warps through a loop of a function: the one of this rank by length, or where shared is
+ * not 0 the shortest that takes so many cycles of shared memory and moves bytes of the GPU's. */
+struct predict_phase {
+	const char *function;
+	unsigned loop, shared;
+	double turns;
+	/* instead of turns: symbols, of which a lane takes one for each cycle of shared memory */
+	double symbols;
 };
 
 enum predict_limit {
@@ -53,6 +79,8 @@ struct predict_kernel {
 	bool by_fma;     /* operations are made by multiply-adds, not by tensor cores */
 	/* the part of hot_shared_cycles that is left where lanes load the same words; 0: all */
 	double shared_part;
+	/* of a kernel that is counted loop by loop; ends with a NULL function */
+	struct predict_phase phases[PREDICT_PHASES_MAX];
 };
 
 struct predict_time {
@@ -72,6 +100,9 @@ struct predict_step {
 	double weight_bytes_32;
 	const char *rows_kernel, *tensor_kernel; /* of quantised weights, else NULL */
 	bool library;                            /* cuBLASLt is there */
+	/* compression: int8 values; skewed: nine of ten are zero, else they are Gaussian */
+	uint64_t values;
+	bool skewed;
 };
 
 /* NULL: there is none of that name. */
@@ -82,6 +113,10 @@ extern const struct predict_gpu predict_gpus[]; /* ends with a NULL name */
 int predict_train(struct predict_kernel *out, const struct predict_step *s);
 int predict_token(struct predict_kernel *out, const struct predict_step *s);
 int predict_prompt(struct predict_kernel *out, const struct predict_step *s);
+int predict_encode(struct predict_kernel *out, const struct predict_step *s);
+int predict_decode(struct predict_kernel *out, const struct predict_step *s);
+/* Values of f32 are made int8 by their sigma, then encoded. */
+int predict_compress(struct predict_kernel *out, const struct predict_step *s);
 
 /* code may be NULL. */
 struct predict_time predict_time_of(const struct predict_gpu *gpu,

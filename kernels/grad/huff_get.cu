@@ -20,12 +20,12 @@ struct window {
 	uint32_t bytes;
 };
 
-/* Makes at least two codes ready, unless the stream ends. */
-__device__ __forceinline__ void refill(struct window *w)
+/* Makes at least two codes ready, unless the stream ends. PLENTY: four bytes are there. */
+template <bool PLENTY> __device__ __forceinline__ void refill(struct window *w)
 {
 	if (w->have > 32)
 		return;
-	if (w->bytes >= 4) {
+	if (PLENTY || w->bytes >= 4) {
 		w->bytes -= 4;
 		w->bits |= (uint64_t) * (const uint32_t *)(const void *)(w->in + w->bytes)
 			<< (32 - w->have);
@@ -75,9 +75,31 @@ __device__ __forceinline__ void get_singles(unsigned char *out, uint32_t n,
 {
 	UNROLL_1
 	while (n--) {
-		refill(w);
+		refill<false>(w);
 		out[n] = (unsigned char)take(w, table);
 	}
+}
+
+/* Decodes eight symbols, the last first, to a multiple of 8 bytes. */
+template <bool PLENTY>
+__device__ __forceinline__ void get_eight(unsigned char *out, struct window *w,
+	const uint16_t *table)
+{
+	uint32_t word[2];
+
+	UNROLL
+	for (int half = 1; half >= 0; half--) {
+		uint32_t ready = 0;
+
+		UNROLL
+		for (int k = 0; k < 4; k++) {
+			if (k % 2 == 0)
+				refill<PLENTY>(w);
+			ready = ready << 8 | (take(w, table) & 255);
+		}
+		word[half] = ready;
+	}
+	*(uint64_t *)(void *)out = (uint64_t)word[1] << 32 | word[0];
 }
 
 /* Decodes the symbols of one stream with one lane, storing 8 at a time where memory is aligned.
@@ -93,23 +115,13 @@ __device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 	top = top < n ? top : n;
 	n -= top;
 	get_singles(out + n, top, &w, table);
+	/* eight codes and what is there already take no more than 16 bytes */
+	UNROLL_1
+	for (; n >= 8 && w.bytes >= 16; n -= 8)
+		get_eight<true>(out + n - 8, &w, table);
 	UNROLL_1
 	for (; n >= 8; n -= 8) {
-		uint32_t word[2];
-
-		UNROLL
-		for (int half = 1; half >= 0; half--) {
-			uint32_t ready = 0;
-
-			UNROLL
-			for (int k = 0; k < 4; k++) {
-				if (k % 2 == 0)
-					refill(&w);
-				ready = ready << 8 | (take(&w, table) & 255);
-			}
-			word[half] = ready;
-		}
-		*(uint64_t *)(void *)(out + n - 8) = (uint64_t)word[1] << 32 | word[0];
+		get_eight<false>(out + n - 8, &w, table);
 		if (bits_left(&w) < 0)
 			return -1;
 	}
@@ -123,21 +135,28 @@ __device__ __forceinline__ uint32_t spread_bits(uint32_t bits)
 	return (bits & 15) * 0x00204081u & 0x01010101;
 }
 
-/* Inserts the low bits below n symbols, four a lane where memory is aligned. */
+/* Inserts the low bits below n symbols, 16 a lane where memory is aligned. */
 __device__ __noinline__ void add_lows_warp(unsigned char *out, const unsigned char *lows,
 	uint32_t n, unsigned split)
 {
-	uint32_t whole = (uintptr_t)out & 3 ? 0 : n / 64 * 64;
+	uint32_t whole = (uintptr_t)out & 15 ? 0 : n / 64 * 64;
 
 	UNROLL_1
-	for (uint32_t i = threadIdx.x * 4; i < whole; i += 32 * 4) {
+	for (uint32_t i = threadIdx.x * 16; i < whole; i += 32 * 16) {
 		const unsigned char *mask = lows + i / 64 * 8 * split + i % 64 / 8;
-		uint32_t *to = (uint32_t *)(void *)(out + i);
-		uint32_t v = *to << split; /* symbols are below 256 >> split */
+		uint4 *to = (uint4 *)(void *)(out + i), v = *to;
 
+		/* symbols are below 256 >> split */
+		v = make_uint4(v.x << split, v.y << split, v.z << split, v.w << split);
 		UNROLL_1
-		for (unsigned k = 0; k < split; k++)
-			v |= spread_bits((uint32_t)mask[8 * k] >> i % 8) << k;
+		for (unsigned k = 0; k < split; k++) {
+			uint32_t lower = mask[8 * k], upper = mask[8 * k + 1];
+
+			v.x |= spread_bits(lower) << k;
+			v.y |= spread_bits(lower >> 4) << k;
+			v.z |= spread_bits(upper) << k;
+			v.w |= spread_bits(upper >> 4) << k;
+		}
 		*to = v;
 	}
 	for (uint32_t i = whole + threadIdx.x; i < n; i += 32) {

@@ -20,7 +20,8 @@ __device__ __forceinline__ uint32_t bits_of(const struct encoder *e, uint32_t w,
 {
 	uint32_t c[4];
 
-	look_up(c, e, w, count, split);
+	/* all four symbols shifted at once */
+	look_up(c, e, w >> split & 0x01010101u * (255 >> split), count, 0);
 	return (c[0] >> 12) + (c[1] >> 12) + (c[2] >> 12) + (c[3] >> 12);
 }
 
@@ -109,7 +110,7 @@ __device__ __forceinline__ uint32_t put_some(const struct encoder *e, uint32_t *
 	struct quad q1 = quad_of(e, v.y, WHOLE ? 4 : behind(left, 4), split);
 	struct quad q2 = quad_of(e, v.z, WHOLE ? 4 : behind(left, 8), split);
 	struct quad q3 = quad_of(e, v.w, WHOLE ? 4 : behind(left, 12), split);
-	uint32_t bits = q0.bits + q1.bits + q2.bits + q3.bits, before = bits, whole;
+	uint32_t bits = q0.bits + q1.bits + q2.bits + q3.bits, before = bits, whole, *to;
 
 	UNROLL
 	for (unsigned by = 1; by < 32; by *= 2) {
@@ -125,13 +126,17 @@ __device__ __forceinline__ uint32_t put_some(const struct encoder *e, uint32_t *
 	stage_quad(stage, before + bits - q3.bits, &q3);
 	bits = __shfl_sync(FULL, before + bits, 31); /* the last lane's end */
 	__syncwarp();
-	for (uint32_t w = lane; w < whole; w += 32) {
-		uint32_t *to = slot + at / 32 + w;
-
-		if (at / 32 + w == start)
-			atomicOr(to, stage[w]);
+	to = slot + at / 32;
+	if (lane == 0 && whole) {
+		if (at / 32 == start)
+			atomicOr(to, stage[0]);
 		else
-			*to = stage[w];
+			*to = stage[0];
+		stage[0] = 0;
+	}
+	UNROLL_1
+	for (uint32_t w = lane ? lane : 32; w < whole; w += 32) {
+		to[w] = stage[w];
 		stage[w] = 0;
 	}
 	__syncwarp();

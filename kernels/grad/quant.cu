@@ -261,8 +261,18 @@ __device__ static struct quant_sums run_sums(const float *x, uint32_t n)
 	return s;
 }
 
-/* One thread block per chunk. */
-__global__ void encode_sigma(struct job j)
+/* Four adjacent values become four symbols. */
+__device__ static uint32_t four_symbols(const struct job *j, float4 x, float inverse,
+	float shift, uint64_t index)
+{
+	return level_symbol(&j->q, x.x, inverse, shift, index) |
+		(uint32_t)level_symbol(&j->q, x.y, inverse, shift, index + 1) << 8 |
+		(uint32_t)level_symbol(&j->q, x.z, inverse, shift, index + 2) << 16 |
+		(uint32_t)level_symbol(&j->q, x.w, inverse, shift, index + 3) << 24;
+}
+
+/* One thread block per chunk. CHANCE: values are rounded at random. */
+template <bool CHANCE> __global__ void encode_sigma(struct job j)
 {
 	SHARED(struct quant_sums, runs, QUANT_CHUNK / QUANT_RUN);
 	SHARED(float, pair, 2);
@@ -297,10 +307,19 @@ __global__ void encode_sigma(struct job j)
 			memcpy(plane_of(&j, c, 1) + 4, &pair[1], 4);
 		}
 		__syncthreads();
-		for (uint32_t i = threadIdx.x; i < n; i += THREADS)
-			plane_of(&j, c, 0)[i] = level_symbol(&j.q, x[i],
-				quant_inverse(pair[1]), pair[0],
-				j.first + c * j.chunk + i);
+		unsigned char *symbols = plane_of(&j, c, 0);
+		float inverse = quant_inverse(pair[1]), shift = pair[0];
+		uint64_t first = j.first + c * j.chunk;
+		uint32_t fours = (((uintptr_t)x & 15) | ((uintptr_t)symbols & 3)) ? 0 :
+										    n / 4;
+
+		j.q.stochastic = CHANCE;
+		for (uint32_t i = threadIdx.x; i < fours; i += THREADS)
+			((uint32_t *)(void *)symbols)[i] = four_symbols(&j,
+				((const float4 *)(const void *)x)[i], inverse, shift,
+				first + 4 * i);
+		for (uint32_t i = 4 * fours + threadIdx.x; i < n; i += THREADS)
+			symbols[i] = level_symbol(&j.q, x[i], inverse, shift, first + i);
 	}
 }
 
@@ -730,7 +749,9 @@ int cuda_quant_encode(struct dev *d, const struct quant_job *q)
 	case QUANT_Q4:
 	case QUANT_E3M0:
 		if (j.q.sigma)
-			LAUNCH(encode_sigma, grid_of(d, j.chunks), THREADS, stream, j);
+			LAUNCH((j.q.stochastic ? encode_sigma<true> :
+						 encode_sigma<false>),
+				grid_of(d, j.chunks), THREADS, stream, j);
 		else
 			LAUNCH(encode_blocks, cuda_grid(d, blocks * 32, THREADS), THREADS,
 				stream, j);

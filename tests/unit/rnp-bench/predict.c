@@ -19,7 +19,9 @@ static const struct predict_gpu gpu = { "toy", "sm_90", 10, 1000, 1e12, 1e14, 0.
 static void test_limits(void)
 {
 	struct predict_kernel k = { .kernel = "k", .launches = 3, .bytes = 9e6 };
-	struct predict_code code = { "k", 100, 16, 0, 0, 0 };
+	struct predict_code code = { .kernel = "k",
+		.hot_instructions = 100,
+		.hot_bytes = 16 };
 	struct predict_time t = predict_time_of(&gpu, &k, NULL);
 
 	CHECK(near(t.hbm_ns, 10000) && t.limit == PREDICT_HBM && near(t.ns, 10000));
@@ -37,7 +39,10 @@ static void test_limits(void)
 	k = (struct predict_kernel){ .kernel = "k", .launches = 1, .operations = 4.25e9 };
 	t = predict_time_of(&gpu, &k, NULL); /* at 0.85 of half of the peak */
 	CHECK(near(t.tensor_ns, 1e5) && t.limit == PREDICT_TENSOR);
-	code = (struct predict_code){ "k", 640, 16, 64, 0, 0 }; /* ten for each MMA */
+	code = (struct predict_code){ .kernel = "k",
+		.hot_instructions = 640,
+		.hot_bytes = 16,
+		.mmas = 64 }; /* ten for each MMA */
 	t = predict_time_of(&gpu, &k, &code);
 	CHECK(near(t.issue_ns, 4.25e9 / 4096 * 10 / 30) && t.shared_ns == 0);
 	/* 1.5 cycles of shared memory for each MMA at 9 a ns, longer than its product takes */
@@ -58,7 +63,10 @@ static void test_limits(void)
 	k.repeated = 3; /* a product of parts */
 	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 15e4));
 	/* 32 multiply-adds of two operations in each of 40 instructions; no tensor cores */
-	code = (struct predict_code){ "k", 40, 16, 0, 32, 0 };
+	code = (struct predict_code){ .kernel = "k",
+		.hot_instructions = 40,
+		.hot_bytes = 16,
+		.fmas = 32 };
 	k = (struct predict_kernel){ .kernel = "k",
 		.launches = 1,
 		.operations = 6.4e9,
@@ -70,6 +78,55 @@ static void test_limits(void)
 		.operations = 7.5e9 };
 	t = predict_time_of(&gpu, &k, NULL);
 	CHECK(near(t.tensor_ns, 1e5) && t.issue_known);
+}
+
+/* Two loops of a function, by rank, by shared memory and by symbols. */
+static void test_phases(void)
+{
+	struct predict_code code = { .kernel = "k",
+		.functions = 2,
+		.function = { { "other", 1, { 7 }, { 0 }, { 0 } },
+			{ "f", 3, { 100, 60, 30 }, { 8, 8, 0 }, { 4, 4, 4 } } } };
+	struct predict_kernel k = { .kernel = "k",
+		.launches = 1,
+		.bytes = 9,
+		.phases = { { "f", 2, 0, 1000, 0 } } };
+	struct predict_time t = predict_time_of(&gpu, &k, &code);
+
+	CHECK(t.issue_known && near(t.issue_ns, 1000 * 30 / 30.0) &&
+		near(t.shared_ns, 1000 * 4 / 9.0));
+	/* the shortest with four cycles that moves bytes */
+	k.phases[0] = (struct predict_phase){ "f", 0, 4, 1000, 0 };
+	CHECK(near(predict_time_of(&gpu, &k, &code).issue_ns, 1000 * 60 / 30.0));
+	/* 32 lanes take four symbols each in a turn */
+	k.phases[0] = (struct predict_phase){ "f", 1, 0, 0, 128000 };
+	k.phases[1] = (struct predict_phase){ "other", 0, 0, 10, 0 };
+	CHECK(near(predict_time_of(&gpu, &k, &code).issue_ns,
+		(1000 * 60 + 10 * 7) / 30.0));
+	k.phases[1].loop = 1;
+	CHECK(!predict_time_of(&gpu, &k, &code).issue_known);
+	k.phases[1].function = "nothing";
+	CHECK(!predict_time_of(&gpu, &k, &code).issue_known);
+	CHECK(!predict_time_of(&gpu, &k, NULL).issue_known);
+}
+
+static void test_compression(void)
+{
+	struct predict_step s = { .values = 1 << 20 };
+	struct predict_kernel k[PREDICT_KERNELS_MAX];
+	int n = predict_encode(k, &s);
+
+	CHECK(n == 3 && near(k[0].bytes, (1 << 20) * (1 + 1 / 1.229)) &&
+		near(k[2].bytes, (1 << 20) * 2 / 1.229));
+	CHECK(predict_compress(k, &s) == 4 && near(k[0].bytes, 5 << 20));
+	CHECK(predict_decode(k, &s) == 1 &&
+		near(k[0].bytes, (1 << 20) * (3 + 1 / 1.229)));
+	s.skewed = true;
+	CHECK(predict_encode(k, &s) == 3 && near(k[2].bytes, (1 << 20) * 2 / 11.0));
+	for (int i = 0; i < PREDICT_PHASES_MAX; i++)
+		if (!k[0].phases[i].function)
+			return;
+	CHECK(!"a kernel with too many phases");
 }
 
 static double sum_of(const struct predict_kernel *k, int n, bool operations)
@@ -129,6 +186,8 @@ static void test_steps(void)
 int main(void)
 {
 	test_limits();
+	test_phases();
+	test_compression();
 	test_steps();
 	TEST_END();
 }
