@@ -104,6 +104,27 @@ bool evidence_counts(const struct evidence *e, const json_t *record, const char 
 	return counts(e, record, &proof, where);
 }
 
+void evidence_count_many(const struct evidence *e, const json_t *const *records, size_t n,
+	const char *where, bool *counted)
+{
+	struct signature_result proofs[EVIDENCE_MANY];
+	const json_t *to_verify[EVIDENCE_MANY] = { NULL };
+	size_t of[EVIDENCE_MANY], nverify = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		enum standing s = stands(e, records[i]);
+
+		counted[i] = s == STANDS;
+		if (s == MUST_BE_SIGNED) {
+			of[nverify] = i;
+			to_verify[nverify++] = records[i];
+		}
+	}
+	signature_verify_many(to_verify, nverify, proofs);
+	for (size_t k = 0; k < nverify; k++)
+		counted[of[k]] = counts(e, to_verify[k], &proofs[k], where);
+}
+
 /* --- files ---------------------------------------------------------------------------------- */
 
 struct reading {

@@ -28,6 +28,12 @@ int evidence_check(const struct evidence *e);
  * Thread-safe. */
 bool evidence_counts(const struct evidence *e, const json_t *record, const char *where);
 
+/* The same for n records, at most EVIDENCE_MANY, whose signatures are verified together, in a fraction of
+ * the time; sets counted of each. */
+#define EVIDENCE_MANY 64
+void evidence_count_many(const struct evidence *e, const json_t *const *records, size_t n,
+	const char *where, bool *counted);
+
 /* Receives a record that counts; returns 0, or -1 with err_set. */
 typedef int (*evidence_fn)(void *ctx, json_t *record, const char *where);
 

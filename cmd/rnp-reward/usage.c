@@ -92,22 +92,44 @@ static int take_item(void *g, const struct gather_item *item, const char *where)
 /* --- a registry ---------------------------------------------------------------------------- */
 
 /* A malformed record that a stranger posted and the registry stored must not stop everybody's
- * pay, so it is skipped. */
-static int take_page(struct gather *g, const json_t *records)
+ * pay, so it is skipped. Returns -1 if the pending error is another. */
+static int skip_bad(void)
 {
-	const json_t *record;
-	size_t i;
+	if (err_get()->code != EX_DATAERR)
+		return -1;
+	prog_warn("%s: left out", err_get()->text);
+	err_clear();
+	return 0;
+}
 
-	json_array_foreach(records, i, record) {
-		if (schema_check(record, opts.registry, NULL) == 0 &&
-			(!evidence_counts(&opts.evidence, record, opts.registry) ||
-				gather_add(g, record, opts.registry) == 0))
-			continue;
-		if (err_get()->code != EX_DATAERR)
+/* Takes up to EVIDENCE_MANY records of a page, from `from` on. */
+static int take_some(struct gather *g, const json_t *page, size_t from)
+{
+	const json_t *records[EVIDENCE_MANY];
+	bool counted[EVIDENCE_MANY];
+	size_t n = 0;
+
+	for (size_t i = from; i < json_array_size(page) && i < from + EVIDENCE_MANY;
+		i++) {
+		records[n] = json_array_get(page, i);
+		if (schema_check(records[n], opts.registry, NULL) == 0)
+			n++;
+		else if (skip_bad() < 0)
 			return -1;
-		prog_warn("%s: left out", err_get()->text);
-		err_clear();
 	}
+	evidence_count_many(&opts.evidence, records, n, opts.registry, counted);
+	for (size_t i = 0; i < n; i++)
+		if (counted[i] && gather_add(g, records[i], opts.registry) < 0 &&
+			skip_bad() < 0)
+			return -1;
+	return 0;
+}
+
+static int take_page(struct gather *g, const json_t *page)
+{
+	for (size_t i = 0; i < json_array_size(page); i += EVIDENCE_MANY)
+		if (take_some(g, page, i) < 0)
+			return -1;
 	return 0;
 }
 
