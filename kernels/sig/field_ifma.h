@@ -138,6 +138,21 @@ IFMA_INLINE struct wide fold(const __m512i z[10])
 	return r;
 }
 
+IFMA_INLINE void clear_columns(__m512i z[10])
+{
+#pragma GCC unroll 10
+	for (int i = 0; i < 10; i++)
+		z[i] = _mm512_setzero_si512();
+}
+
+/* Doubles the columns from `from` to `end` - 1. */
+IFMA_INLINE void double_columns(__m512i z[10], int from, int end)
+{
+#pragma GCC unroll 10
+	for (int i = from; i < end; i++)
+		z[i] = _mm512_add_epi64(z[i], z[i]);
+}
+
 /* The high halves of the products count 2^52 = 2 * 2^51: they are summed first and doubled. Column
  * 5 is the largest: 4 low halves and twice 5 high ones, 14 * 2^52; folded onto column 0:
  * (1 + 19 * 14) * 2^52. */
@@ -145,18 +160,14 @@ IFMA_INLINE struct wide fe_mul_wide(struct fe a, struct fe b)
 {
 	__m512i z[10];
 
-#pragma GCC unroll 10
-	for (int i = 0; i < 10; i++)
-		z[i] = _mm512_setzero_si512();
+	clear_columns(z);
 #pragma GCC unroll 5
 	for (int i = 0; i < 5; i++)
 #pragma GCC unroll 5
 		for (int j = 0; j < 5; j++)
 			z[i + j + 1] = _mm512_madd52hi_epu64(z[i + j + 1], a.v[i],
 				b.v[j]);
-#pragma GCC unroll 9
-	for (int i = 1; i < 10; i++)
-		z[i] = _mm512_add_epi64(z[i], z[i]);
+	double_columns(z, 1, 10);
 #pragma GCC unroll 5
 	for (int i = 0; i < 5; i++)
 #pragma GCC unroll 5
@@ -171,18 +182,14 @@ IFMA_INLINE struct wide fe_square_wide(struct fe a)
 {
 	__m512i z[10];
 
-#pragma GCC unroll 10
-	for (int i = 0; i < 10; i++)
-		z[i] = _mm512_setzero_si512();
+	clear_columns(z);
 #pragma GCC unroll 4
 	for (int i = 0; i < 4; i++)
 #pragma GCC unroll 4
 		for (int j = i + 1; j < 5; j++)
 			z[i + j + 1] = _mm512_madd52hi_epu64(z[i + j + 1], a.v[i],
 				a.v[j]);
-#pragma GCC unroll 7
-	for (int i = 2; i < 9; i++)
-		z[i] = _mm512_add_epi64(z[i], z[i]);
+	double_columns(z, 2, 9);
 #pragma GCC unroll 5
 	for (int i = 0; i < 5; i++)
 		z[2 * i + 1] = _mm512_madd52hi_epu64(z[2 * i + 1], a.v[i], a.v[i]);
@@ -191,9 +198,7 @@ IFMA_INLINE struct wide fe_square_wide(struct fe a)
 #pragma GCC unroll 4
 		for (int j = i + 1; j < 5; j++)
 			z[i + j] = _mm512_madd52lo_epu64(z[i + j], a.v[i], a.v[j]);
-#pragma GCC unroll 9
-	for (int i = 1; i < 10; i++)
-		z[i] = _mm512_add_epi64(z[i], z[i]);
+	double_columns(z, 1, 10);
 #pragma GCC unroll 5
 	for (int i = 0; i < 5; i++)
 		z[2 * i] = _mm512_madd52lo_epu64(z[2 * i], a.v[i], a.v[i]);
