@@ -11,11 +11,9 @@
  * it). Needs 12 bytes a parameter and a container a worker on $TMPDIR's disk. Exit 1 above 20 seconds. */
 #include <arpa/inet.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +30,7 @@
 #include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/record/bench.h"
+#include "tests/bench/coordinator.h"
 
 #define WORKERS_MAX 256
 #define VARIANTS    4
@@ -44,33 +43,14 @@ struct worker_key {
 	int fd; /* of the request for work that waits */
 };
 
-static char work[200];
 static struct worker_key all[WORKERS_MAX];
 static struct buf containers[VARIANTS];
 static struct container_facts facts[VARIANTS];
 
-static void die(const char *what)
-{
-	fprintf(stderr, "train_close: %s: %s\n", what, err_get()->text);
-	exit(EX_SOFTWARE);
-}
-
-static void command(const char *text)
-{
-	struct buf line = BUF_INIT;
-
-	buf_addf(&line, "cd '%s' && %s", work, text);
-	if (system(buf_text(&line)) != 0)
-		die(text);
-	buf_release(&line);
-}
-
 static pid_t start(char url[64], const char *preset, const char *workers,
 	const char *method)
 {
-	struct buf port = BUF_INIT, make = BUF_INIT;
-	char path[300];
-	pid_t pid;
+	struct buf make = BUF_INIT;
 
 	buf_addf(&make,
 		"seq 200000 >text && rnp-train tokenize --vocab 300 --out tok text >/dev/null"
@@ -78,44 +58,12 @@ static pid_t start(char url[64], const char *preset, const char *workers,
 		preset);
 	command(buf_text(&make));
 	buf_release(&make);
-	snprintf(path, sizeof path, "%s/port", work);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (chdir(work) == 0 && freopen("/dev/null", "w", stdout))
-			execlp("rnp-train", "rnp-train", "coordinate", "-q", "--model",
-				"m", "--data", "tok", "--listen", "127.0.0.1:0",
-				"--port-file", "port", "--workers", workers, "--rounds",
-				"3", "--inner-steps", "1", "--batch", "1", "--length",
-				"16", "--method", method, "--device", "cpu",
-				(char *)NULL);
-		_exit(127);
-	}
-	while (io_read(&port, path, 20) < 0 || !port.len) {
-		if (waitpid(pid, NULL, WNOHANG) != 0)
-			die("the coordinator ended");
-		usleep(50000);
-	}
-	snprintf(url, 64, "http://127.0.0.1:%d", atoi(buf_text(&port)));
-	buf_release(&port);
-	return pid;
-}
-
-static int64_t memory_bytes(pid_t pid)
-{
-	struct buf text = BUF_INIT;
-	char path[64];
-	const char *line;
-	int64_t kib = 0;
-
-	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-	if (io_read(&text, path, 1 << 16) < 0)
-		die("reading the coordinator's memory");
-	line = strstr(buf_text(&text), "RssAnon:");
-	if (line)
-		kib = atoll(line + 8);
-	buf_release(&text);
-	return kib * 1024;
+	return coordinator_start(url,
+		(const char *const[]){ "rnp-train", "coordinate", "-q", "--model", "m",
+			"--data", "tok", "--listen", "127.0.0.1:0", "--port-file", "port",
+			"--workers", workers, "--rounds", "3", "--inner-steps", "1",
+			"--batch", "1", "--length", "16", "--method", method, "--device",
+			"cpu", NULL });
 }
 
 /* Processor time so far. */
@@ -246,7 +194,7 @@ static void take_all(const char *url, const struct training *t, int n, pid_t pid
 		bool taken;
 
 		do {
-			int64_t bytes = memory_bytes(pid);
+			int64_t bytes = memory_bytes(pid, "RssAnon:");
 
 			if (bytes > *most)
 				*most = bytes;
@@ -323,8 +271,9 @@ static void report(const char *test, const char *unit, double value,
 
 int main(int argc, char **argv)
 {
-	const char *place = getenv("TMPDIR"), *preset = argc > 1 ? argv[1] : "small";
-	const char *count = argc > 2 ? argv[2] : "64",
+	const char *place = getenv("TMPDIR");
+	const char *preset = argc > 1 ? argv[1] : "small",
+		   *count = argc > 2 ? argv[2] : "64",
 		   *method = argc > 3 ? argv[3] : "q4";
 	int n = atoi(count);
 	struct client c = { .http = HTTP_INIT, .give_up_ms = 120000 };
@@ -336,6 +285,7 @@ int main(int argc, char **argv)
 	json_t *run;
 	pid_t pid;
 
+	bench_name = "train_close";
 	if (n < 1 || n > WORKERS_MAX)
 		die("from 1 to 256 workers");
 	snprintf(work, sizeof work, "%s/close.XXXXXX", place ? place : "/tmp");

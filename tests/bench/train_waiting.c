@@ -7,11 +7,9 @@
  * request for work open, from one of ten addresses: 512 connections of one are the most. Memory is the growth of
  * the coordinator's resident set from the first worker to the last. */
 #include <arpa/inet.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -25,71 +23,20 @@
 #include "common/base/stats.h"
 #include "common/json/json.h"
 #include "common/record/bench.h"
+#include "tests/bench/coordinator.h"
 
 #define WORKERS           1000
 #define WAITING_BYTES_MAX ((int64_t)100000000)
 
-static char work[200];
-
-static void die(const char *what)
-{
-	fprintf(stderr, "train_waiting: %s: %s\n", what, err_get()->text);
-	exit(EX_SOFTWARE);
-}
-
-static void command(const char *fmt)
-{
-	char text[2000];
-
-	snprintf(text, sizeof text, "cd '%s' && %s", work, fmt);
-	if (system(text) != 0)
-		die(text);
-}
-
 static pid_t start(char url[64])
 {
-	struct buf port = BUF_INIT;
-	char path[300];
-	pid_t pid;
-
 	command("seq 20000 >text && rnp-train tokenize --vocab 300 --out tok text >/dev/null"
 		" && rnp-train init --preset nano --tokenizer tok --out m");
-	snprintf(path, sizeof path, "%s/port", work);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (chdir(work) == 0)
-			execlp("rnp-train", "rnp-train", "coordinate", "-q", "--model",
-				"m", "--data", "tok", "--listen", "0.0.0.0:0",
-				"--port-file", "port", "--workers", "2000",
-				"--workers-max", "2000", "--device", "cpu", (char *)NULL);
-		_exit(127);
-	}
-	while (io_read(&port, path, 20) < 0 || !port.len) {
-		if (waitpid(pid, NULL, WNOHANG) != 0)
-			die("the coordinator ended");
-		usleep(50000);
-	}
-	snprintf(url, 64, "http://127.0.0.1:%d", atoi(buf_text(&port)));
-	buf_release(&port);
-	return pid;
-}
-
-static int64_t resident_bytes(pid_t pid)
-{
-	struct buf text = BUF_INIT;
-	char path[64];
-	const char *line;
-	int64_t kib = 0;
-
-	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-	if (io_read(&text, path, 1 << 16) < 0)
-		die("reading the coordinator's memory");
-	line = strstr(buf_text(&text), "VmRSS:");
-	if (line)
-		kib = atoll(line + 6);
-	buf_release(&text);
-	return kib * 1024;
+	return coordinator_start(url,
+		(const char *const[]){ "rnp-train", "coordinate", "-q", "--model", "m",
+			"--data", "tok", "--listen", "0.0.0.0:0", "--port-file", "port",
+			"--workers", "2000", "--workers-max", "2000", "--device", "cpu",
+			NULL });
 }
 
 static void join(struct client *c, const struct key *k)
@@ -163,6 +110,7 @@ int main(void)
 	double sample;
 	pid_t pid;
 
+	bench_name = "train_waiting";
 	snprintf(work, sizeof work, "%s/waiting.XXXXXX", place ? place : "/tmp");
 	if (!mkdtemp(work) || setrlimit(RLIMIT_NOFILE, &files) < 0)
 		die("beginning");
@@ -172,7 +120,7 @@ int main(void)
 	if (!run || training_read(&t, run, "the run") < 0)
 		die("reading the run");
 	memcpy(c.run, t.name, sizeof c.run);
-	before = resident_bytes(pid);
+	before = memory_bytes(pid, "VmRSS:");
 	from_ns = clock_mono_ns();
 	for (int i = 0; i < WORKERS; i++) {
 		struct key k = KEY_INIT;
@@ -187,7 +135,7 @@ int main(void)
 	json_decref(run);
 	run = client_run(&c);
 	check_waiting(fds, WORKERS);
-	bytes = resident_bytes(pid) - before;
+	bytes = memory_bytes(pid, "VmRSS:") - before;
 	fprintf(stderr, "train_waiting: %d joined in %.1f s\n", WORKERS,
 		(double)(clock_mono_ns() - from_ns) / 1e9);
 	sample = (double)bytes;

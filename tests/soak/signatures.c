@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/rng.h"
 #include "kernels/sig/ed25519.h"
 
 #define POOL      512
@@ -26,28 +27,18 @@ struct sample {
 static const unsigned char order[32] = { 0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58,
 	0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, [31] = 0x10 };
 
-static uint64_t state;
+static struct rng rng;
 
 static uint64_t next(void)
 {
-	uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-static void fill(unsigned char *out, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = (unsigned char)next();
+	return rng_u64(&rng);
 }
 
 static void scalar(unsigned char out[32])
 {
 	unsigned char wide[64];
 
-	fill(wide, sizeof wide);
+	rng_bytes(&rng, wide, sizeof wide);
 	crypto_core_ed25519_scalar_reduce(out, wide);
 }
 
@@ -76,7 +67,7 @@ static void make(struct sample *s, const unsigned char *t, const unsigned char *
 
 	scalar(a);
 	scalar(r);
-	fill(s->message, sizeof s->message);
+	rng_bytes(&rng, s->message, sizeof s->message);
 	if (crypto_scalarmult_ed25519_base_noclamp(s->key, a) != 0 ||
 		crypto_scalarmult_ed25519_base_noclamp(s->signature, r) != 0)
 		abort();
@@ -165,10 +156,10 @@ static void spoil(struct sample *s)
 		odd_point(s->signature);
 		break;
 	case 6:
-		fill(s->signature, sizeof s->signature);
+		rng_bytes(&rng, s->signature, sizeof s->signature);
 		break;
 	case 7:
-		fill(s->key, sizeof s->key);
+		rng_bytes(&rng, s->key, sizeof s->key);
 		break;
 	default: /* as it is */
 		break;
@@ -189,13 +180,14 @@ int main(int argc, char **argv)
 	static struct sample pool[POOL], batch[BATCH_MAX];
 	struct ed25519 s[BATCH_MAX];
 	int64_t until_ns = clock_mono_ns();
-	uint64_t verified = 0, good = 0;
+	uint64_t verified = 0, good = 0, seed;
 
 	if (argc < 2 || sodium_init() < 0)
 		return 64;
 	until_ns += strtoll(argv[1], NULL, 10) * INT64_C(1000000000);
-	state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)clock_now_ms();
-	printf("seed %llu\n", (unsigned long long)state);
+	seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)clock_now_ms();
+	printf("seed %llu\n", (unsigned long long)seed);
+	rng_seed(&rng, seed, 0);
 	find_torsion();
 	for (size_t i = 0; i < POOL; i++)
 		make_at(pool, i, torsion[i % 2 ? next() % 8 : 0],
