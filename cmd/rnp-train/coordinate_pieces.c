@@ -56,19 +56,10 @@ static bool read_at(int fd, void *to, size_t len, uint64_t at)
 	return n == (ssize_t)len;
 }
 
-static int write_at(int fd, const char *data, size_t len, uint64_t at, const char *path)
+static int write_at(int fd, const void *data, size_t len, uint64_t at, const char *path)
 {
-	while (len) {
-		ssize_t n = pwrite(fd, data, len, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_sys(EX_IOERR, "cannot write '%s'", path);
-		data += n;
-		len -= (size_t)n;
-		at += (uint64_t)n;
-	}
+	if (io_write_all_at(fd, data, len, (int64_t)at) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", path);
 	return 0;
 }
 

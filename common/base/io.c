@@ -72,6 +72,24 @@ int io_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
+int io_write_all_at(int fd, const void *data, size_t len, int64_t offset)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = pwrite(fd, at, len, offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		at += n;
+		len -= (size_t)n;
+		offset += n;
+	}
+	return 0;
+}
+
 static char *directory_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -63,4 +63,7 @@ int io_flush_directory(const char *path);
 /* Calls write(2) until everything is written. Returns 0, or -1 with errno set and no err_set. */
 int io_write_all(int fd, const void *data, size_t len);
 
+/* The same by pwrite(2), from byte `offset` of the file. */
+int io_write_all_at(int fd, const void *data, size_t len, int64_t offset);
+
 #endif

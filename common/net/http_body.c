@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/net/http_parts.h"
 
 /* Limit of an answer that does not go to the sink: an error's message. */
@@ -146,17 +147,8 @@ static int write_sink(const struct http_transfer *t, const char *data, size_t le
 
 	if (s->write)
 		return s->write(s->ctx, data, len);
-	while (len) {
-		ssize_t n = pwrite(s->fd, data, len, at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_sys(EX_IOERR, "cannot write what came");
-		data += n;
-		len -= (size_t)n;
-		at += n;
-	}
+	if (io_write_all_at(s->fd, data, len, at) < 0)
+		return err_sys(EX_IOERR, "cannot write what came");
 	return 0;
 }
 

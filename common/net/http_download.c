@@ -35,23 +35,15 @@ static int save_tag(struct download *d, const char *tag)
 static int take(void *ctx, const void *data, size_t len)
 {
 	struct download *d = ctx;
-	const char *tag = d->r->etag, *from = data;
+	const char *tag = d->r->etag;
 
 	/* the tag is written before the first byte, so that a part is never of another entity
 	 * than its tag */
 	if ((d->r->status != 206 || *tag) && save_tag(d, *tag == '"' ? tag : "") < 0)
 		return -1;
-	while (len) {
-		ssize_t n = pwrite(d->fd, from, len, d->at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
-		from += n;
-		len -= (size_t)n;
-		d->at += n;
-	}
+	if (io_write_all_at(d->fd, data, len, d->at) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
+	d->at += (int64_t)len;
 	return 0;
 }
 

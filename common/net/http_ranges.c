@@ -1,7 +1,6 @@
 /* http_ranges.c - a download over several connections. Each takes up a range of what is missing,
  * and then the next, the smaller the less there is left: so none is waited for long, however slow
  * it is. */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -246,22 +245,6 @@ static bool may_take(struct ranges *a, size_t len)
 	return may;
 }
 
-static int write_at(const struct ranges *a, const char *data, size_t len, int64_t at)
-{
-	while (len) {
-		ssize_t n = pwrite(a->fd, data, len, at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_sys(EX_IOERR, "cannot write '%s'", a->part);
-		data += n;
-		len -= (size_t)n;
-		at += n;
-	}
-	return 0;
-}
-
 static int take(void *ctx, const void *data, size_t len)
 {
 	struct connection *c = ctx;
@@ -275,8 +258,8 @@ static int take(void *ctx, const void *data, size_t len)
 			a->q->url);
 	if (!may_take(a, len))
 		return HTTP_AGAIN;
-	if (write_at(a, data, len, c->rest.from) < 0)
-		return -1;
+	if (io_write_all_at(a->fd, data, len, c->rest.from) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", a->part);
 	c->rest.from += (int64_t)len;
 	c->rest.bytes -= (int64_t)len;
 	step = a->notes.total / 4096;

@@ -495,7 +495,7 @@ static int part_finish(const struct lm_shard_writer *w, const struct part *p,
 	memcpy(h + 64, p->digest, 32);
 	memcpy(h + 96, &number, 4);
 	memcpy(h + 100, &of, 4);
-	if (fd >= 0 && pwrite(fd, h, sizeof h, 0) == (ssize_t)sizeof h && fsync(fd) == 0)
+	if (fd >= 0 && io_write_all_at(fd, h, sizeof h, 0) == 0 && fsync(fd) == 0)
 		rc = 0;
 	if (rc < 0)
 		err_sys(EX_IOERR, "cannot write '%s'", p->file.path);
