@@ -72,7 +72,7 @@ struct coordinator {
 	struct dev check; /* for containers that arrive, one at a time */
 	pthread_mutex_t check_lock;
 	pthread_mutex_t pieces_lock; /* coordinate_pieces.h: of files, and */
-	uint64_t pieces_closed;      /* the turn whose pieces are being checked; 0: none */
+	uint64_t pieces_closed; /* the turn whose pieces are being checked; 0: none */
 	struct httpd *server;
 	struct parent *parent;       /* coordinate_parent.h; NULL: none */
 	int64_t post_ns;             /* receipts are posted again from then on */

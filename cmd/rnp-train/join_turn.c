@@ -86,7 +86,8 @@ static int fetch_adam(struct worker *w)
 	int rc;
 
 	snprintf(request, sizeof request, "/v1/state/%s", w->run.state);
-	rc = client_fetch(&w->client, request, path, container_bytes_max("bf16", 2 * n), NULL);
+	rc = client_fetch(&w->client, request, path, container_bytes_max("bf16", 2 * n),
+		NULL);
 	if (rc == 1)
 		rc = err_set(EX_DATAERR, "the coordinator has not its own state");
 	if (rc == 0)
