@@ -14,9 +14,10 @@
 #include "kernels/poc/sha256_chain.h"
 #include "kernels/bulk/peak.h"
 
-#define N           2048 /* three matrices of f32 are 50 MB */
-#define N_QUICK     768
-#define N_REFERENCE 256 /* portable C multiplies a thousand times slower: 768 would take 1.5 s a product */
+#define N       2048 /* three matrices of f32 are 50 MB */
+#define N_QUICK 768
+#define N_REFERENCE \
+	256 /* portable C multiplies a thousand times slower: 768 would take 1.5 s a product */
 #define STEPS       2000     /* hashes: about 0.1 ms with SHA-NI */
 #define PEAK_CYCLES 12000000 /* about 4 ms: long compared with starting the team */
 

@@ -89,9 +89,11 @@ static bool open_library(void)
 	 * both */
 	static const char *const names[] = {
 #if CUDART_VERSION < 13000
-		"libcublasLt.so.12", "libcublasLt.so.13"
+		"libcublasLt.so.12",
+		"libcublasLt.so.13"
 #else
-		"libcublasLt.so.13", "libcublasLt.so.12"
+		"libcublasLt.so.13",
+		"libcublasLt.so.12"
 #endif
 	};
 	void *l = NULL;
