@@ -70,7 +70,8 @@ static struct ed25519_table *table_of(const struct ed25519 *s, int n,
 {
 	if (n > 1 && s[n - 2].table && memcmp(s[n - 2].public_key, key, 32) == 0)
 		return (struct ed25519_table *)(uintptr_t)s[n - 2].table;
-	return ed25519_table_new(key);
+	/* one key of six: a table takes 0.6 ms, and 20 under a sanitizer */
+	return n == 1 || next() % 6 == 0 ? ed25519_table_new(key) : NULL;
 }
 
 /* Verifies n cases from `first` on, each in memory of exactly its size; all but every with_tables-th
