@@ -133,7 +133,8 @@ verdict() {
 
 @test "answers: one of megabytes is canonicalised and hashed once on its way in" {
 	gcc -shared -fPIC -O1 -D_GNU_SOURCE -o hashed.so "${BATS_TEST_FILENAME%/*}/hashed.c" -ldl
-	SERVE_UNDER=(env LD_PRELOAD="$PWD/hashed.so" HASHED="$PWD/hashed")
+	# without the CPU's instructions, every hash is libsodium's and can be counted
+	SERVE_UNDER=(env RNP_ISA_WITHOUT=sha LD_PRELOAD="$PWD/hashed.so" HASHED="$PWD/hashed")
 	asked
 	rnp-bench answer --key a.json c.json >both.json
 	# the same size without the proof
