@@ -100,3 +100,20 @@ hash_of() { jq -r .base "$BATS_TEST_TMPDIR/state-$1"/*/state.json; }
 	rnp-train join -q --mpi --once "$url" --state s --device cpu >out
 	wait_until 'a round' rounds_are 1
 }
+
+@test "islands: the memory of a machine is that of all its ranks" {
+	unshare -m true 2>/dev/null || skip "no mount namespaces here"
+	local total
+	start_coordinator --rounds 1 --inner-steps 1
+	total=$(rnp-train join --plan "$url" --state state-p --device cpu | jq .total_bytes)
+	# enough for one process with the whole batch, not for two with half of it each
+	printf 'MemTotal: 99999999 kB\nMemAvailable: %s kB\n' $((total * 11 / 10 / 1024)) >meminfo
+	with_little() { unshare -m sh -c 'mount --bind meminfo /proc/meminfo && exec "$@"' sh "$@"; }
+	with_little rnp-train join --plan "$url" --state state-p --device cpu | jq -e '.fits and (.ranks | not)'
+	mpi() { with_little timeout 120 mpirun -n 2 --oversubscribe --allow-run-as-root rnp-train join --mpi "$url" --state state-p --device cpu "$@"; }
+	mpi --plan | jq -se 'length == 1 and .[0].ranks == 2 and (.[0].fits | not)'
+	run --separate-stderr mpi
+	[[ $status == 65 && $(grep -c 'the run takes' <<<"$stderr") == 1 && $stderr == *"bytes of memory for 2 ranks, and "* ]] ||
+		fail "$status: $stderr"
+	[[ ! -s requests.log ]] || ! grep -q '"/v1/join"' requests.log
+}

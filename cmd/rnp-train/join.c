@@ -96,7 +96,7 @@ static int open_loop(struct worker *w)
 	worker_loop_options(w, rows, &l);
 	if (worker_plan(w, &l.train) < 0 || w->o.plan)
 		return w->o.plan ? 0 : -1;
-	if (worker_open_data(w) < 0 || worker_lead_run(w, rows) < 0)
+	if (worker_open_data(w) < 0 || worker_lead_run(w, rows, &l.train) < 0)
 		return -1;
 	return lm_loop_open(&w->loop, &w->d, &l);
 }

@@ -40,19 +40,20 @@ struct worker {
 	/* join_ranks.h; NULL: a single process, of rank 0 and size 1 */
 	struct ddp *ranks;
 	int rank, size, gpus;
+	int local; /* ranks of this machine, all of them with --mpi and several --device */
 	bool forgotten; /* the turn of the last delta was over: it does not count */
 	bool apart;     /* the ranks are in different places */
-	bool alike;     /* the last step failed on all of them alike */
+	bool alike;     /* what failed last did so on all of them */
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */
 	uint64_t update_bytes; /* of the last update; 0: none yet */
 };
 
-#define WORKER_INIT                                                              \
-	{                                                                        \
-		.d = DEV_INIT, .size = 1, .loop = LM_LOOP_INIT, .key = KEY_INIT, \
-		.client = {                                                      \
-			.http = HTTP_INIT                                        \
-		}                                                                \
+#define WORKER_INIT                                                         \
+	{                                                                   \
+		.d = DEV_INIT, .size = 1, .local = 1, .loop = LM_LOOP_INIT, \
+		.key = KEY_INIT, .client = {                                \
+			.http = HTTP_INIT                                   \
+		}                                                           \
 	}
 
 /* Opens all of w but its text and its loop, from w->o: signals, the run, the state (in `below` of its
@@ -91,8 +92,10 @@ int worker_next_base(struct worker *w);
 /* Holds the run against --disk and the memory that is free, and decides where the text comes from;
  * with --plan only says it. Returns 0, or -1 with err_set(): 65 it is too large. */
 int worker_plan(struct worker *w, const struct lm_train_options *o);
-/* The memory alone. */
-int worker_plan_memory(struct worker *w, const struct lm_train_options *o);
+/* Holds the memory that is free against all ranks that share it; every rank calls it, and fails where the
+ * memory of any does not suffice. Returns 0, or -1 with err_set(): 65 the run is too large, with w->alike; as
+ * ddp_allgather. */
+int worker_plan_ranks(struct worker *w, const struct lm_train_options *o);
 
 /* Opens the text, or fetches it. Returns 0, or -1 with err_set(). */
 int worker_open_data(struct worker *w);

@@ -59,11 +59,20 @@ static uint64_t free_bytes(struct dev *d)
 	return there > 0 ? (uint64_t)there : UINT64_MAX;
 }
 
+/* What all ranks need that take of the same memory as this one: those of a machine, of the host's. */
+static uint64_t need_bytes(const struct worker *w, const struct lm_train_plan *p)
+{
+	return p->total * (uint64_t)(w->d.is_host ? w->local : 1);
+}
+
 static int write_plan(const struct worker *w, const struct lm_train_plan *p,
 	uint64_t there, uint64_t disk)
 {
 	json_t *r = json_record("rnp.plan");
 	int rc;
+
+	if (w->size > 1)
+		json_set_i64(r, "ranks", w->size);
 
 	json_set_text(r, "model", w->o.url);
 	json_set_text(r, "device", w->d.name);
@@ -78,29 +87,39 @@ static int write_plan(const struct worker *w, const struct lm_train_plan *p,
 	json_set_i64(r, "disk_bytes", (int64_t)disk);
 	if (there != UINT64_MAX) {
 		json_set_i64(r, "available_bytes", (int64_t)there);
-		json_set_bool(r, "fits", p->total <= there);
+		json_set_bool(r, "fits", need_bytes(w, p) <= there);
 	}
 	rc = out_record(r);
 	json_decref(r);
 	return rc;
 }
 
-static int check_memory(const struct lm_train_plan *p, uint64_t there)
+static int check_memory(uint64_t need, uint64_t there, int ranks)
 {
-	if (p->total <= there)
+	char of[64] = "";
+
+	if (need <= there)
 		return 0;
+	if (ranks > 1)
+		snprintf(of, sizeof of, " for %d ranks", ranks);
 	return err_set(EX_DATAERR,
-		"the run takes %llu bytes of memory, and %llu are free: see --micro-batch",
-		(unsigned long long)p->total, (unsigned long long)there);
+		"the run takes %llu bytes of memory%s, and %llu are free: see --micro-batch",
+		(unsigned long long)need, of, (unsigned long long)there);
 }
 
-int worker_plan_memory(struct worker *w, const struct lm_train_options *o)
+int worker_plan_ranks(struct worker *w, const struct lm_train_options *o)
 {
 	struct lm_train_plan p;
+	struct ddp_memory m;
+	int rc = lm_train_plan(&p, &w->d, o);
 
-	if (lm_train_plan(&p, &w->d, o) < 0)
-		return -1;
-	return check_memory(&p, free_bytes(&w->d));
+	if (rc == 0)
+		rc = ddp_memory(w->ranks, &w->d, p.total, free_bytes(&w->d), &m);
+	w->apart = w->apart || rc < 0;
+	if (rc < 0)
+		return rc;
+	w->alike = m.need > m.there;
+	return check_memory(m.need, m.there, m.ranks);
 }
 
 int worker_plan(struct worker *w, const struct lm_train_options *o)
@@ -120,7 +139,7 @@ int worker_plan(struct worker *w, const struct lm_train_options *o)
 		return err_set(EX_DATAERR,
 			"the run takes %llu bytes of disk, more than --disk %lld",
 			(unsigned long long)disk, (long long)w->o.disk);
-	return check_memory(&p, there);
+	return check_memory(need_bytes(w, &p), there, w->d.is_host ? w->local : 1);
 }
 
 /* --- shards ----------------------------------------------------------------------------------- */

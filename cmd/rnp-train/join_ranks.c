@@ -41,13 +41,12 @@ static unsigned is_stopped(void)
 /* The ranks of a machine take the GPUs that were named one after the other. */
 static int choose_device(struct worker *w, const struct launch *l, bool mpi)
 {
-	int local = l->rank;
+	int local;
 
-	if (!l->n)
-		return 0;
-	if (mpi && ddp_local_rank(w->ranks, &local) < 0)
+	if (ddp_local_rank(w->ranks, &local, &w->local) < 0)
 		return -1;
-	w->o.device = l->names[local % l->n];
+	if (l->n)
+		w->o.device = l->names[(mpi ? local : l->rank) % l->n];
 	return 0;
 }
 
@@ -151,7 +150,7 @@ int worker_gpus(const struct worker *w)
 	return w->ranks ? w->gpus : !w->d.is_host;
 }
 
-int worker_lead_run(struct worker *w, uint64_t rows)
+int worker_lead_run(struct worker *w, uint64_t rows, const struct lm_train_options *o)
 {
 	struct command_of_rank0 c = { .order = ORDER_RUN, .rows = rows };
 	struct buf text = BUF_INIT;
@@ -166,6 +165,8 @@ int worker_lead_run(struct worker *w, uint64_t rows)
 		rc = tell(w, text.data, text.len);
 	if (rc == 0)
 		rc = count_gpus(w);
+	if (rc == 0)
+		rc = worker_plan_ranks(w, o);
 	buf_release(&text);
 	return rc;
 }
@@ -197,8 +198,8 @@ static int follow_run(struct worker *w, const struct command_of_rank0 *c)
 		return -1;
 	worker_loop_options(w, c->rows, &l);
 	l.sequence = read_step_text;
-	return worker_plan_memory(w, &l.train) < 0 ? -1 :
-						     lm_loop_open(&w->loop, &w->d, &l);
+	return worker_plan_ranks(w, &l.train) < 0 ? -1 :
+						    lm_loop_open(&w->loop, &w->d, &l);
 }
 
 /* --- parameters and AdamW's state ------------------------------------------------------------- */

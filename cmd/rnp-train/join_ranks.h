@@ -26,9 +26,10 @@ void worker_close_ranks(struct worker *w, struct launch *l, bool failed);
 /* How many sequences one pass takes, of --micro-batch or by the number of ranks. Returns 0, or -1 with
  * err_set(EX_USAGE): the run's batch does not divide by it. */
 int worker_share_batch(struct worker *w, uint64_t *rows);
-/* Has the others open their loops for the run, passes of `rows` sequences. Each function here returns 0, or -1 with err_set(): 69
- * or 75 another rank is gone. */
-int worker_lead_run(struct worker *w, uint64_t rows);
+/* Has the others open their loops for the run, passes of `rows` sequences, and holds the memory of each machine
+ * against all of its ranks; o: of rank 0's trainer. Each function here returns 0, or -1 with err_set(): 69 or 75
+ * another rank is gone; this one also 65, the run is too large. */
+int worker_lead_run(struct worker *w, uint64_t rows, const struct lm_train_options *o);
 /* Gives the others the trainer's parameters, and (adam) AdamW's state with its count of steps. */
 int worker_lead_state(struct worker *w, bool adam);
 /* Before each step: its place, rate and text. */

@@ -118,10 +118,10 @@ static int open_ranks(struct session *s)
 static int open_device(struct session *s)
 {
 	const char *spec = s->o.device;
-	int local;
+	int local, ranks;
 
 	if (s->o.n_devices) {
-		if (ddp_local_rank(s->ranks, &local) < 0)
+		if (ddp_local_rank(s->ranks, &local, &ranks) < 0)
 			return -1;
 		spec = s->o.devices[local % s->o.n_devices];
 	}

@@ -262,14 +262,66 @@ static uint64_t machine(void)
 	return hash;
 }
 
-int ddp_local_rank(struct ddp *p, int *local)
+int ddp_local_rank(struct ddp *p, int *local, int *ranks)
 {
 	uint64_t mine = machine(), *all = xcalloc((size_t)p->comm.size, sizeof *all);
 	int rc = ddp_allgather(p, &mine, 1, all);
 
-	*local = 0;
-	for (int r = 0; rc == 0 && r < p->comm.rank; r++)
-		*local += all[r] == mine;
+	*local = *ranks = 0;
+	for (int r = 0; rc == 0 && r < p->comm.size; r++) {
+		*local += all[r] == mine && r < p->comm.rank;
+		*ranks += all[r] == mine;
+	}
+	free(all);
+	return rc;
+}
+
+/* One rank's memory. */
+struct rank_memory {
+	uint64_t machine, gpu[2], need, there;
+};
+
+/* Of rank i and all that share its memory. */
+static struct ddp_memory sum_memory(const struct rank_memory *all, int size, int i)
+{
+	struct ddp_memory m = { .there = UINT64_MAX };
+
+	for (int k = 0; k < size; k++) {
+		const struct rank_memory *r = &all[k];
+
+		if (k != i &&
+			(r->machine != all[i].machine ||
+				memcmp(r->gpu, all[i].gpu, sizeof r->gpu) != 0))
+			continue;
+		m.need = r->need < UINT64_MAX - m.need ? m.need + r->need : UINT64_MAX;
+		if (r->there < m.there)
+			m.there = r->there;
+		m.ranks++;
+	}
+	return m;
+}
+
+int ddp_memory(struct ddp *p, const struct dev *d, uint64_t need, uint64_t there,
+	struct ddp_memory *m)
+{
+	struct rank_memory mine = { .machine = machine(), .need = need, .there = there };
+	struct rank_memory *all = xcalloc((size_t)p->comm.size, sizeof *all);
+	int rc;
+
+	memcpy(mine.gpu, d->uuid, sizeof mine.gpu);
+	/* a GPU without a name is nobody else's */
+	if (!d->is_host && !(mine.gpu[0] | mine.gpu[1]))
+		mine.gpu[0] = (uint64_t)p->comm.rank + 1;
+	rc = ddp_allgather(p, (const uint64_t *)&mine, sizeof mine / sizeof(uint64_t),
+		(uint64_t *)all);
+	if (rc == 0)
+		*m = sum_memory(all, p->comm.size, 0);
+	for (int i = 1; rc == 0 && m->need <= m->there && i < p->comm.size; i++) {
+		struct ddp_memory one = sum_memory(all, p->comm.size, i);
+
+		if (one.need > one.there)
+			*m = one;
+	}
 	free(all);
 	return rc;
 }

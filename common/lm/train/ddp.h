@@ -42,9 +42,22 @@ int ddp_rank(const struct ddp *p);
 int ddp_size(const struct ddp *p);
 
 /* Numbers the ranks of this machine from 0: processes within one boot and one container, which
- * see the same GPUs. Every rank must call it. Returns 0 and *local, or -1 with err_set() as
- * ddp_allgather. */
-int ddp_local_rank(struct ddp *p, int *local);
+ * see the same GPUs. Every rank must call it. Returns 0, *local and how many they are, or -1 with
+ * err_set() as ddp_allgather. */
+int ddp_local_rank(struct ddp *p, int *local, int *ranks);
+
+/* What ranks need of memory that they share: the host's, on one machine, or a GPU's. */
+struct ddp_memory {
+	uint64_t need,
+		there; /* bytes: their sum; the least that any of them found free */
+	int ranks;
+};
+
+/* Finds whether the ranks' memory suffices; each says what it needs and what is free where its device's memory
+ * is. *m, the same on every rank: the first memory of which there is too little, or else rank 0's. Errors as
+ * grad_sync. */
+int ddp_memory(struct ddp *p, const struct dev *d, uint64_t need, uint64_t there,
+	struct ddp_memory *m);
 
 /* Sets the flat array of gradients and its device, both borrowed; every rank calls it before
  * the first grad_ready. If ranks share a GPU, NCCL is not tried. Returns 0, or -1 with

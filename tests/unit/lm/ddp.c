@@ -63,12 +63,42 @@ static int backward(struct ddp *p)
 	return rc < 0 ? -1 : ddp_grad_ready(p, 0, at);
 }
 
+/* Ranks of a machine share the host's memory; GPUs have their own, and where two ranks share one, they need
+ * twice as much of it. */
+static int memories(struct worker *w, struct ddp *p)
+{
+	struct dev host = { .name = "cpu", .is_host = true }, gpu = { .name = "gpu" };
+	uint64_t size = (uint64_t)ddp_size(p);
+	struct ddp_memory m;
+	int rc = ddp_memory(p, &host, 100, 100 * size + (uint64_t)w->rank, &m);
+
+	CHECK(rc == 0 && m.need == 100 * size && m.there == 100 * size &&
+		m.ranks == (int)size);
+	rc = ddp_memory(p, &host, 100, 100 * size - 1 + (uint64_t)w->rank, &m);
+	CHECK(rc == 0 && m.need == 100 * size && m.there == 100 * size - 1);
+	/* each fits on a GPU of its own; also where the driver does not name them */
+	rc = ddp_memory(p, &gpu, 100, 150, &m);
+	CHECK(rc == 0 && m.need == 100 && m.there == 150 && m.ranks == 1);
+	gpu.uuid[0] = 7;
+	rc = ddp_memory(p, &gpu, 100, 150, &m);
+	CHECK(rc == 0 && m.need == 100 * size && m.there == 150);
+	/* the last rank's alone is too small, which all learn */
+	memset(gpu.uuid, w->rank + 1, sizeof gpu.uuid);
+	rc = ddp_memory(p, &gpu, 100, w->rank == (int)size - 1 ? 99 : 150, &m);
+	CHECK(rc == 0 && m.need == 100 && m.there == 99 && m.ranks == 1);
+	rc = ddp_memory(p, &host, UINT64_MAX, UINT64_MAX, &m);
+	CHECK(rc == 0 && m.need == UINT64_MAX);
+	return rc;
+}
+
 static int steps(struct worker *w, struct ddp *p)
 {
 	struct dev cpu = { .name = "cpu", .is_host = true };
 	uint64_t mine[2] = { UINT64_MAX - (uint64_t)w->rank, (uint64_t)w->rank << 33 };
 	int rc = ddp_allgather(p, mine, 2, w->gathered);
 
+	if (rc == 0)
+		rc = memories(w, p);
 	for (int i = 0; i < 3; i++)
 		w->told[i] = (uint64_t)w->rank << 60 | (uint64_t)i;
 	if (rc == 0)
