@@ -4,6 +4,8 @@ usage: llama_torch.py step DIR     DIR/model.json, parameters.f32, batch.u32 -> 
        llama_torch.py speed LAYERS WIDTH HEADS HIDDEN VOCAB BATCH POSITIONS SECONDS
            prints tokens/s, tokens/s of processor time, peak bytes, and 1 where the BLAS is OpenBLAS
        llama_torch.py curve JOB    JOB as tests/bench/learning writes it; prints {"losses": of every step, "valid": the loss after them}
+       llama_torch.py diloco JOB RANK    JOB as tests/bench/diloco_peer writes it: one of its processes; prints a JSON object with
+           its "rounds" (seconds, processor seconds and bytes of the loopback, each since the start), and of rank 0 "valid"
        llama_torch.py loss MODEL IDS LENGTH f32|bf16
            MODEL: a directory with config.json and model.safetensors; IDS: a file with a JSON array. Prints the mean loss of
            every id but the first, read in pieces of LENGTH; bf16: products in bf16, the rest in f32 (torch.autocast)
@@ -218,8 +220,56 @@ def curve(job):
     print(json.dumps({"losses": losses, "valid": mean_loss(c, w, valid, n)}))
 
 
+def loopback_bytes():
+    """What went over the loopback of this network namespace, headers of packets included."""
+    with open("/proc/self/net/dev", encoding="ascii") as f:
+        return next(int(line.split()[9]) for line in f if line.strip().startswith("lo:"))
+
+
+def diloco(job, rank):
+    """DiLoCo (arXiv 2311.08105) with gloo's sum of all deltas, the outer step the same on every rank."""
+    import torch.distributed as dist
+    with open(job, encoding="ascii") as f:
+        job = json.load(f)
+    torch.set_num_threads(job["threads"])
+    torch.set_flush_denormal(True)
+    dist.init_process_group("gloo", init_method=f"file://{job['store']}", rank=rank, world_size=job["workers"])
+    c, w = read_model(job["model"])
+    now = torch.cat([p.view(-1) for p in w])
+    parts, at = [], 0
+    for p in w:
+        parts.append(now[at:at + p.numel()].view(p.shape).requires_grad_())
+        at += p.numel()
+    theta, v = now.clone(), torch.zeros_like(now)
+    train, n, batch = torch.tensor(job["train"]), job["length"], job["batch"]
+    o = optimiser(parts, job["decay"])
+    dist.barrier()
+    start, worked, rounds = time.monotonic(), time.process_time(), []
+    for places, rates in zip(job["places"][rank], job["rates"]):
+        for i, lr in enumerate(rates):
+            here = places[i * batch:(i + 1) * batch]
+            step(c, parts, o, torch.stack([train[p:p + n] for p in here]),
+                 torch.stack([train[p + 1:p + n + 1] for p in here]), lr)
+        d = theta - now
+        dist.all_reduce(d)
+        d /= job["workers"]
+        v.mul_(job["momentum"]).add_(d)
+        theta.sub_(d + job["momentum"] * v, alpha=job["outer_rate"])
+        now.copy_(theta)
+        rounds.append([time.monotonic() - start, time.process_time() - worked, loopback_bytes()])
+    dist.barrier()
+    out = {"rank": rank, "rounds": rounds}
+    if rank == 0:
+        out["valid"] = mean_loss(c, [p.detach() for p in parts], torch.tensor(job["valid"]), n)
+        with open("/proc/self/maps", encoding="ascii", errors="replace") as f:
+            out["openblas"] = "openblas" in f.read()
+    print(json.dumps(out))
+
+
 if sys.argv[1] == "curve":
     curve(sys.argv[2])
+elif sys.argv[1] == "diloco":
+    diloco(sys.argv[2], int(sys.argv[3]))
 elif sys.argv[1] == "loss":
     torch.set_num_threads(1)
     loss(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
