@@ -155,24 +155,17 @@ __device__ uint32_t used_block(struct encoder *e, unsigned symbols)
 /* As huff_split, of n symbols in e->counts, which are folded. */
 __device__ __noinline__ unsigned split_block(struct encoder *e, uint32_t n)
 {
-	uint64_t entropy = 0;
+	uint64_t most = 0;
 	unsigned split = 0;
 
 	UNROLL_1
 	for (unsigned k = 0; k <= HUFF_SPLIT_MAX; k++) {
 		unsigned symbols = HUFF_ALPHABET >> k, used;
-		uint64_t bits;
 
 		if (k)
 			fold_block(e, symbols);
 		used = used_block(e, symbols);
-		if (used < 2)
-			break;
-		bits = entropy_block(e, symbols, n) + (uint64_t)(used - 1) * 47274 +
-			((uint64_t)n * k << 16);
-		if (!k)
-			entropy = bits + bits / 400;
-		if (bits > entropy)
+		if (!huff_split_pays(&most, entropy_block(e, symbols, n), used, n, k))
 			break;
 		split = k;
 	}

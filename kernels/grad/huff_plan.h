@@ -117,30 +117,35 @@ HD int huff_may_split(uint32_t n, unsigned any)
 	return n >= HUFF_SPLIT_SYMBOLS && any >= HUFF_ANY_ENOUGH;
 }
 
-/* Chooses how many low bits to store uncoded, from the counts of the sample: as many as cost no
- * more than 1/400 of the entropy and leave something to code. Few samples of many symbols
- * underestimate the entropy; Miller and Madow's correction (used - 1) / (2 ln 2) bits is added. */
+/* Whether k low bits of n symbols may be stored uncoded, where the others have this entropy: they
+ * cost no more than 1/400 of it and leave something to code. *most is set with k = 0, which comes
+ * first. Few samples of many symbols underestimate the entropy; Miller and Madow's correction (used
+ * - 1) / (2 ln 2) bits is added. */
+HD int huff_split_pays(uint64_t *most, uint64_t entropy, unsigned used, uint32_t n,
+	unsigned k)
+{
+	uint64_t bits = entropy + (uint64_t)(used - 1) * 47274 + ((uint64_t)n * k << 16);
+
+	if (!k)
+		*most = bits + bits / 400;
+	return used >= 2 && bits <= *most;
+}
+
+/* Chooses how many low bits to store uncoded, from the counts of the sample: as many as pay. */
 HD unsigned huff_split(const uint32_t *counts, uint32_t n)
 {
 	uint32_t fold[HUFF_ALPHABET];
-	uint64_t entropy = 0;
+	uint64_t most = 0;
 	unsigned split = 0;
 
 	for (unsigned k = 0; k <= HUFF_SPLIT_MAX; k++) {
 		unsigned symbols = HUFF_ALPHABET >> k, used = 0;
-		uint64_t bits;
 
 		for (unsigned i = 0; i < symbols; i++) {
 			fold[i] = k ? fold[2 * i] + fold[2 * i + 1] : counts[i];
 			used += fold[i] != 0;
 		}
-		if (used < 2)
-			break;
-		bits = huff_entropy(fold, symbols, n) + (uint64_t)(used - 1) * 47274 +
-			((uint64_t)n * k << 16);
-		if (!k)
-			entropy = bits + bits / 400;
-		if (bits > entropy)
+		if (!huff_split_pays(&most, huff_entropy(fold, symbols, n), used, n, k))
 			break;
 		split = k;
 	}
