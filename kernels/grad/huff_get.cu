@@ -30,11 +30,11 @@ template <bool PLENTY> __device__ __forceinline__ void refill(struct window *w)
 		w->bits |= (uint64_t) * (const uint32_t *)(const void *)(w->in + w->bytes)
 			<< (32 - w->have);
 		w->have += 32;
-		return;
+	} else if constexpr (!PLENTY) {
+		UNROLL_1
+		for (; w->bytes; w->have += 8)
+			w->bits |= (uint64_t)w->in[--w->bytes] << (56 - w->have);
 	}
-	UNROLL_1
-	for (; w->bytes; w->have += 8)
-		w->bits |= (uint64_t)w->in[--w->bytes] << (56 - w->have);
 }
 
 /* Begins behind the 1 that ends the stream. Returns 0 or -1. */
