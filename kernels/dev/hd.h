@@ -8,6 +8,13 @@
 #define HD static inline
 #endif
 
+/* before a loop of few turns: a GPU does not unroll it */
+#ifdef __CUDA_ARCH__
+#define HD_FEW _Pragma("unroll 1")
+#else
+#define HD_FEW
+#endif
+
 #ifdef __cplusplus
 #define KERNELS_BEGIN extern "C" {
 #define KERNELS_END   }

@@ -209,6 +209,7 @@ __device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out
 		if (!l)
 			continue;
 		start = (d->entry[v] & 4095u) << (HUFF_LENGTH_MAX - l);
+		UNROLL_1
 		for (unsigned i = lane; i < 1u << (HUFF_LENGTH_MAX - l); i += 32)
 			d->table[start + i] = (uint16_t)(v | l << 8);
 	}

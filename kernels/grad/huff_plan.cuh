@@ -11,7 +11,8 @@
 #define STAGE_WORDS (32 * EACH * HUFF_LENGTH_MAX / 32 + 4)
 
 struct encoder {
-	uint32_t counts[256], chunk_counts[256];
+	alignas(16) uint32_t counts[256];
+	uint32_t chunk_counts[256];
 	uint32_t sums[WARPS], tops[WARPS];
 	uint32_t end[HUFF_STREAMS_MAX];
 	uint32_t used, bits, any;

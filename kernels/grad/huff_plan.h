@@ -418,6 +418,7 @@ HD uint32_t huff_low(const unsigned char *lows, uint32_t tokens, unsigned split,
 	const unsigned char *in = lows + (uint64_t)(t / 64) * 8 * split;
 	uint32_t v = 0;
 
+	HD_FEW
 	for (unsigned k = 0; k < split; k++)
 		v |= (uint32_t)(in[k * bytes + t % 64 / 8] >> t % 8 & 1) << k;
 	return v;

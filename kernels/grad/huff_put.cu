@@ -192,7 +192,7 @@ __device__ __noinline__ void layout_runs(struct encoder *e, const struct space *
 		uint4 v = load_some(in + at, left);
 		uint32_t mask = differ(v.x, e->z) | differ(v.y, e->z) << 4 |
 			differ(v.z, e->z) << 8 | differ(v.w, e->z) << 12;
-		uint32_t all, before, rests = 0, count = 0, rank, token, prev, close;
+		uint32_t all, before, both = 0, rank, token, prev, close;
 
 		if (left < EACH)
 			mask &= (1u << left) - 1;
@@ -213,14 +213,16 @@ __device__ __noinline__ void layout_runs(struct encoder *e, const struct space *
 			uint32_t here = at + (uint32_t)__ffs((int)m) - 1,
 				 run = here - prev;
 
-			rests += layout->place[in[here]] == none;
-			count += 1 + (run < max_run ? 0 : run / max_run);
+			/* of 4096 symbols behind a chunk: less than 2^16 tokens */
+			both += layout->place[in[here]] == none ? 1 << 16 | 1 : 1;
+			both += run < max_run ? 0 : run / max_run;
 			prev = here + 1;
 		}
-		rank = others + scan_block(e->sums, rests, false, &all);
-		others += all;
-		token = tokens + scan_block(e->sums, count, false, &all);
-		tokens += all;
+		both = scan_block(e->sums, both, false, &all);
+		rank = others + (both >> 16);
+		others += all >> 16;
+		token = tokens + (both & 0xffff);
+		tokens += all & 0xffff;
 		prev = before;
 		UNROLL_1
 		for (uint32_t m = mask; m; m &= m - 1) {
@@ -307,11 +309,13 @@ __device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *sl
 }
 
 /* As huff_plan_layout, of e->chunk_counts: a symbol's index is how many that are not z are more
- * frequent, or as frequent and before it. */
+ * frequent, or as frequent and before it: how many have a larger key. e->counts holds the keys. */
 __device__ __noinline__ int layout_block(struct encoder *e, uint32_t n, int named)
 {
 	struct huff_layout *layout = &e->layout;
 	uint32_t count = e->chunk_counts[threadIdx.x], others = n - e->chunk_counts[e->z];
+	uint32_t key = threadIdx.x == e->z || !count ? 0 :
+						       count << 8 | (255 - threadIdx.x);
 	unsigned used = e->plane[0].symbols, places, place = 0;
 	unsigned direct = huff_direct(used, named);
 
@@ -325,17 +329,16 @@ __device__ __noinline__ int layout_block(struct encoder *e, uint32_t n, int name
 	}
 	if (threadIdx.x < places)
 		layout->symbol[threadIdx.x] = (unsigned char)e->z;
+	e->counts[threadIdx.x] = key;
 	__syncthreads();
-	if (!count || threadIdx.x == e->z)
-		place = places;
 	UNROLL_1
-	for (unsigned v = 0; v < 256 && place < places; v++) {
-		uint32_t other = e->chunk_counts[v];
+	for (unsigned v = 0; v < 256; v += 4) {
+		uint4 other = *(const uint4 *)(const void *)(e->counts + v);
 
-		place += v != e->z &&
-			(other > count || (other == count && v < threadIdx.x));
+		place += (other.x > key) + (other.y > key);
+		place += (other.z > key) + (other.w > key);
 	}
-	place = place < places ? place : places;
+	place = key && place < places ? place : places;
 	layout->place[threadIdx.x] = (unsigned char)place;
 	if (place < places) {
 		layout->symbol[place] = (unsigned char)threadIdx.x;
