@@ -63,6 +63,8 @@ static void set_functions(struct predict_code *code, const json_t *functions)
 			continue;
 		code->functions++;
 		memcpy(f->name, name, strlen(name) + 1);
+		f->all = (uint32_t)json_integer_value(
+			json_object_get(function, "instructions"));
 		json_array_foreach(json_object_get(function, "loops"), j, loop) {
 			if (f->loops == PREDICT_LOOPS_MAX)
 				break;

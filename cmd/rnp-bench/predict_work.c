@@ -136,7 +136,7 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 						 "attend_kernel<unsigned short>"),
 			.part = "attention forward",
 			.launches = layers,
-			.bytes = l * t * (2 * z.q + 2 * z.kv) * 2,
+			.bytes = l * t * (3 * z.q + 2 * z.kv) * 2,
 			.operations = l * 2 * seen,
 			.repeated = edge });
 	add(out, &n,
@@ -164,22 +164,24 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers + 1,
 			(2 * l + 1) * t * z.dim * 6, (2 * l + 1) * t * z.dim * 14));
-	/* one pass; the norm's weights are loaded twice, from the level-1 cache */
+	/* one pass over dy, y, and the gradient in two halves, which only the first norm's stores
+	 * as f32; the norm's weights are loaded twice, from the level-1 cache */
 	add(out, &n,
 		rows_kernel(norm_back_name(c->dim), "norm backward", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 16, (2 * l + 1) * t * z.dim * 24));
+			(2 * l + 1) * t * z.dim * 12 + t * z.dim * 4,
+			(2 * l + 1) * t * z.dim * 20));
 	add(out, &n,
 		rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
 			(2 * l + 1) * fmin(t / 64, 1024) * z.dim * 8, 0));
 	add(out, &n,
-		rows_kernel("rotate_kernel<unsigned short>", "positions", layers,
-			l * t * (z.q + z.kv) * 4, l * t * (z.q + z.kv) * 6));
+		rows_kernel("rotate_kernel<unsigned short>", "positions of keys", layers,
+			l * t * z.kv * 4, l * t * z.kv * 6));
 	add(out, &n,
 		rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU", layers,
 			l * t * z.hidden * 6, 0));
 	add(out, &n,
 		rows_kernel("swiglu_back_kernel<unsigned short>", "SwiGLU backward",
-			layers, l * t * z.hidden * 12, 0));
+			layers, l * t * z.hidden * 10, 0));
 	add(out, &n,
 		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
 			t * z.vocab * 2 + t * z.dim * 2 +
@@ -373,11 +375,14 @@ int predict_encode(struct predict_kernel *out, const struct predict_step *s)
 	} else {
 		/* one of ten is a token; of the most in a warp there are five in 16 symbols */
 		p[at++] = (struct predict_phase){ "count_block", 0, 0, 0, v };
-		p[at++] = (struct predict_phase){ "layout_block", 0, 0, chunks * 8 * 256,
+		/* four symbols a turn; eight warps */
+		p[at++] = (struct predict_phase){ "layout_block", 0, 0, chunks * 8 * 64,
 			0 };
 		p[at++] = (struct predict_phase){ "layout_runs", 0, 0, v / 512, 0 };
 		p[at++] = (struct predict_phase){ "layout_runs", 1, 0, 4 * v / 512, 0 };
 		p[at++] = (struct predict_phase){ "layout_runs", 2, 0, 4 * v / 512, 0 };
+		p[at++] = (struct predict_phase){ "scan_block", PREDICT_ALL, 0,
+			2 * v / 512, 0 };
 		p[at++] = (struct predict_phase){ "put_wide_lows_block", 0, 0,
 			v / 10 / 8 / 32, 0 };
 		encode_plane(p, &at, v / 10, chunks, 128, 0);
@@ -466,6 +471,10 @@ static bool sum_phases(const struct predict_kernel *k, const struct predict_code
 		int loop = f ? loop_of(f, p) : -1;
 		double turns = p->turns;
 
+		if (f && p->loop == PREDICT_ALL) {
+			*instructions += turns * f->all;
+			continue;
+		}
 		if (loop < 0 || (p->symbols > 0 && !f->shared_cycles[loop]))
 			return false;
 		if (p->symbols > 0)

@@ -34,6 +34,7 @@ struct predict_gpu {
 /* A function that is not inlined, or the kernel's own code: its loops, the longest first. */
 struct predict_function {
 	char name[64];
+	uint32_t all; /* instructions */
 	unsigned loops;
 	uint32_t instructions[PREDICT_LOOPS_MAX], bytes[PREDICT_LOOPS_MAX],
 		shared_cycles[PREDICT_LOOPS_MAX];
@@ -49,7 +50,9 @@ struct predict_code {
 };
 
 /* Turns of warps through a loop of a function: the one of this rank by length, or where shared is
- * not 0 the shortest that takes so many cycles of shared memory and moves bytes of the GPU's. */
+ * not 0 the shortest that takes so many cycles of shared memory and moves bytes of the GPU's; or
+ * through all of a function that has no loop. */
+#define PREDICT_ALL PREDICT_LOOPS_MAX
 struct predict_phase {
 	const char *function;
 	unsigned loop, shared;

@@ -218,10 +218,13 @@ template <class T> __global__ void attend_kernel(struct lm_attend a, uint64_t al
 int cuda_lm_attend(struct dev *d, const struct lm_attend *a)
 {
 	uint64_t n = tasks(a->batch, a->positions, a->heads, a->head_dim);
+	struct lm_rotate r = lm_attend_rotation(a);
 	int rc = cuda_lm_attend_tensor(d, a);
 
 	if (rc <= 0 || !n)
 		return rc < 0 ? -1 : 0;
+	if (a->table && cuda_lm_rotate(d, &r) < 0)
+		return -1;
 	LM_LAUNCH(a->dtype, attend_kernel, cuda_grid(d, n, 1), THREADS,
 		cuda_of(d)->stream, *a, n);
 	return lm_started(d);

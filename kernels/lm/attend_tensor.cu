@@ -103,8 +103,44 @@ template <int D, int M> struct forward {
 		ahead -= KEYS;
 	}
 
-	/* Loads the queries, and starts with the first keys. Where queries go to registers, they
-	 * lie in the place of values until the first step. */
+	/* Rotates the queries, which are in shared memory, and stores them besides: eight pairs a
+	 * thread and turn. */
+	__device__ __forceinline__ void rotate(const struct lm_attend *a,
+		const tile_task &t)
+	{
+		UNROLL_1
+		for (unsigned n = threadIdx.x; n < M * KEYS * (D / 16); n += 128) {
+			unsigned r = n / (D / 16), i = n % (D / 16) * LM_PACK;
+			unsigned column = a->interleaved ? 2 * i : i;
+			unsigned apart = a->interleaved ? LM_PACK : D / 2;
+			uint64_t row = t.first + r;
+			uint16_t *from = queries + r * STRIDE(D) + column;
+			uint16_t *to = (uint16_t *)a->turned +
+				(t.b * a->positions + row) * a->ldq + t.h * D + column;
+			const float *table = a->table +
+				(a->keys - a->positions + row) * D + 2 * i;
+			float x[LM_PACK], y[LM_PACK], cos_sin[2 * LM_PACK];
+
+			if (row >= a->positions)
+				continue;
+			lm_load(x, from, LM_PACK, true);
+			lm_load(y, from + apart, LM_PACK, true);
+			lm_load(cos_sin, table, LM_PACK, true);
+			lm_load(cos_sin + LM_PACK, table + LM_PACK, LM_PACK, true);
+			/* apart, so that no index of a register is computed */
+			if (a->interleaved)
+				lm_rotate_pairs(x, y, cos_sin, true, false);
+			else
+				lm_rotate_pairs(x, y, cos_sin, false, false);
+			lm_store(from, x, LM_PACK, true);
+			lm_store(from + apart, y, LM_PACK, true);
+			lm_store(to, x, LM_PACK, true);
+			lm_store(to + apart, y, LM_PACK, true);
+		}
+	}
+
+	/* Loads the queries, rotates them, and starts with the first keys. Where queries go to
+	 * registers, they lie in the place of values until the first step. */
 	__device__ __forceinline__ void begin(const struct lm_attend *a,
 		const tile_task &t, unsigned first, unsigned end)
 	{
@@ -123,12 +159,21 @@ template <int D, int M> struct forward {
 		if constexpr (!SHARED_OWN) {
 			tensor_wait<0>();
 			__syncthreads();
+			if (a->table) {
+				rotate(a, t);
+				__syncthreads();
+			}
 			left_rows<D>(own[0], queries);
 		}
 		k.place(a->k, a->ldk, key, end - first, kv_at);
 		v.place(a->v, a->ldk, key, end - first, kv_at);
 		k.start(keys);
 		tensor_commit();
+		if (SHARED_OWN && a->table) {
+			tensor_wait<1>();
+			__syncthreads();
+			rotate(a, t);
+		}
 		for (int m = 0; m < M; m++) {
 			for (int d = 0; d < D / 8; d++)
 				for (int e = 0; e < 4; e++)
@@ -227,7 +272,7 @@ int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a)
 	/* the macro LAUNCH would split template arguments at their comma */
 	void (*kernel)(struct lm_attend, uint64_t) = attend_tensor_kernel<128, 1>;
 
-	if (!cuda_lm_attend_takes(d, a))
+	if (!cuda_lm_attend_takes(d, a) || !lm_wide(LM_PACK, a->table, NULL, NULL, NULL))
 		return 1;
 	if (!n)
 		return 0;

@@ -54,6 +54,16 @@ __device__ __forceinline__ float lm_exp2(float x)
 #endif
 }
 
+/* x / y with two units in the last place, for |y| from 2^-126 to 2^126. */
+__device__ __forceinline__ float lm_divide(float x, float y)
+{
+#ifdef __CUDA_ARCH__
+	return __fdividef(x, y);
+#else
+	return x / y;
+#endif
+}
+
 /* Eight adjacent numbers. If `wide` (addresses are multiples of 16 bytes and counts of 8) they
  * are loaded and stored 16 bytes at a time; else one by one, and only the first n. */
 #define LM_PACK 8
@@ -118,6 +128,23 @@ __device__ __forceinline__ void lm_store(uint16_t *p, const float *v, unsigned n
 	for (unsigned i = 0; i < LM_PACK; i++)
 		if (i < n)
 			lm_round(&p[i], v[i]);
+}
+
+/* Rotates eight pairs by their cosines and sines in t: (a[k], b[k]), or when interleaved adjacent
+ * ones, of which a has the first four. */
+__device__ __forceinline__ void lm_rotate_pairs(float (&a)[LM_PACK], float (&b)[LM_PACK],
+	const float (&t)[2 * LM_PACK], bool interleaved, bool inverse)
+{
+	UNROLL
+	for (int k = 0; k < LM_PACK; k++) {
+		float c = t[2 * k], s = inverse ? -t[2 * k + 1] : t[2 * k + 1];
+		float *p = interleaved ? (k < 4 ? a + 2 * k : b + 2 * k - 8) : a + k;
+		float *q = interleaved ? p + 1 : b + k;
+		float x = *p, y = *q;
+
+		*p = x * c - y * s;
+		*q = x * s + y * c;
+	}
 }
 
 /* Returns how many numbers of the pack that starts at `at` are below `end`. */

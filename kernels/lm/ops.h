@@ -90,15 +90,23 @@ struct lm_norm {
 /* Gradient of RMSNorm: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]),
  * and dw[i] += sum over rows dy[i] x[i] r. dx f32; copy receives the same as bf16, or NULL;
  * from f32 (may be dx), or NULL for 0. dy is of `dtype`. dw is added to unless `fresh`. Error 4
- * (dim + 8) u times the sum of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
+ * (dim + 8) u times the sum of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|.
+ *
+ * With rest (not NULL; copy too) the gradient is kept in two halves: rest receives dx - copy as
+ * bf16, with an error of 2^-17 |dx|, and dx may be NULL. halves: these two as they are before
+ * take the place of from.
+ *
+ * y, or NULL: the norm's output as bf16, which may be read in place of x; then 2^-7 of the
+ * magnitudes of the terms with x are added to the errors. */
 struct lm_norm_back {
 	enum lm_dtype dtype;
 	float *dx, *dw;
-	uint16_t *copy;
+	uint16_t *copy, *rest;
 	const void *dy;
 	const float *x, *w, *rms, *from;
+	const uint16_t *y;
 	uint64_t rows, dim;
-	bool fresh;
+	bool fresh, halves;
 };
 
 /* Rotary positions (Su et al. 2021), in place on `heads` adjacent heads that begin at x in each
@@ -187,6 +195,9 @@ struct lm_narrow {
  *
  * s_j = scale q . k_j ;  p_j = exp(s_j - lse) ;  lse = log sum exp(s_j) ;  out = sum p_j v_j
  *
+ * With a table (not NULL) queries are rotated before, as lm_rotate does, and stored at `turned`,
+ * which is q: memory that the caller lets be written.
+ *
  * lse is f32 [batch, heads, positions], or NULL if no gradient follows. Tiles may round p to
  * `dtype` before the second product. Error of out, with S = the largest sum over t of |scale
  * q_t k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u); BF16: that
@@ -199,7 +210,20 @@ struct lm_attend {
 	uint64_t batch, heads, kv_heads, head_dim, positions, keys, window;
 	uint64_t ldq, ldk, ldo;
 	float scale;
+	void *turned;
+	const float *table;
+	bool interleaved;
 };
+
+/* The rotation of the queries, which comes first where there is a table. */
+HD struct lm_rotate lm_attend_rotation(const struct lm_attend *a)
+{
+	struct lm_rotate r = { a->dtype, a->turned, a->table, NULL,
+		a->batch * a->positions, a->ldq, a->heads, a->head_dim, 0, a->positions,
+		a->keys - a->positions, a->interleaved, false };
+
+	return r;
+}
 
 /* Gradient of attention; positions must equal keys. With d_i = sum dout_i out_i:
  *   ds_ij = p_ij (dout_i . v_j - d_i) ;  dv_j = sum_i p_ij dout_i ;
@@ -210,7 +234,7 @@ struct lm_attend {
  * With a table (not NULL) dq and dk are then rotated back, as lm_rotate does with `inverse`: row i
  * of a sequence has position i. Tiles may do it before they round to `dtype`. */
 struct lm_attend_back {
-	struct lm_attend forward; /* out and lse are read */
+	struct lm_attend forward; /* out and lse are read; q is rotated, and table NULL */
 	const void *dout;         /* stride ldo */
 	void *dq, *dk, *dv;
 	const float *table;

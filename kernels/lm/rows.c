@@ -51,11 +51,18 @@ void lm_norm_back_rows_ref(const struct lm_norm_back *n, uint64_t from, uint64_t
 				(lm_at(n->dtype, n->dy, at + i) * n->w[i] -
 					n->x[at + i] * dot);
 
-			if (n->from)
+			if (n->halves)
+				dx += (double)bf16_to_f32(n->copy[at + i]) +
+					bf16_to_f32(n->rest[at + i]);
+			else if (n->from)
 				dx += n->from[at + i];
-			n->dx[at + i] = (float)dx;
+			if (n->dx)
+				n->dx[at + i] = (float)dx;
 			if (n->copy)
 				n->copy[at + i] = bf16_from_f32((float)dx);
+			if (n->rest)
+				n->rest[at + i] = bf16_from_f32(
+					(float)dx - bf16_to_f32(n->copy[at + i]));
 		}
 	}
 }

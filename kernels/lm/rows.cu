@@ -313,6 +313,67 @@ int cuda_lm_norm(struct dev *d, const struct lm_norm *n)
 	return lm_started(d);
 }
 
+/* outputs are divided by weights up to this, and down to its inverse */
+#define NORM_WEIGHT_MAX 0x1p100f
+
+/* x r, from x or from the norm's output y = x r w where w has an inverse. */
+__device__ __forceinline__ void norm_rows(float (&v)[LM_PACK],
+	const struct lm_norm_back &n, uint64_t at, const float (&w)[LM_PACK], float rms)
+{
+	bool exact = !n.y;
+
+	UNROLL
+	for (int k = 0; k < LM_PACK; k++)
+		exact = exact || !(fabsf(w[k]) < NORM_WEIGHT_MAX) ||
+			!(fabsf(w[k]) > 1 / NORM_WEIGHT_MAX);
+	if (exact) {
+		lm_load(v, n.x + at, LM_PACK, true);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			v[k] *= rms;
+	} else {
+		lm_load(v, n.y + at, LM_PACK, true);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			v[k] = lm_divide(v[k], w[k]);
+	}
+}
+
+/* Adds the gradient that there is before the norm's. */
+__device__ __forceinline__ void norm_add_from(float (&v)[LM_PACK],
+	const struct lm_norm_back &n, uint64_t at, unsigned count, bool wide)
+{
+	float from[LM_PACK], rest[LM_PACK];
+
+	if (n.halves) {
+		lm_load(from, n.copy + at, count, wide);
+		lm_load(rest, n.rest + at, count, wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			v[k] += from[k] + rest[k];
+	} else if (n.from) {
+		lm_load(from, n.from + at, count, wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			v[k] += from[k];
+	}
+}
+
+__device__ __forceinline__ void norm_store(const struct lm_norm_back &n, uint64_t at,
+	float (&v)[LM_PACK], unsigned count, bool wide)
+{
+	if (n.dx)
+		lm_store(n.dx + at, v, count, wide);
+	if (n.copy)
+		lm_store(n.copy + at, v, count, wide);
+	if (n.rest) {
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			v[k] -= bf16_to_f32((uint16_t)cuda_two_bf16(v[k], 0));
+		lm_store(n.rest + at, v, count, wide);
+	}
+}
+
 /* One pass over dy and x makes dx and the pieces of dw. `share` warps take a row, of which each
  * owns 256 J columns; a block takes `each` rows, of which its groups of warps take turns, and
  * adds the groups' sums in order. */
@@ -339,7 +400,7 @@ __global__ void __launch_bounds__(LM_THREADS, 2)
 		for (uint64_t first = p * each; first < end; first += groups) {
 			uint64_t r = first + group;
 			bool inside = r < end;
-			float g[J][LM_PACK], x[J][LM_PACK], w[LM_PACK], from[LM_PACK];
+			float g[J][LM_PACK], x[J][LM_PACK], w[LM_PACK];
 			float rms = inside ? n.rms[r] : 0, dot = 0;
 
 			UNROLL
@@ -352,8 +413,8 @@ __global__ void __launch_bounds__(LM_THREADS, 2)
 					continue;
 				lm_load(g[j], (const T *)n.dy + r * n.dim + i, LM_PACK,
 					true);
-				lm_load(x[j], n.x + r * n.dim + i, LM_PACK, true);
 				lm_load(w, n.w + i, LM_PACK, true);
+				norm_rows(x[j], n, r * n.dim + i, w, rms);
 				UNROLL
 				for (int k = 0; k < LM_PACK; k++)
 					dot += g[j][k] * w[k] * x[j][k];
@@ -367,7 +428,7 @@ __global__ void __launch_bounds__(LM_THREADS, 2)
 				dot = lm_warp_sum(
 					lane < share ? dots[group * share + lane] : 0.0f);
 			}
-			dot *= rms * rms / (float)n.dim;
+			dot /= (float)n.dim;
 			UNROLL
 			for (int j = 0; j < J; j++) {
 				unsigned i = ((j * share + part) * 32 + lane) * LM_PACK;
@@ -376,19 +437,13 @@ __global__ void __launch_bounds__(LM_THREADS, 2)
 				if (!inside || i >= n.dim)
 					continue;
 				lm_load(w, n.w + i, LM_PACK, true);
-				for (int k = 0; k < LM_PACK; k++)
-					from[k] = 0;
-				if (n.from)
-					lm_load(from, n.from + at, LM_PACK, true);
 				UNROLL
 				for (int k = 0; k < LM_PACK; k++) {
-					sum[j][k] += g[j][k] * x[j][k] * rms;
-					g[j][k] = rms * (g[j][k] * w[k] - x[j][k] * dot) +
-						from[k];
+					sum[j][k] += g[j][k] * x[j][k];
+					g[j][k] = rms * (g[j][k] * w[k] - x[j][k] * dot);
 				}
-				lm_store(n.dx + at, g[j], LM_PACK, true);
-				if (n.copy)
-					lm_store(n.copy + at, g[j], LM_PACK, true);
+				norm_add_from(g[j], n, at, LM_PACK, true);
+				norm_store(n, at, g[j], LM_PACK, true);
 			}
 		}
 		for (unsigned turn = 0; turn < groups; turn++) {
@@ -446,7 +501,7 @@ template <class T> __global__ void norm_back_kernel(struct lm_norm_back n, bool 
 		uint64_t row = r * n.dim;
 		const T *dy = (const T *)n.dy + row;
 		float rms = n.rms[r], dot = 0;
-		float x[LM_PACK], w[LM_PACK], g[LM_PACK], from[LM_PACK];
+		float x[LM_PACK], w[LM_PACK], g[LM_PACK];
 
 		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
 			unsigned count = lm_count(i, n.dim);
@@ -468,15 +523,8 @@ template <class T> __global__ void norm_back_kernel(struct lm_norm_back n, bool 
 			UNROLL
 			for (int k = 0; k < LM_PACK; k++)
 				g[k] = rms * (g[k] * w[k] - x[k] * dot);
-			if (n.from) {
-				lm_load(from, n.from + row + i, count, wide);
-				UNROLL
-				for (int k = 0; k < LM_PACK; k++)
-					g[k] += from[k];
-			}
-			lm_store(n.dx + row + i, g, count, wide);
-			if (n.copy)
-				lm_store(n.copy + row + i, g, count, wide);
+			norm_add_from(g, n, row + i, count, wide);
+			norm_store(n, row + i, g, count, wide);
 		}
 	}
 }
@@ -487,7 +535,7 @@ template <class T> static int norm_back(struct dev *d, const struct lm_norm_back
 		(const T *)n->dy, n->x, n->rms, n->dim
 	};
 	bool wide = lm_wide(n->dim, n->dx, n->dy, n->x, n->w) &&
-		lm_wide(n->dim, n->copy, n->from, NULL, NULL);
+		lm_wide(n->dim, n->copy, n->from, n->rest, n->y);
 
 	if (wide && n->rows && n->dim && n->dim <= NORM_COLUMNS_MAX)
 		return norm_back_once<T>(d, n);
@@ -535,17 +583,7 @@ template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 		lm_load(t, table, 2 * count < LM_PACK ? 2 * count : LM_PACK, wide);
 		lm_load(t + LM_PACK, table + LM_PACK,
 			2 * count > LM_PACK ? 2 * count - LM_PACK : 0, wide);
-		UNROLL
-		for (int k = 0; k < LM_PACK; k++) {
-			float c = t[2 * k], s = r.inverse ? -t[2 * k + 1] : t[2 * k + 1];
-			float *p = r.interleaved ? (k < 4 ? a + 2 * k : b + 2 * k - 8) :
-						   a + k;
-			float *q = r.interleaved ? p + 1 : b + k;
-			float x = *p, y = *q;
-
-			*p = x * c - y * s;
-			*q = x * s + y * c;
-		}
+		lm_rotate_pairs(a, b, t, r.interleaved, r.inverse);
 		lm_store(at, a, na, wide);
 		lm_store(bt, b, nb, wide);
 	}

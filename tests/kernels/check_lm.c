@@ -402,23 +402,80 @@ static void expect_copy(float *want, float *bound, uint64_t n, const float *from
 	}
 }
 
+/* What a gradient of a norm is made of besides dy and x. */
+struct norm_back {
+	struct lm_norm_back op;
+	const void *copy, *rest; /* of the gradient before */
+	const void *zeros;       /* dy of a second call, that adds the halves */
+};
+
 /* Output: dx, then dw, then the copy of dx. */
 static int run_norm_back(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
-	struct lm_norm_back n = *(const struct lm_norm_back *)r->op;
+	const struct norm_back *b = r->op;
+	struct lm_norm_back n = b->op;
+	uint64_t bytes = n.rows * n.dim * 2;
 
 	n.dx = out;
 	n.dw = n.dx + n.rows * n.dim;
-	if (begin(d, out, r) < 0 || d->ops->lm->norm_back(d, &n) < 0)
+	if (begin(d, out, r) < 0)
 		return -1;
+	if (n.halves) {
+		n.dx = NULL;
+		if (d->ops->copy(d, n.copy, b->copy, bytes) < 0 ||
+			d->ops->copy(d, n.rest, b->rest, bytes) < 0)
+			return -1;
+	}
+	if (d->ops->lm->norm_back(d, &n) < 0)
+		return -1;
+	if (n.halves) {
+		n.dx = out;
+		n.dy = b->zeros;
+		n.fresh = false;
+		if (d->ops->lm->norm_back(d, &n) < 0)
+			return -1;
+	}
 	return widen_copy(d, n.dw + n.dim, n.copy, n.rows * n.dim, r->up);
 }
 
+/* Sets the gradient before the norm's in two halves, whose sum becomes `from`. */
+static void make_halves(struct bench *b, struct norm_back *s, float *from, uint64_t n)
+{
+	uint16_t *copy = hold(b, n * 2), *rest = hold(b, n * 2);
+
+	for (uint64_t i = 0; i < n; i++) {
+		copy[i] = bf16_from_f32(from[i]);
+		rest[i] = bf16_from_f32(from[i] - bf16_to_f32(copy[i]));
+		from[i] = bf16_to_f32(copy[i]) + bf16_to_f32(rest[i]);
+	}
+	s->op.halves = true;
+	s->op.rest = buffer(b, n * 2);
+	s->copy = kcheck_put(b->k, copy, n * 2, 0);
+	s->rest = kcheck_put(b->k, rest, n * 2, 0);
+	s->zeros = buffer(b, n * 4);
+}
+
+/* Sets the norm's output; some of its weights are 0, or so small that nothing is divided by them. */
+static void make_output(struct bench *b, struct norm_back *s,
+	const struct lm_norm_back *h, float *w)
+{
+	uint64_t n = h->rows * h->dim;
+	uint16_t *y = hold(b, n * 2);
+
+	for (uint64_t j = 3; j < h->dim; j += 41)
+		w[j] = j % 2 ? 0 : 0x1p-120f;
+	for (uint64_t i = 0; i < n; i++)
+		y[i] = bf16_from_f32(h->x[i] * h->rms[i / h->dim] * w[i % h->dim]);
+	s->op.w = kcheck_put(b->k, w, h->dim * 4, beside ? 4 : 16);
+	s->op.y = kcheck_put(b->k, y, n * 2, beside ? 2 : 16);
+}
+
 static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim,
-	bool fresh)
+	bool fresh, bool halves)
 {
 	uint64_t n = rows * dim;
+	struct norm_back s = { 0 };
 	struct bench b;
 	struct run r = { 0 };
 	struct lm_norm_back x = { .dtype = dtype,
@@ -427,21 +484,26 @@ static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint
 		.fresh = fresh },
 			    h;
 	const void *there;
-	float *want, *bound, *rms;
+	float *want, *bound, *rms, *w, *from;
 
 	start_bench(&b, k, LM_DTYPE_F32);
 	h = x;
 	h.dy = numbers(&b, dtype, n, 1, &x.dy);
 	h.x = numbers(&b, LM_DTYPE_F32, n, 2, &there);
 	x.x = there;
-	h.w = numbers(&b, LM_DTYPE_F32, dim, 1, &there);
+	h.w = w = numbers(&b, LM_DTYPE_F32, dim, 1, &there);
 	x.w = there;
 	rms = numbers(&b, LM_DTYPE_F32, rows, 1, &there);
 	h.rms = rms;
 	x.rms = there;
-	h.from = numbers(&b, LM_DTYPE_F32, n, 1, &there);
+	h.from = from = numbers(&b, LM_DTYPE_F32, n, 1, &there);
 	x.from = there;
 	x.copy = buffer(&b, n * 2);
+	s.op = x;
+	if (halves) {
+		make_halves(&b, &s, from, n);
+		make_output(&b, &s, &h, w);
+	}
 	want = numbers(&b, LM_DTYPE_F32, 2 * n + dim, 1, &r.start);
 	r.start_bytes = (n + dim) * 4;
 	r.up = count_up(&b, 1);
@@ -459,12 +521,19 @@ static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint
 		dot *= (double)rms[i] * rms[i] / (double)dim;
 		for (uint64_t j = 0; j < dim; j++)
 			bound[i * dim + j] = (float)(4 * (double)(dim + 8) * U *
-				(fabs((double)h.from[i * dim + j]) +
-					fabs((double)rms[i]) *
-						(fabs(lm_at(dtype, h.dy, i * dim + j) *
-							 h.w[j]) +
-							fabs(h.x[i * dim + j] * dot)) +
-					1e-30));
+					(fabs((double)h.from[i * dim + j]) +
+						fabs((double)rms[i]) *
+							(fabs(lm_at(dtype, h.dy,
+								      i * dim + j) *
+								 h.w[j]) +
+								fabs(h.x[i * dim + j] *
+									dot)) +
+						1e-30) +
+				(halves ? fabs((double)want[i * dim + j]) * 0x1p-17 +
+							fabs(rms[i] * h.x[i * dim + j] *
+								dot) *
+								0x1p-7 :
+					  0));
 	}
 	for (uint64_t j = 0; j < dim; j++) {
 		double sum = 2;
@@ -472,13 +541,15 @@ static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint
 		for (uint64_t i = 0; i < rows; i++)
 			sum += fabs(lm_at(dtype, h.dy, i * dim + j) * h.x[i * dim + j] *
 				rms[i]);
-		bound[n + j] = (float)(2 * (double)(rows + 8) * U * sum);
+		bound[n + j] = (float)((2 * (double)(rows + 8) * U +
+					       (halves ? 0x1p-7 : 0)) *
+			sum);
 	}
 	expect_copy(want, bound, n + dim, want, bound, n);
-	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "norm_back %s %llu x %llu%s", name(dtype),
-		(unsigned long long)rows, (unsigned long long)dim,
-		fresh ? ", fresh" : "");
+	r.op = &s;
+	snprintf(b.c.label, sizeof b.c.label, "norm_back %s %llu x %llu%s%s", name(dtype),
+		(unsigned long long)rows, (unsigned long long)dim, fresh ? ", fresh" : "",
+		halves ? ", halves" : "");
 	finish(&b, run_norm_back, &r, want, bound, 2 * n + dim);
 }
 
@@ -744,54 +815,112 @@ static double attention_bound(const struct lm_attend *a)
 		(a->dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0);
 }
 
-/* Output: out, then lse. */
+enum rotation { NOT_ROTATED, HALVES, PAIRS };
+
+static const char *rotation_name(enum rotation r)
+{
+	return r == PAIRS ? ", pairs rotated" : r == HALVES ? ", halves rotated" : "";
+}
+
+/* Output: out, then lse, then where queries are rotated these, widened. */
 static int run_attend(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
 	struct lm_attend a = *(const struct lm_attend *)r->op;
 
+	float *turned;
+
 	a.out = r->raw ? r->raw : out;
 	a.lse = (float *)out + a.batch * a.positions * a.ldo;
-	return d->ops->lm->attend(d, &a) < 0 ? -1 : widen(d, out, r);
+	turned = a.lse + a.batch * a.positions * a.heads;
+	if (a.table) {
+		a.turned = r->raw ? a.turned : turned;
+		a.q = a.turned;
+		if (begin(d, a.turned, r) < 0)
+			return -1;
+	}
+	if (d->ops->lm->attend(d, &a) < 0 || widen(d, out, r) < 0)
+		return -1;
+	return r->raw && a.table ?
+		widen_copy(d, turned, a.turned, r->start_bytes / 2, r->up) :
+		0;
 }
 
-static void attend(struct kcheck *k, enum lm_dtype dtype, const struct heads *s)
+/* A table of quarter turns, with which a rotation is exact. */
+static float *quarters(struct bench *b, uint64_t positions, uint64_t head_dim,
+	const void **there)
 {
+	uint64_t n = positions * head_dim;
+	float *p = hold(b, n * 4);
+
+	for (uint64_t i = 0; i < n; i += 2) {
+		unsigned turn = (unsigned)(i / head_dim * 7 + i * 11 / 2) % 5 % 4;
+
+		p[i] = turn % 2 ? 0 : 1 - (float)turn;
+		p[i + 1] = turn % 2 ? 2 - (float)turn : 0;
+	}
+	*there = kcheck_put(b->k, p, n * 4, beside ? 4 : 16);
+	return p;
+}
+
+static void attend(struct kcheck *k, enum lm_dtype dtype, const struct heads *s,
+	enum rotation rotation)
+{
+	uint64_t asked = rotation == NOT_ROTATED ?
+		0 :
+		s->batch * s->positions * (s->heads * s->head_dim + 8);
 	struct bench b;
 	struct run r = { 0 };
 	struct lm_attend a, h;
 	uint64_t n = s->batch * s->positions * s->heads * s->head_dim;
 	uint64_t queries = s->batch * s->heads * s->positions;
 	float *want, *bound;
-	void *out;
+	void *out, *q;
 
 	start_bench(&b, k, dtype);
 	shape_attention(&a, s, dtype);
 	h = a;
-	h.q = numbers(&b, dtype, s->batch * s->positions * a.ldq, 1, &a.q);
+	h.q = q = numbers(&b, dtype, s->batch * s->positions * a.ldq, 1, &a.q);
 	h.k = numbers(&b, dtype, s->batch * a.keys * a.ldk, 1, &a.k);
 	h.v = numbers(&b, dtype, s->batch * a.keys * a.ldk, 1, &a.v);
 	h.lse = hold(&b, queries * 4);
 	h.out = out = hold(&b, n * 4);
+	if (rotation != NOT_ROTATED) {
+		struct lm_rotate turn;
+		const void *table;
+
+		h.interleaved = a.interleaved = rotation == PAIRS;
+		h.table = quarters(&b, a.keys, s->head_dim, &table);
+		a.table = table;
+		r.start = a.q;
+		r.start_bytes = asked * lm_dtype_bytes(dtype);
+		a.turned = buffer(&b, r.start_bytes);
+		h.turned = q;
+		turn = lm_attend_rotation(&h);
+		lm_rotate_ref(&turn, 0, turn.rows);
+	}
 	lm_attend_ref(&h, 0, queries);
-	want = hold(&b, (n + queries) * 4);
+	want = hold(&b, (n + queries + asked) * 4);
 	memcpy(want, widened(&b, dtype, out, n), n * 4);
 	memcpy(want + n, h.lse, queries * 4);
-	bound = hold(&b, (n + queries) * 4);
+	memcpy(want + n + queries, widened(&b, dtype, h.q, asked), asked * 4);
+	bound = hold(&b, (n + queries + asked) * 4);
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)attention_bound(&a);
 	h.dtype = LM_DTYPE_F32; /* lse is never rounded to bf16 */
 	for (uint64_t i = n; i < n + queries; i++)
 		bound[i] = (float)attention_bound(&h);
+	for (uint64_t i = n + queries; i < n + queries + asked; i++)
+		bound[i] = 2 * (float)U;
 	raw_result(&b, &r, s->batch * s->positions, a.ldo);
 	r.op = &a;
 	snprintf(b.c.label, sizeof b.c.label,
-		"attend %s %llu heads on %llu of %llu, %llu + %llu, window %llu",
+		"attend %s %llu heads on %llu of %llu, %llu + %llu, window %llu%s",
 		name(dtype), (unsigned long long)s->heads,
 		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
 		(unsigned long long)s->past, (unsigned long long)s->positions,
-		(unsigned long long)s->window);
-	finish(&b, run_attend, &r, want, bound, n + queries);
+		(unsigned long long)s->window, rotation_name(rotation));
+	finish(&b, run_attend, &r, want, bound, n + queries + asked);
 }
 
 /* Output: dq, dk and dv as rows of one matrix, as the trainer stores them, widened. */
@@ -807,8 +936,6 @@ static int run_attend_back(struct dev *d, void *out, const void *arguments)
 	x.dv = (char *)x.dk + a->kv_heads * a->head_dim * each;
 	return d->ops->lm->attend_back(d, &x) < 0 ? -1 : widen(d, out, r);
 }
-
-enum rotation { NOT_ROTATED, HALVES, PAIRS };
 
 static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct heads *s,
 	enum rotation rotation)
@@ -883,9 +1010,7 @@ static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct head
 		name(dtype), (unsigned long long)s->heads,
 		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
 		(unsigned long long)s->positions, (unsigned long long)s->window,
-		rotation == PAIRS          ? ", pairs rotated" :
-			rotation == HALVES ? ", halves rotated" :
-					     "");
+		rotation_name(rotation));
 	finish(&b, run_attend_back, &r, want, bound, n);
 }
 
@@ -910,19 +1035,20 @@ static void attention(struct kcheck *k)
 		{ 3, 4, 2, 64, 70, 0, 0 } };
 
 	for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-		attend(k, LM_DTYPE_BF16, &tiles[i]);
+		attend(k, LM_DTYPE_BF16, &tiles[i], (enum rotation)((i + 1) % 3));
 		attend_back(k, LM_DTYPE_BF16, &tiles[i], (enum rotation)(i % 3));
 	}
 	for (int dtype = 0; dtype < 2; dtype++) {
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 			if (k->slow && shapes[i].positions > 100)
 				continue;
-			attend(k, (enum lm_dtype)dtype, &shapes[i]);
+			attend(k, (enum lm_dtype)dtype, &shapes[i],
+				(enum rotation)((i + 1) % 3));
 			attend_back(k, (enum lm_dtype)dtype, &shapes[i],
 				(enum rotation)(i % 3));
 		}
 		for (size_t i = 0; i < sizeof past / sizeof *past; i++)
-			attend(k, (enum lm_dtype)dtype, &past[i]);
+			attend(k, (enum lm_dtype)dtype, &past[i], (enum rotation)(i % 3));
 	}
 }
 
@@ -1158,7 +1284,7 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 		norm(k, dtype, 3, dims[i], false);
 		if (dtype == LM_DTYPE_F32)
 			norm(k, dtype, 5, dims[i], true);
-		norm_back(k, dtype, 9, dims[i], i & 1);
+		norm_back(k, dtype, 9, dims[i], i & 1, i & 2);
 		swiglu(k, dtype, 3, dims[i]);
 		gelu(k, dtype, 3, dims[i]);
 		bias_back(k, dtype, 4, dims[i]);
@@ -1168,13 +1294,13 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 	}
 	embed(k, dtype, 700, 96);
 	norm(k, dtype, 600, 48, false);
-	norm_back(k, dtype, 600, 200, true);
+	norm_back(k, dtype, 600, 200, true, false);
 	/* rows that one warp, two, four and eight share, and one too wide for them */
-	norm_back(k, dtype, 70, 768, false);
-	norm_back(k, dtype, 66, 1040, true);
-	norm_back(k, dtype, 70, 1544, false);
-	norm_back(k, dtype, 3, 6144, true);
-	norm_back(k, dtype, 2, 6152, false);
+	norm_back(k, dtype, 70, 768, false, dtype == LM_DTYPE_BF16);
+	norm_back(k, dtype, 66, 1040, true, dtype == LM_DTYPE_F32);
+	norm_back(k, dtype, 70, 1544, false, dtype == LM_DTYPE_BF16);
+	norm_back(k, dtype, 3, 6144, true, dtype == LM_DTYPE_BF16);
+	norm_back(k, dtype, 2, 6152, false, true);
 	swiglu(k, dtype, 300, 96);
 	bias_back(k, dtype, 200, 300);
 	head(k, dtype, 1, 8, 3, true);

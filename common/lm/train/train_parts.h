@@ -26,6 +26,7 @@ struct lm_saved_activations {
 	float *lse; /* [batch, heads, positions] */
 	float *mid; /* [rows, dim]: the residual stream between attention and MLP */
 	void *gu;   /* of dtype, [rows, 2 hidden] */
+	void *act;  /* of dtype, [rows, hidden]: SwiGLU of gu */
 };
 
 /* A pass of a step as graphs of the device: one, or if grad_ready is called during the pass,
@@ -72,9 +73,9 @@ struct lm_train {
 	struct lm_saved_activations *saved;
 	void *hf; /* output of the last norm */
 	float *rmsf;
-	void *act; /* [rows, hidden] */
 	float *dx;
-	uint16_t *dxc; /* NULL with f32 */
+	uint16_t *dxc,
+		*dxr; /* halves of the gradient of the residual stream; NULL with f32 */
 	void *dh, *dact, *datt, *dqkv;
 	float *loss, *table;
 	uint32_t *token, *target;

@@ -100,21 +100,26 @@ static int norm(struct lm_train *t, void *y, float *rms, const float *x,
 	return 0;
 }
 
-/* Propagates dh through a norm and adds it to the gradient of the residual stream; first: there
- * is none yet. */
-static int norm_back(struct lm_train *t, const float *x, const float *rms,
-	enum lm_part part, uint32_t layer, bool first)
+/* Propagates dh through a norm, whose output was h, and adds it to the gradient of the residual
+ * stream, of which there is none before the last norm. In bf16 that gradient is in two halves; in
+ * f32 it is what the embedding reads, in the end. */
+static int norm_back(struct lm_train *t, const float *x, const void *h, const float *rms,
+	enum lm_part part, uint32_t layer)
 {
 	uint64_t at = lm_train_at(t, part, layer);
+	bool first = part == LM_OUT_NORM, last = part == LM_ATTN_NORM && layer == 0;
 	struct lm_norm_back n = { .dtype = t->o.dtype,
-		.dx = t->dx,
+		.dx = last || !t->dxc ? t->dx : NULL,
 		.dw = t->g + at,
 		.copy = t->dxc,
+		.rest = t->dxr,
 		.dy = t->dh,
+		.y = t->dxc ? h : NULL,
 		.x = x,
 		.w = t->p + at,
 		.rms = rms,
-		.from = first ? NULL : t->dx,
+		.from = first || t->dxc ? NULL : t->dx,
+		.halves = t->dxc && !first,
 		.rows = t->rows,
 		.dim = t->dim,
 		.fresh = !t->adding };
@@ -123,28 +128,27 @@ static int norm_back(struct lm_train *t, const float *x, const float *rms,
 	return 0;
 }
 
-/* q and k of x [rows, qkv] are adjacent, so one call rotates both; attention's gradient rotates
- * back */
-static int rotate(struct lm_train *t, void *x)
+static void *column(const struct lm_train *t, void *x, uint64_t at)
+{
+	return (char *)x + at * lm_dtype_bytes(t->o.dtype);
+}
+
+/* Rotates the keys in x [rows, qkv]; attention does it with queries, and its gradient back */
+static int rotate_keys(struct lm_train *t, void *x)
 {
 	const struct lm_config *c = &t->o.config;
 	struct lm_rotate r = { .dtype = t->o.dtype,
-		.x = x,
+		.x = column(t, x, t->q),
 		.table = t->table,
 		.rows = t->rows,
 		.ld = t->qkv,
-		.heads = c->heads + c->kv_heads,
+		.heads = c->kv_heads,
 		.head_dim = c->head_dim,
 		.positions = t->o.positions,
 		.interleaved = c->rope.interleaved };
 
 	TRY(t->lm->rotate(t->d, &r));
 	return 0;
-}
-
-static void *column(const struct lm_train *t, void *x, uint64_t at)
-{
-	return (char *)x + at * lm_dtype_bytes(t->o.dtype);
 }
 
 static struct lm_attend attention(const struct lm_train *t,
@@ -183,8 +187,11 @@ static int layer_inner(struct lm_train *t, uint32_t l)
 	if (t->o.config.qkv_bias)
 		g.bias = t->p + lm_train_at(t, LM_Q_BIAS, l);
 	if (norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0 || product(t, &g) < 0 ||
-		rotate(t, k->qkv) < 0)
+		rotate_keys(t, k->qkv) < 0)
 		return -1;
+	a.turned = k->qkv;
+	a.table = t->table;
+	a.interleaved = t->o.config.rope.interleaved;
 	TRY(t->lm->attend(t->d, &a));
 	if (add_to_stream(t, k->mid, t->x[l], k->att, t->q, LM_O, l) < 0 ||
 		norm(t, k->h2, k->rms2, k->mid, LM_FFN_NORM, l) < 0)
@@ -207,7 +214,7 @@ int lm_train_forward(struct lm_train *t)
 	for (uint32_t l = 0; l < t->o.config.layers; l++) {
 		const struct lm_saved_activations *k = &t->saved[l];
 		struct lm_swiglu s = { .dtype = t->o.dtype,
-			.y = t->act,
+			.y = k->act,
 			.x = k->gu,
 			.rows = t->rows,
 			.hidden = t->hidden };
@@ -215,7 +222,7 @@ int lm_train_forward(struct lm_train *t)
 		if (layer_inner(t, l) < 0)
 			return -1;
 		TRY(t->lm->swiglu(t->d, &s));
-		if (add_to_stream(t, t->x[l + 1], k->mid, t->act, t->hidden, LM_DOWN, l) <
+		if (add_to_stream(t, t->x[l + 1], k->mid, k->act, t->hidden, LM_DOWN, l) <
 			0)
 			return -1;
 	}
@@ -262,7 +269,7 @@ static int ffn_back(struct lm_train *t, uint32_t l)
 	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
 	struct lm_swiglu_back s = { .dtype = t->o.dtype,
 		.dx = k->gu,
-		.y = t->act,
+		.y = t->o.recompute ? k->act : NULL, /* else it is there */
 		.x = k->gu,
 		.dy = t->dact,
 		.rows = t->rows,
@@ -271,11 +278,11 @@ static int ffn_back(struct lm_train *t, uint32_t l)
 	if (back_to_inputs(t, t->dact, dy, t->dim, t->hidden, LM_DOWN, l) < 0)
 		return -1;
 	TRY(t->lm->swiglu_back(t->d, &s));
-	if (back_to_weight(t, dy, t->act, t->dim, t->hidden, LM_DOWN, l) < 0 ||
+	if (back_to_weight(t, dy, k->act, t->dim, t->hidden, LM_DOWN, l) < 0 ||
 		back_to_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l) < 0 ||
 		back_to_inputs(t, t->dh, k->gu, 2 * t->hidden, t->dim, LM_GATE, l) < 0)
 		return -1;
-	return norm_back(t, k->mid, k->rms2, LM_FFN_NORM, l, false);
+	return norm_back(t, k->mid, k->h2, k->rms2, LM_FFN_NORM, l);
 }
 
 static int attention_back(struct lm_train *t, uint32_t l)
@@ -298,7 +305,7 @@ static int attention_back(struct lm_train *t, uint32_t l)
 		back_to_weight(t, t->dqkv, k->h1, t->qkv, t->dim, LM_Q, l) < 0 ||
 		back_to_inputs(t, t->dh, t->dqkv, t->qkv, t->dim, LM_Q, l) < 0)
 		return -1;
-	return norm_back(t, t->x[l], k->rms1, LM_ATTN_NORM, l, false);
+	return norm_back(t, t->x[l], k->h1, k->rms1, LM_ATTN_NORM, l);
 }
 
 /* Reports that gradients `from` up to `to` are final. */
@@ -332,7 +339,7 @@ int lm_train_backward(struct lm_train *t, bool last)
 	uint32_t layers = t->o.config.layers;
 	uint64_t end = t->flat, at = lm_train_at(t, LM_OUT_NORM, 0);
 
-	if (norm_back(t, t->x[layers], t->rmsf, LM_OUT_NORM, 0, true) < 0 ||
+	if (norm_back(t, t->x[layers], t->hf, t->rmsf, LM_OUT_NORM, 0) < 0 ||
 		ready(t, last, at, end) < 0)
 		return -1;
 	for (uint32_t l = layers; l-- > 0;) {

@@ -110,6 +110,7 @@ static struct lm_saved_activations place_saved(struct lm_train *t)
 		.mid = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * 4)),
 		.gu = place(t, LM_AREA_ACTIVATIONS,
 			bytes_of(rows, 2 * t->hidden * dtype)),
+		.act = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->hidden * dtype)),
 	};
 
 	return k;
@@ -147,7 +148,6 @@ static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 {
 	uint64_t dtype = lm_dtype_bytes(t->o.dtype), rows = t->rows;
 
-	t->act = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * dtype));
 	t->loss = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
 	t->token = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
 	t->target = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
@@ -158,7 +158,8 @@ static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 		return;
 	t->dx = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 4));
 	if (t->o.dtype == LM_DTYPE_BF16)
-		t->dxc = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 2));
+		t->dxc = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 2)),
+		t->dxr = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 2));
 	t->dh = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * dtype));
 	t->dact = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * dtype));
 	t->datt = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->q * dtype));

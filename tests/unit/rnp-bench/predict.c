@@ -85,8 +85,8 @@ static void test_phases(void)
 {
 	struct predict_code code = { .kernel = "k",
 		.functions = 2,
-		.function = { { "other", 1, { 7 }, { 0 }, { 0 } },
-			{ "f", 3, { 100, 60, 30 }, { 8, 8, 0 }, { 4, 4, 4 } } } };
+		.function = { { "other", 9, 1, { 7 }, { 0 }, { 0 } },
+			{ "f", 200, 3, { 100, 60, 30 }, { 8, 8, 0 }, { 4, 4, 4 } } } };
 	struct predict_kernel k = { .kernel = "k",
 		.launches = 1,
 		.bytes = 9,
@@ -103,6 +103,9 @@ static void test_phases(void)
 	k.phases[1] = (struct predict_phase){ "other", 0, 0, 10, 0 };
 	CHECK(near(predict_time_of(&gpu, &k, &code).issue_ns,
 		(1000 * 60 + 10 * 7) / 30.0));
+	k.phases[1].loop = PREDICT_ALL;
+	CHECK(near(predict_time_of(&gpu, &k, &code).issue_ns,
+		(1000 * 60 + 10 * 9) / 30.0));
 	k.phases[1].loop = 1;
 	CHECK(!predict_time_of(&gpu, &k, &code).issue_known);
 	k.phases[1].function = "nothing";
