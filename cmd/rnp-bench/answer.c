@@ -33,6 +33,7 @@ static const struct opt opts[] = {
 		.help = "trust these certificates, not the system's" },
 	{ .name = "signer",
 		.kind = OPT_TEXT,
+		.address = true,
 		.to = &signer,
 		.metavar = "A",
 		.help = "answer only what this address has signed (default anybody)" },
@@ -262,12 +263,8 @@ static int run(int nargs, char **args)
 {
 	struct key k = KEY_INIT;
 	struct lines l;
-	unsigned char public_key[KEY_PUBLIC_BYTES];
 	int code = EX_OK, rc = key_load(&k, key_path, NULL);
 	bool end = false, ended = false;
-
-	if (rc == 0 && signer && address_parse(signer, "--signer", public_key) < 0)
-		rc = err_set(EX_USAGE, "--signer: '%.60s' is not an address", signer);
 
 	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);
 	/* Reports a challenge that it cannot answer, then continues with the next one and keeps

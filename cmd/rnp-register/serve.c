@@ -30,19 +30,12 @@ static const struct opt opts[] = {
 	OPT_PORT_FILE(&port_file),
 	{ .name = "trust",
 		.kind = OPT_LIST,
+		.address = true,
 		.to = &trusted,
 		.metavar = "ADDRESS",
 		.help = "a verifier or coordinator whose verdicts and receipts count" },
-	{ .name = "cert",
-		.kind = OPT_TEXT,
-		.to = &cert_file,
-		.metavar = "F",
-		.help = "serve HTTPS with this certificate (PEM)" },
-	{ .name = "cert-key",
-		.kind = OPT_TEXT,
-		.to = &key_file,
-		.metavar = "F",
-		.help = "the certificate's key (PEM)" },
+	OPT_CERT(&cert_file),
+	OPT_CERT_KEY(&key_file),
 	OPT_LOG_FILE(&log_file),
 	{ .name = "rate",
 		.kind = OPT_I64,
@@ -102,17 +95,6 @@ static const struct opt opts[] = {
 	OPT_KEY(&verifier_key),
 	{ 0 },
 };
-
-static int check_trusted(void)
-{
-	unsigned char key[KEY_PUBLIC_BYTES];
-
-	for (int i = 0; i < trusted.n; i++)
-		if (address_parse(trusted.items[i], "--trust", key) < 0)
-			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
-				trusted.items[i]);
-	return 0;
-}
 
 /* ":memory:" is SQLite's name, and the fuzzer's, for one thread and no file. */
 static int check_db(void)
@@ -190,7 +172,7 @@ static int run(int n, char **args)
 	config.policy = &policy;
 	/* before there is any thread: a signal that ends one ends all */
 	httpd_block_signals();
-	if (check_db() < 0 || check_trusted() < 0 || load_key(&key) < 0 ||
+	if (check_db() < 0 || load_key(&key) < 0 ||
 		(challenge_every_ms && policy_load(&policy, policy_name) < 0))
 		goto out;
 	config.key = key.secret ? &key : NULL;

@@ -15,17 +15,6 @@
 #include "common/record/signature.h"
 #include "kernels/sig/ed25519.h"
 
-int evidence_check(const struct evidence *e)
-{
-	unsigned char key[KEY_PUBLIC_BYTES];
-
-	for (int i = 0; i < e->trust.n; i++)
-		if (address_parse(e->trust.items[i], "--trust", key) < 0)
-			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
-				e->trust.items[i]);
-	return 0;
-}
-
 static bool trusted(const struct evidence *e, const char *address)
 {
 	for (int i = 0; i < e->trust.n; i++)

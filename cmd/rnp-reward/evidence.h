@@ -17,11 +17,9 @@ struct evidence {
 /* The row `--trust ADDRESS`; list is a struct opt_list. */
 /* clang-format off */
 #define OPT_TRUST(list, text)                                                              \
-	{ .name = "trust", .kind = OPT_LIST, .to = &(list), .metavar = "ADDRESS", .help = text }
+	{ .name = "trust", .kind = OPT_LIST, .address = true, .to = &(list),     \
+		.metavar = "ADDRESS", .help = text }
 /* clang-format on */
-
-/* Checks that all of trust are addresses. Returns 0, or -1 with EX_USAGE. */
-int evidence_check(const struct evidence *e);
 
 /* Whether a record that fits its schema counts. One that does not is reported as a warning, unless
  * where is NULL: a stranger who sends a bad record must not be able to stop everybody's pay.

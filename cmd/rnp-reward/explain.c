@@ -266,11 +266,8 @@ static int run(int n, char **args)
 	struct epoch e;
 	int rc = -1;
 
-	if (address_parse(node, "--node", key) < 0) {
-		err_set(EX_USAGE, "--node: '%.60s' is not an address", node);
-		return err_report();
-	}
-	if (rules_load(&rules, given.policy) < 0)
+	if (address_parse(node, "--node", key) < 0 ||
+		rules_load(&rules, given.policy) < 0)
 		return err_report();
 	epoch_init(&e, &rules, &usages.rows);
 	usages.wanted = key;

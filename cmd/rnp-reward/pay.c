@@ -68,17 +68,20 @@ static const struct opt options[] = {
 		.help = "instead of --keypair: a command that signs what it is told in words" },
 	{ .name = "wallet",
 		.kind = OPT_TEXT,
+		.address = true,
 		.to = &opts.wallet,
 		.metavar = "ADDRESS",
 		.help = "the wallet that --signer signs for" },
 	{ .name = "nonce",
 		.kind = OPT_LIST,
+		.address = true,
 		.to = &opts.nonces,
 		.metavar = "ADDRESS",
 		.help = "use this durable nonce account, not recent blockhashes; may be given "
 			"again" },
 	{ .name = "trust",
 		.kind = OPT_LIST,
+		.address = true,
 		.to = &opts.trust,
 		.metavar = "ADDRESS",
 		.help = "whose signatures on epochs count; may be given again" },
@@ -91,6 +94,7 @@ static const struct opt options[] = {
 		.max = 64 },
 	{ .name = "mint",
 		.kind = OPT_TEXT,
+		.address = true,
 		.to = &opts.mint,
 		.metavar = "ADDRESS",
 		.help = "the token (default RENDER)" },
@@ -720,11 +724,7 @@ static int set_wallet(struct pay_run *run, struct key *key)
 {
 	if (opts.signer) {
 		run->signer = opts.signer;
-		return address_parse(opts.wallet, "--wallet", run->payer.wallet.bytes) <
-				0 ?
-			err_set(EX_USAGE, "--wallet: '%.60s' is not an address",
-				opts.wallet) :
-			0;
+		return address_parse(opts.wallet, "--wallet", run->payer.wallet.bytes);
 	}
 	if (key_load(key, opts.keypair, NULL) < 0)
 		return -1;
@@ -740,8 +740,7 @@ static int set_nonces(struct pay_run *run)
 	for (int i = 0; i < run->nonces.n; i++) {
 		if (address_parse(run->nonces.items[i], "--nonce",
 			    run->payer.nonce.bytes) < 0)
-			return err_set(EX_USAGE, "--nonce: '%.60s' is not an address",
-				run->nonces.items[i]);
+			return -1;
 		for (int k = 0; k < i; k++)
 			if (strcmp(run->nonces.items[i], run->nonces.items[k]) == 0)
 				return err_set(EX_USAGE, "--nonce: %s stands there twice",
@@ -763,19 +762,13 @@ static int set_run(struct pay_run *run, struct key *key)
 	if (opts.need > opts.trust.n)
 		return err_set(EX_USAGE, "--need %" PRId64 " of %d that are trusted",
 			opts.need, opts.trust.n);
-	for (int i = 0; i < opts.trust.n; i++) {
-		unsigned char bytes[KEY_PUBLIC_BYTES];
-
-		if (address_parse(opts.trust.items[i], "--trust", bytes) < 0)
-			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
-				opts.trust.items[i]);
+	for (int i = 0; i < opts.trust.n; i++)
 		for (int k = 0; k < i; k++)
 			if (strcmp(opts.trust.items[i], opts.trust.items[k]) == 0)
 				return err_set(EX_USAGE, "--trust: %s stands there twice",
 					opts.trust.items[i]);
-	}
 	if (address_parse(opts.mint, "--mint", run->payer.mint.bytes) < 0)
-		return err_set(EX_USAGE, "--mint: '%.60s' is not an address", opts.mint);
+		return -1;
 	if (set_cluster(run) < 0 || set_wallet(run, key) < 0 || set_nonces(run) < 0)
 		return -1;
 	run->first_tx = INT64_MAX;

@@ -18,6 +18,7 @@ static bool all;
 static const struct opt options[] = {
 	{ .name = "node",
 		.kind = OPT_TEXT,
+		.address = true,
 		.to = &node,
 		.metavar = "A",
 		.help = "the proof for the wallet of this node" },
@@ -272,13 +273,10 @@ static int prove_all(const struct tree *t)
 static int run(int n, char **args)
 {
 	struct tree t = { .reward = NULL };
-	unsigned char key[KEY_PUBLIC_BYTES];
 	int rc = -1;
 
 	if (!node == !all)
 		err_set(EX_USAGE, "give --node or --all");
-	else if (node && address_parse(node, "--node", key) < 0)
-		err_set(EX_USAGE, "--node: '%.60s' is not an address", node);
 	else if (read_all(&t, args, n) == 0)
 		rc = all ? prove_all(&t) : prove(&t);
 	claims_release(&t.claims);

@@ -31,6 +31,7 @@ static const struct opt options[] = {
 		.help = "as of this moment; what is later does not count" },
 	{ .name = "trust",
 		.kind = OPT_LIST,
+		.address = true,
 		.to = &opts.trust,
 		.metavar = "ADDRESS",
 		.help = "verdicts signed by this key count; may be given again" },

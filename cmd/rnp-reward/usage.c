@@ -50,6 +50,7 @@ static const struct opt options[] = {
 		.help = "take the records of this registry, beside those of files" },
 	{ .name = "trust",
 		.kind = OPT_LIST,
+		.address = true,
 		.to = &opts.evidence.trust,
 		.metavar = "ADDRESS",
 		.help = "verdicts, receipts and uptimes signed by this key count; may be given "
@@ -264,7 +265,7 @@ static int check_options(void)
 {
 	if (opts.from_ms >= opts.to_ms)
 		return err_set(EX_USAGE, "--to must be after --from");
-	return evidence_check(&opts.evidence);
+	return 0;
 }
 
 static int run(int n, char **args)

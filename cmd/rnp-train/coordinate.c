@@ -63,16 +63,8 @@ static const struct opt opts[] = {
 		.help = "to the parent: http://, https:// or socks5h://" },
 	OPT_LISTEN(&listen_on),
 	OPT_PORT_FILE(&port_file),
-	{ .name = "cert",
-		.kind = OPT_TEXT,
-		.to = &cert_file,
-		.metavar = "F",
-		.help = "serve HTTPS with this certificate (PEM)" },
-	{ .name = "cert-key",
-		.kind = OPT_TEXT,
-		.to = &cert_key,
-		.metavar = "F",
-		.help = "the certificate's key (PEM)" },
+	OPT_CERT(&cert_file),
+	OPT_CERT_KEY(&cert_key),
 	OPT_LOG_FILE(&log_file),
 	OPT_VALID(&options.valid, " after each round"),
 	OPT_EVAL_TOKENS(&options.eval_tokens),
@@ -149,6 +141,7 @@ static const struct opt opts[] = {
 		.help = "rounds for which deltas can be fetched and judged by others (default 1)" },
 	{ .name = "allow",
 		.kind = OPT_LIST,
+		.address = true,
 		.to = &allow,
 		.metavar = "ADDRESS",
 		.help = "take this worker; once given, no others (default: anybody)" },
@@ -180,17 +173,6 @@ static const struct opt opts[] = {
 static bool given(const char *option)
 {
 	return opt_given(&command_coordinate, option);
-}
-
-static int check_allowed(void)
-{
-	unsigned char key[ADDRESS_BYTES];
-
-	for (int i = 0; i < allow.n; i++)
-		if (address_parse(allow.items[i], "--allow", key) < 0)
-			return err_set(EX_USAGE, "--allow: '%.60s' is not an address",
-				allow.items[i]);
-	return 0;
 }
 
 /* A group begins and ends its rounds whole, and as often as the parent's turns take. */
@@ -262,7 +244,7 @@ static int run(int n, char **args)
 	options.nallow = allow.n;
 	/* before there is any thread */
 	httpd_block_signals();
-	if (check_allowed() == 0 && check_tree() == 0) {
+	if (check_tree() == 0) {
 		rc = coordinate_open(&g, &options);
 		if (rc == 0)
 			rc = serve(&g);

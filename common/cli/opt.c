@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/address.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -75,6 +76,13 @@ static int check_choice(const struct opt *o, const char *what, const char *text)
 		suggest_text(&near, words, sizeof words));
 }
 
+static int check_address(const struct opt *o, const char *what, const char *text)
+{
+	unsigned char bytes[ADDRESS_BYTES];
+
+	return o->address ? address_parse(text, what, bytes) : 0;
+}
+
 static void append(struct opt_list *l, const char *text)
 {
 	l->items = xrealloc(l->items, (size_t)(l->n + 1) * sizeof *l->items);
@@ -105,6 +113,8 @@ static int set_value(const struct opt *o, const char *text)
 	what[sizeof what - 1] = '\0';
 	switch (o->kind) {
 	case OPT_TEXT:
+		if (check_address(o, what, text) < 0)
+			return -1;
 		*(const char **)o->to = text;
 		return 0;
 	case OPT_CHOICE:
@@ -114,6 +124,8 @@ static int set_value(const struct opt *o, const char *text)
 		return 0;
 	case OPT_LIST:
 		if (o->choices && check_choice(o, what, text) < 0)
+			return -1;
+		if (check_address(o, what, text) < 0)
 			return -1;
 		append(o->to, text);
 		return 0;

@@ -43,6 +43,7 @@ struct opt {
 	const char *help;    /* one lower-case phrase; units and default in it */
 	int64_t min, max;    /* numbers; max 0 with min >= 0: no upper end */
 	const char *choices; /* "a|b|c", of a choice or of each item of a list */
+	bool address; /* the text, or each item of a list, is an address (address.h) */
 };
 
 struct command {

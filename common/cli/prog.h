@@ -52,8 +52,8 @@ extern bool prog_example;
 
 /* The row `--node A`, required, of commands about one node. */
 #define OPT_NODE(to_text) \
-	{ .name = "node", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "A", \
-		.help = "address of the node" }
+	{ .name = "node", .kind = OPT_TEXT, .required = true, .address = true, \
+		.to = (to_text), .metavar = "A", .help = "address of the node" }
 
 /* The row `--watch D` for commands whose answer people look at again and again; prog_main does the
  * rest. 0: once. */
@@ -89,6 +89,12 @@ extern bool prog_example;
 #define OPT_PORT_FILE(to_text) \
 	{ .name = "port-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
 		.help = "write the port there once connections are accepted" }
+#define OPT_CERT(to_text) \
+	{ .name = "cert", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "serve HTTPS with this certificate (PEM)" }
+#define OPT_CERT_KEY(to_text) \
+	{ .name = "cert-key", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "the certificate's key (PEM)" }
 #define OPT_LOG_FILE(to_text) \
 	{ .name = "log-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
 		.help = "append the request log there (default standard error)" }

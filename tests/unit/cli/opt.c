@@ -8,8 +8,8 @@
 static struct {
 	bool flag, quiet;
 	int verbose;
-	const char *word, *choice;
-	struct opt_list list;
+	const char *word, *choice, *address;
+	struct opt_list list, addresses;
 	int64_t n, least, size, duration, time, usd, render;
 	uint64_t u;
 	double f;
@@ -29,6 +29,8 @@ static const struct opt opts[] = {
 	{ .name = "duration", .kind = OPT_DURATION, .to = &got.duration, .metavar = "D", .help = "d" },
 	{ .name = "time", .kind = OPT_TIME, .to = &got.time, .metavar = "T", .help = "t" },
 	{ .name = "usd", .kind = OPT_USD, .to = &got.usd, .metavar = "USD", .help = "usd" },
+	{ .name = "address", .kind = OPT_TEXT, .address = true, .to = &got.address, .metavar = "A", .help = "a" },
+	{ .name = "addresses", .kind = OPT_LIST, .address = true, .to = &got.addresses, .metavar = "A", .help = "a" },
 	{ .name = "a-very-long-name-of-an-option", .kind = OPT_RENDER, .to = &got.render, .metavar = "RENDER", .help = "long" },
 	{ 0 },
 };
@@ -93,6 +95,8 @@ static void check_forms(void)
 	CHECK_TEXT("later", got.word);
 }
 
+#define ADDRESS "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi"
+
 static void check_values(void)
 {
 	CHECK(PARSE("-wx", "-n-5", "--u", "18446744073709551615", "--f64=-1e3",
@@ -107,6 +111,9 @@ static void check_values(void)
 	CHECK_I64(1900000, got.usd);
 	CHECK_I64(200000001, got.render);
 	CHECK(PARSE("-wx", "--least", "1") == 0 && got.least == 1);
+	CHECK(PARSE("-wx", "--address", ADDRESS, "--addresses", ADDRESS) == 0);
+	CHECK_TEXT(ADDRESS, got.address);
+	CHECK(got.addresses.n == 1);
 	CHECK(PARSE("-wx", "--least=9223372036854775807") == 0 && got.least == INT64_MAX);
 }
 
@@ -130,6 +137,8 @@ static void check_bad(void)
 	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--usd", "-1"));
 	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--usd", "0.0000001"));
 	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--time", "noon"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--address", "nobody"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--addresses", ADDRESS, "--addresses", ""));
 	CHECK_FAILS(EX_USAGE, PARSE("-wx", "a", "b", "c"));
 	PARSE("-wx", "a", "b", "c");
 	CHECK_TEXT("unexpected argument 'c'", err_get()->text);
@@ -153,7 +162,7 @@ static void check_help(void)
 	CHECK_TEXT(
 		"rnp-x sub --word W [--flag] [--choice a|bc|d] [--list K=V]... [--n N]"
 		" [--least N] [--u N] [--f64 X] [--size SIZE] [--duration D] [--time T]"
-		" [--usd USD] [--a-very-long-name-of-an-option RENDER] [file ...]\n",
+		" [--usd USD] [--address A] [--addresses A]... [--a-very-long-name-of-an-option RENDER] [file ...]\n",
 		text.data);
 	buf_reset(&text);
 	opt_help(&text, "rnp-x", &command);
