@@ -34,6 +34,13 @@ refused() {
 	assert_equal "$(wc -l <<<"$stderr")" 1
 	[[ $stderr == *"$text"* ]] || fail "stderr is '$stderr', it lacks '$text'"
 }
+
+# The same for an option whose value does not parse: 64, and behind the first line how the command is used
+misused() {
+	run --separate-stderr "${@:2}"
+	assert_equal "$status" 64
+	[[ ${stderr_lines[0]} == *"$1"* ]] || fail "stderr is '$stderr', it lacks '$1'"
+}
 bats_require_minimum_version 1.5.0
 
 # Skips without llama.cpp's own library, which tests/llama_cpp.py loads

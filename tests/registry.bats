@@ -494,7 +494,7 @@ END
 	echo "this is no database, and long enough to be sure of it" >text.db
 	refused 65 "not a database" rnp-register serve --db text.db --listen 127.0.0.1:0
 	refused 66 "cannot open the database" rnp-register serve --db none/x.db --listen 127.0.0.1:0
-	refused 64 "is not a base58 address" rnp-register serve --db x.db --listen 127.0.0.1:0 --trust nobody
+	misused "is not a base58 address" rnp-register serve --db x.db --listen 127.0.0.1:0 --trust nobody
 	refused 64 "needs a file" rnp-register serve --db :memory: --listen 127.0.0.1:0
 	sqlite3 later.db 'PRAGMA user_version = 99'
 	refused 65 "later version" rnp-register serve --db later.db --listen 127.0.0.1:0

@@ -47,7 +47,7 @@ audit() {
 		fail "$output"
 	refused 64 "need --store and --trust" rnp-reward verify --records records
 	refused 64 "they must be files" rnp-reward verify --store db --trust "$op" --records -
-	refused 64 "is not a base58 address" rnp-reward verify --store db --trust x --records records
+	misused "is not a base58 address" rnp-reward verify --store db --trust x --records records
 	refused 66 "nowhere" rnp-reward verify --store db --trust "$op" --records nowhere
 }
 

@@ -91,6 +91,5 @@ extern const struct suite *const suites[];
 
 /* Returns the model of the CPU, "" if unknown. */
 const char *suite_cpu_model(void);
-int suite_threads(void); /* of the team */
 
 #endif

@@ -8,6 +8,7 @@
 #include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/grad/grad.h"
 #include "common/hw/device.h"
 #include "common/json/json.h"
@@ -239,7 +240,7 @@ static void describe(json_t *params)
 	json_set_text(params, "method", name);
 	json_set_i64(params, "elements", (int64_t)c.n);
 	json_set_text(params, "kernel", c.d.isa);
-	json_set_i64(params, "threads", suite_threads());
+	json_set_i64(params, "threads", threads_max());
 	if (!json_object_get(c.told, name))
 		json_object_set_new(c.told, name, tell());
 	json_object_update(params, json_object_get(c.told, name));
@@ -291,7 +292,7 @@ static void describe_copy(json_t *params)
 {
 	json_set_i64(params, "elements", (int64_t)c.n);
 	json_set_text(params, "kernel", c.d.isa);
-	json_set_i64(params, "threads", suite_threads());
+	json_set_i64(params, "threads", threads_max());
 }
 
 /* Makes the levels of q8:sigma as bytes, from one kind of data: the input of the other

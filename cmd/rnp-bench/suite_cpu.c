@@ -1,12 +1,10 @@
 /* suite_cpu.c - measures matrix products on all cores, and a hash chain on one. */
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "cmd/rnp-bench/matrices.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
@@ -38,15 +36,6 @@ const char *suite_cpu_model(void)
 		hw_cpu_read(&found, &why);
 	read = true;
 	return found.model;
-}
-
-int suite_threads(void)
-{
-#ifdef _OPENMP
-	return omp_get_max_threads();
-#else
-	return 1;
-#endif
 }
 
 /* --- matrix products ----------------------------------------------------------------------- */
@@ -105,7 +94,7 @@ static void describe_product(json_t *params)
 
 	json_set_i64(params, "n", (int64_t)cpu.matrices.product.n);
 	json_set_text(params, "type", product_type_names[cpu.matrices.product.type]);
-	json_set_i64(params, "threads", suite_threads());
+	json_set_i64(params, "threads", threads_max());
 	json_set_text(params, "kernel",
 		strcmp(kernel, "ref") == 0 ? "reference" : kernel);
 }
@@ -150,13 +139,13 @@ static int step_peak(double *work)
 
 #pragma omp parallel
 	cpu.peak->run(steps);
-	*work = (double)cpu.peak->operations * (double)steps * suite_threads();
+	*work = (double)cpu.peak->operations * (double)steps * threads_max();
 	return 0;
 }
 
 static void describe_peak(json_t *params)
 {
-	json_set_i64(params, "threads", suite_threads());
+	json_set_i64(params, "threads", threads_max());
 	json_set_text(params, "kernel", cpu.peak->instruction);
 }
 

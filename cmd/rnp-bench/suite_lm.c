@@ -10,6 +10,7 @@
 #include "cmd/rnp-bench/record.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
@@ -133,7 +134,7 @@ static void describe_roofs(struct suite_lm *l)
 	l->roof_params[SUITE_LM_MATRIX] = matrix;
 	l->roof_params[SUITE_LM_MEMORY] = memory;
 	for (int i = 0; i < SUITE_LM_ROOFS; i++)
-		json_set_i64(l->roof_params[i], "threads", suite_threads());
+		json_set_i64(l->roof_params[i], "threads", threads_max());
 }
 
 /* With --quick the roofs' memory is allocated once for all segments, because mapping its pages
@@ -295,7 +296,7 @@ static int emit_test(struct suite_lm *l, const struct suite_lm_model *model,
 	json_t *params = t->params;
 
 	json_set_text(params, "kernel", l->isa);
-	json_set_i64(params, "threads", suite_threads());
+	json_set_i64(params, "threads", threads_max());
 	json_set_i64(params, "flop_per_token", llround(t->flop));
 	json_set_i64(params, "bytes_per_token", llround(t->bytes));
 	json_set_i64(params, "token_ns", llround(1e9 / rate));

@@ -6,6 +6,7 @@
 
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
@@ -180,7 +181,7 @@ static void describe_arrays(json_t *params)
 {
 	json_set_i64(params, "array_bytes", mem.bytes);
 	json_set_i64(params, "cache_bytes", hw_cache_read());
-	json_set_i64(params, "threads", suite_threads());
+	json_set_i64(params, "threads", threads_max());
 	json_set_text(params, "kernel",
 		strcmp(mem.dev.isa, "ref") == 0 ? "reference" : mem.dev.isa);
 }

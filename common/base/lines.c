@@ -3,9 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +11,7 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/threads.h"
 
 #define READ_BYTES  ((size_t)256 << 10)
 #define BATCH_LINES 2048
@@ -268,12 +266,8 @@ static int hand_out(const struct batch *b, lines_sink sink, void *ctx)
  * some work is done in. */
 static int group_of(int n, int most)
 {
-	int threads = 1, group;
+	int group = (n / (4 * threads_max()) + FEW_LINES - 1) / FEW_LINES * FEW_LINES;
 
-#ifdef _OPENMP
-	threads = omp_get_max_threads();
-#endif
-	group = (n / (4 * threads) + FEW_LINES - 1) / FEW_LINES * FEW_LINES;
 	return group < FEW_LINES ? FEW_LINES : group > most ? most : group;
 }
 

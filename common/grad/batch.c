@@ -5,11 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/grad/format.h"
 #include "common/base/mem.h"
 #include "common/hw/device.h"
@@ -19,27 +16,9 @@
 #define CHUNKS_MIN 32
 #define CHUNKS_MAX 1024
 
-int grad_thread(void)
-{
-#ifdef _OPENMP
-	return omp_get_thread_num();
-#else
-	return 0;
-#endif
-}
-
-static unsigned team(void)
-{
-#ifdef _OPENMP
-	return (unsigned)omp_get_max_threads();
-#else
-	return 1;
-#endif
-}
-
 uint64_t grad_batch(const struct grad *g)
 {
-	uint64_t chunks = 8 * (uint64_t)team();
+	uint64_t chunks = 8 * (uint64_t)threads_max();
 
 	chunks = chunks < CHUNKS_MIN ? CHUNKS_MIN :
 		chunks > CHUNKS_MAX  ? CHUNKS_MAX :
@@ -164,7 +143,7 @@ static int init(struct grad_batch *b, struct dev *d, const struct grad *g, uint6
 
 int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 {
-	return init(b, d, g, grad_batch(g), team());
+	return init(b, d, g, grad_batch(g), threads_max());
 }
 
 int grad_batch_init_one(struct grad_batch *b, struct dev *d, const struct grad *g)

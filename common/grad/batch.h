@@ -83,6 +83,5 @@ bool grad_on_host(const struct dev *d);
 int grad_alloc(struct grad_batch *b, void **out, uint64_t bytes);
 /* Returns the rc of a device operation; sets its error as ours. */
 int grad_dev(const struct grad_batch *b, int rc);
-int grad_thread(void);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
 
@@ -81,7 +82,7 @@ static int open_chunks(struct grad_batch *b, uint64_t number)
 	b->checked = false;
 #pragma omp parallel for schedule(static) if (b->chunks > 1)
 	for (uint64_t c = 0; c < b->chunks; c++) {
-		enum fault f = open_chunk(b, &b->work[grad_thread()], c);
+		enum fault f = open_chunk(b, &b->work[thread_number()], c);
 
 		if (f != FAULT_NONE)
 #pragma omp critical(grad_fault)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
 #include "common/base/mem.h"
@@ -53,7 +54,7 @@ static void put_length(unsigned char *to, uint32_t v)
 /* Returns where the thread keeps the planes of a chunk that it quantises and codes at once. */
 static unsigned char *my_planes(const struct grad_encoder *e)
 {
-	return e->b.planes + (uint64_t)grad_thread() * e->b.layout.chunk_bytes;
+	return e->b.planes + (uint64_t)thread_number() * e->b.layout.chunk_bytes;
 }
 
 /* Codes plane p of chunk c from `from` to `to`; returns the bytes that it took. */
@@ -317,7 +318,7 @@ static int add_batch(struct grad_encoder *e, const void *elements, uint64_t n,
 		if (e->at_once && quantise_chunk(e, c, length) < 0)
 			failed++;
 		else
-			build_chunk(e, &b->work[grad_thread()], c, length);
+			build_chunk(e, &b->work[thread_number()], c, length);
 	}
 	if (failed)
 		return -1;

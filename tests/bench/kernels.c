@@ -15,10 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
+#include "common/base/threads.h"
 #include "common/record/bench.h"
 #include "common/base/clock.h"
 #include "common/json/json.h"
@@ -46,15 +43,6 @@ static int64_t worked_ns(void)
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-static int team(void)
-{
-#ifdef _OPENMP
-	return omp_get_max_threads();
-#else
-	return 1;
-#endif
 }
 
 /* --- a bare oneDNN loop of the same product, C = A B^T with all three row-major ---------------- */
@@ -162,8 +150,8 @@ static double peak(enum product_type type)
 #pragma omp parallel
 	loop->run(steps);
 	/* operations of the whole team, divided by the time of one thread */
-	return (double)loop->operations * (double)steps * team() * team() * 1e9 /
-		(double)(worked_ns() - from);
+	return (double)loop->operations * (double)steps * threads_max() * threads_max() *
+		1e9 / (double)(worked_ns() - from);
 }
 
 /* --- STREAM, tuned by hand -------------------------------------------------------------------- */
@@ -279,7 +267,7 @@ static void product(enum product_type type, uint64_t n)
 			*(our_turn ? &ours : &bares) = took;
 		}
 		peaks[at] = peak(type);
-		speed[at] = work * (double)runs * team() * 1e9 / (double)ours;
+		speed[at] = work * (double)runs * threads_max() * 1e9 / (double)ours;
 		of_bare[at] = 1e6 * (double)bares / (double)ours;
 		of_peak[at] = 1e6 * speed[at] / peaks[at];
 	}

@@ -1,13 +1,11 @@
 /* token_train.c - learns byte-pair encodings from texts. */
 #include "common/lm/token/token_train.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/threads.h"
 #include "common/lm/token/token_inside.h"
 #include "common/base/mem.h"
 
@@ -33,24 +31,6 @@ struct lm_trainer {
 	struct word_map *maps;
 	int threads;
 };
-
-static int threads_max(void)
-{
-#ifdef _OPENMP
-	return omp_get_max_threads();
-#else
-	return 1;
-#endif
-}
-
-static int thread_now(void)
-{
-#ifdef _OPENMP
-	return omp_get_thread_num();
-#else
-	return 0;
-#endif
-}
 
 static void map_grow(struct word_map *m)
 {
@@ -135,7 +115,7 @@ static int count_part(struct lm_trainer *r, const char *text, size_t bytes)
 
 	if (rc == 0)
 		rc = pre_split(&r->base->pre, &run, text, bytes, on_word,
-			&r->maps[thread_now()]);
+			&r->maps[thread_number()]);
 	pre_run_release(&run);
 	return rc;
 }

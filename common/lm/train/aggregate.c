@@ -7,13 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"
+#include "common/base/threads.h"
 #include "common/lm/train/aggregate_x86.h"
 #include "common/lm/train/outer.h"
 
@@ -75,24 +72,6 @@ size_t aggregate_least(const struct aggregate_rule *r)
 }
 
 /* --- sums over blocks ----------------------------------------------------------------------- */
-
-static int threads(void)
-{
-#ifdef _OPENMP
-	return omp_get_max_threads();
-#else
-	return 1;
-#endif
-}
-
-static int thread(void)
-{
-#ifdef _OPENMP
-	return omp_get_thread_num();
-#else
-	return 0;
-#endif
-}
 
 /* sum (x - c) (y - e) over a block; c and e may be NULL: zeros. Lane j sums the elements j, j + 8
  * and so on. */
@@ -246,7 +225,7 @@ int aggregate_begin(struct aggregate *a, const struct aggregate_rule *rule,
 	a->scale = xcalloc((k + 1) * AGGREGATE_CCLIPS, sizeof *a->scale);
 	if (outer_weights(a->w, tokens, k) < 0)
 		return -1;
-	a->sorted = xmalloc((size_t)threads() * k * sizeof *a->sorted);
+	a->sorted = xmalloc((size_t)threads_max() * k * sizeof *a->sorted);
 	begin_pass(a);
 	return 0;
 }
@@ -471,7 +450,8 @@ static void rule_block(const struct aggregate *a, double *d, const struct block 
 	}
 	if (a->rule.kind == AGGREGATE_TRIMMED) {
 		for (uint64_t i = 0; i < b->n; i++)
-			d[i] = trimmed(a, b, i, a->sorted + (size_t)thread() * a->k);
+			d[i] = trimmed(a, b, i,
+				a->sorted + (size_t)thread_number() * a->k);
 		return;
 	}
 	outer_mean_begin(d, b->n);

@@ -7,12 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/threads.h"
 #include "common/lm/train/judge.h"
 
 const char *const update_names[] = { [UPDATE_NESTEROV] = "nesterov",
@@ -69,27 +66,9 @@ static int open_readers(struct update *u, const struct update_delta *deltas)
 	return 0;
 }
 
-static int threads_of(void)
-{
-#ifdef _OPENMP
-	return omp_get_max_threads();
-#else
-	return 1;
-#endif
-}
-
-static int thread(void)
-{
-#ifdef _OPENMP
-	return omp_get_thread_num();
-#else
-	return 0;
-#endif
-}
-
 static void make_room(struct update *u)
 {
-	u->threads = threads_of();
+	u->threads = threads_max();
 	/* no thread idles while another has several */
 	while (u->side > 1 && (u->side - 1) * (size_t)u->threads >= u->k)
 		u->side--;
@@ -133,8 +112,8 @@ static int decode_some(struct update *u, size_t first, size_t count, uint64_t at
 	for (uint64_t done = 0; done < n; done += r->chunk) {
 		for (size_t i = 0; i < count; i++)
 			to[i] = u->x[first + i] + done;
-		if (grad_reader_get(r, u->decoders + (size_t)thread() * u->side, count,
-			    (at + done) / r->chunk, to, &which) < 0) {
+		if (grad_reader_get(r, u->decoders + (size_t)thread_number() * u->side,
+			    count, (at + done) / r->chunk, to, &which) < 0) {
 			*failed = first + which;
 			return err_add("delta %zu", *failed);
 		}
