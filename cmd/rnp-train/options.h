@@ -83,6 +83,18 @@
 #define OPT_OUTER(to_) \
 	{ .name = "outer", .kind = OPT_CHOICE, .to = (to_), .metavar = "RULE", \
 		.choices = "nesterov|sparse|dn|mean", .help = "the outer rule (default nesterov)" }
+#define OPT_OUTER_RATE(to_) \
+	{ .name = "outer-rate", .kind = OPT_F64, .to = (to_), .metavar = "R", \
+		.help = "of nesterov and dn (default 0.7; 0.9 for fewer than 100 rounds)" }
+#define OPT_OUTER_MOMENTUM(to_) \
+	{ .name = "outer-momentum", .kind = OPT_F64, .to = (to_), .metavar = "M", \
+		.help = "of nesterov and dn (default 0.9; 0.6 for fewer than 100 rounds)" }
+#define OPT_FRAGMENTS(to_) \
+	{ .name = "fragments", .kind = OPT_I64, .to = (to_), .metavar = "P", .min = 1, .max = 1000000, \
+		.help = "exchange the layers in P parts, one after the other (default 1)" }
+#define OPT_JUDGE(to_) \
+	{ .name = "judge", .kind = OPT_I64, .to = (to_), .metavar = "N", .min = 0, .max = 100000, \
+		.help = "judge so many deltas a round by what they do to the loss" }
 #define OPT_AGGREGATE(to_) \
 	{ .name = "aggregate", .kind = OPT_TEXT, .to = (to_), .metavar = "RULE", \
 		.help = "mean, clip, trimmed:F, cclip or krum:F (default mean)" }
