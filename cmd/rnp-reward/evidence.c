@@ -224,6 +224,8 @@ static bool read_plain(const struct reading *r, struct lines_job *job,
 		passed.as = AS_ITEM;
 		passed.item = plain->item;
 		memcpy(job->out.data, &passed, sizeof passed);
+		if (passed.item.kind == GATHER_NODE)
+			buf_add(&job->out, job->line, job->len + 1);
 		buf_adds(&job->out, job->where);
 		return true;
 	}
@@ -247,8 +249,8 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 			slow[nslow++] = &jobs[i];
 			continue;
 		}
-		bare[nquick] = (struct ed25519){ p->signature, p->key->public_key,
-			p->message, p->key->table, false };
+		bare[nquick] = (struct ed25519){ p->signature, p->public_key, p->message,
+			p->table, false };
 		quick[nquick++] = &jobs[i];
 	}
 	evidence_scratch_release(&scratch);

@@ -1,10 +1,11 @@
-/* evidence_plain.h - reads a signed rnp.uptime, rnp.verdict or rnp.receipt from its text, without
- * building objects. Pure. Uses gather_item, plain, key, libsodium (SHA-256).
+/* evidence_plain.h - reads a signed rnp.uptime, rnp.verdict, rnp.receipt or rnp.node from its text,
+ * without building objects. Pure. Uses gather_item, evidence_shape, plain, key, sha256.
  *
- * Such records are nearly all of the evidence, and reading them as JSON took twice as long as
- * verifying their signatures. Plain means here, beside json/plain.h: only fields of the schema,
- * each once, in any order, and one proof by a key that the caller trusts and that the record names
- * as its signer. Whatever else a line is, JSON and schema decide. */
+ * Such records are nearly all of the evidence, and reading them as JSON takes several times as long
+ * as verifying their signatures. Plain means here, beside json/plain.h: only fields of the schema,
+ * each once, in any order, and one proof: of a node by its own key, of other kinds by a key that
+ * the caller trusts and that the record names as its signer. Whatever else a line is, JSON and
+ * schema decide. */
 #ifndef RNP_CMD_REWARD_EVIDENCE_PLAIN_H
 #define RNP_CMD_REWARD_EVIDENCE_PLAIN_H
 
@@ -32,8 +33,10 @@ struct evidence_plain {
 	struct gather_item item; /* its spans are those behind it in out */
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 	unsigned char message[2 *
-		CANON_HASH_BYTES];      /* what is signed: hashes of proof and record */
-	const struct evidence_key *key; /* one of keys */
+		CANON_HASH_BYTES];       /* what is signed: hashes of proof and record */
+	const unsigned char *public_key; /* who signed: of one of keys, or node_key */
+	const struct ed25519_table *table; /* of that key, or NULL */
+	unsigned char node_key[KEY_PUBLIC_BYTES];
 };
 
 /* Memory that is kept from line to line; { BUF_INIT, BUF_INIT } at first. */

@@ -47,7 +47,31 @@ static const char *const bodies[] = {
 	"\",\"at\":\"2026-11-16T03:00:00Z\",\"job\":\"run 7\"," TIMES
 	",\"gpu_seconds\":7200,\"tokens\":1000000,\"earned_uusd\":1000,\"credits\":0",
 	"\"kind\":\"rnp.receipt\",\"v\":1,\"node\":\"" NODE "\",\"job\":\"x\"," TIMES,
+	"\"kind\":\"rnp.node\",\"v\":1,\"node\":\"" NODE
+	"\",\"at\":\"2026-11-16T03:00:00Z\",\"name\":\"rack 3\",\"wallet\":\"" NODE
+	"\",\"gpus\":[{\"uuid\":\"GPU-1\",\"vendor\":\"NVIDIA\",\"model\":\"NVIDIA H200\","
+	"\"memory_bytes\":150754820096,\"memory_bandwidth_bps\":4800000000000,"
+	"\"driver\":\"580.95.05\",\"compute_capability\":\"9.0\",\"sm_count\":132,"
+	"\"clock_max_mhz\":1980,\"power_limit_mw\":700000,\"pcie_gen\":5,\"pcie_width\":16,"
+	"\"ecc\":true,\"mig\":false,\"unknown\":{\"z\":\"\",\"a\":\"why\"}},"
+	"{\"model\":\"NVIDIA H200\"},{\"uuid\":\"GPU-2\",\"model\":\"NVIDIA H200\"}],"
+	"\"cpu\":{\"model\":\"EPYC\",\"cores\":96,\"threads\":192,\"clock_max_mhz\":4400,"
+	"\"isa\":[\"avx2\",\"sha_ni\"]},\"memory_bytes\":67343015936,"
+	"\"memory_bandwidth_bps\":61000000000,\"disks\":[{\"name\":\"nvme0n1\","
+	"\"type\":\"nvme\",\"model\":\"2TB\",\"size_bytes\":2000398934016,"
+	"\"read_bps\":7100000000},{\"name\":\"vda\"}],\"os\":{\"name\":\"Linux\","
+	"\"release\":\"6.1\",\"distribution\":\"Debian\",\"machine\":\"x86_64\"},"
+	"\"limits\":{\"cgroup\":2,\"cpu_milli\":16000,\"cpus\":16,\"memory_bytes\":0,"
+	"\"pids\":4096},\"network\":{\"down_bps\":940000000,\"up_bps\":910000000,"
+	"\"ping_us\":9000},\"labels\":{\"rack\":\"3\",\"region\":\"Texas\","
+	"\"country\":\"US\",\"host_type\":\"miner\",\"compliance\":[\"SOC2\",\"GDPR\"],"
+	"\"peak_hours\":\"17-22\"},\"unknown\":{\"x\":\"no\"},\"withheld\":[\"ping\"]",
+	"\"kind\":\"rnp.node\",\"v\":1,\"node\":\"" NODE
+	"\",\"at\":\"2026-11-16T03:00:00Z\",\"gpus\":[],\"cpu\":{},\"disks\":[],"
+	"\"labels\":{},\"unknown\":{},\"withheld\":[]",
 };
+
+#define A_NODE 6 /* in bodies */
 
 #define BODIES (sizeof bodies / sizeof *bodies)
 
@@ -65,14 +89,17 @@ static bool sign(json_t *record, struct buf *out)
 	return done;
 }
 
+/* Nodes speak for themselves; other records name who signs them. */
 static void sign_body(const char *body, const char *signer, struct buf *out)
 {
 	struct buf text = BUF_INIT;
 	json_t *record;
 
-	buf_addf(&text, "{%s,\"signer\":\"%s\"}", body, signer);
+	buf_addf(&text, "{%s}", body);
 	record = json_parse_object(text.data, text.len, "body");
-	CHECK(record && sign(record, out));
+	CHECK(record);
+	json_set_text(record, strstr(body, "rnp.node") ? "node" : "signer", signer);
+	CHECK(sign(record, out));
 	json_decref(record);
 	buf_release(&text);
 }
@@ -158,9 +185,25 @@ static void test_others(void)
 		"\"expires\":\"2027-01-01T00:00:00Z\",\"created\":", false));
 	CHECK(!takes(2, "DataIntegrityProof", "DataIntegrityProoF", false));
 	CHECK(!takes(2, "did:key:z6Mk", "did:key:z6Mj", false));
+	CHECK(!takes(A_NODE, "\"uuid\":\"GPU-2\"", "\"uuid\":\"GPU-1\"", true));
+	CHECK(!takes(A_NODE, "\"uuid\":\"GPU-2\"", "\"uuid\":\"CPU\"", true));
+	CHECK(!takes(A_NODE, "\"uuid\":\"GPU-2\"", "\"uuid\":\"GPU 2\"", true));
+	CHECK(!takes(A_NODE, "\"type\":\"nvme\"", "\"type\":\"tape\"", true));
+	CHECK(!takes(A_NODE, "\"country\":\"US\"", "\"country\":\"Us\"", true));
+	CHECK(!takes(A_NODE, "\"17-22\"", "\"17-25\"", true));
+	CHECK(!takes(A_NODE, "\"17-22\"", "\"7-22\"", true));
+	CHECK(!takes(A_NODE, "\"GDPR\"", "\"GDP\"", true));
+	CHECK(!takes(A_NODE, "\"rack\":", "\"region\":", false));
+	CHECK(!takes(A_NODE, "{\"x\":\"no\"}", "{\"x\":1}", true));
+	CHECK(!takes(A_NODE, "\"name\":\"rack 3\"", "\"signer\":\"" NODE "\"", true));
+	CHECK(!takes(A_NODE, "\"name\":\"rack 3\"", "\"passed\":true", true));
+	CHECK(takes(A_NODE, "\"memory_bytes\":67343015936,", "",
+		false)); /* not signed so */
 	/* signed by a key that it does not name */
-	sign_body(bodies[4], NODE, &line);
-	CHECK(!read_both(&line));
+	for (size_t i = 0; i < BODIES; i++) {
+		sign_body(bodies[i], NODE, &line);
+		CHECK(!read_both(&line));
+	}
 	buf_release(&line);
 }
 

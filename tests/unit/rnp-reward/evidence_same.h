@@ -24,8 +24,8 @@ static inline const char *same_verdict(const struct gather_item *a,
 			(v && !json_is_integer(v)))
 			return "another reading";
 	}
-	if (a->at_ms != b->at_ms || a->passed != b->passed ||
-		a->score_ppm != b->score_ppm || a->names_record != b->names_record ||
+	if (a->passed != b->passed || a->score_ppm != b->score_ppm ||
+		a->names_record != b->names_record ||
 		a->names_challenge != b->names_challenge ||
 		memcmp(&a->challenge, &b->challenge, sizeof a->challenge) != 0 ||
 		memcmp(a->node_record, b->node_record, sizeof a->node_record) != 0)
@@ -42,7 +42,7 @@ static inline const char *same_item(const struct gather_item *a,
 {
 	if (a->kind != b->kind || strcmp(a->node, b->node) != 0)
 		return "another kind or node";
-	if (a->from_ms != b->from_ms || a->to_ms != b->to_ms)
+	if (a->from_ms != b->from_ms || a->to_ms != b->to_ms || a->at_ms != b->at_ms)
 		return "another time";
 	if (a->nspans != b->nspans || spans->len != b->nspans * sizeof *b->spans ||
 		(spans->len && memcmp(spans->data, b->spans, spans->len) != 0))
@@ -88,7 +88,7 @@ static inline const char *same_record(const struct evidence_plain *p,
 	if (!same_hashes(p, record))
 		return "something else is signed";
 	good = crypto_sign_verify_detached(p->signature, p->message, sizeof p->message,
-		       p->key->public_key) == 0;
+		       p->public_key) == 0;
 	return evidence_counts(&e, record, NULL) == good ? NULL : "another signature";
 }
 
