@@ -84,7 +84,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	cmp before usage
 }
 
-@test "usage: one challenge in verdicts of several nodes proves the first node and no other" {
+@test "usage: one challenge in verdicts of several nodes proves the first node; to the others it is failed" {
 	# b tells a its answer: both verdicts are on one challenge, of different GPUs; c has its own
 	for n in a b c; do node $n ".gpus[0].uuid = \"GPU-$n\""; done
 	challenge=$(printf 1 | sha256sum | cut -d' ' -f1)
@@ -93,10 +93,22 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	challenge=$(printf 2 | sha256sum | cut -d' ' -f1)
 	verdict c 17T00:00:00 true '["GPU-c"]'
 	usage
-	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX 4090",["GPU-b"]]'
+	assert_equal "$(of b '[.gpu_model, .devices, .challenges_passed, .passed_ppm]')" '["RTX 4090",["GPU-b"],1,1000000]'
 	assert_equal "$(of c '.devices')" '["GPU-c"]'
-	assert_equal "$(of a '[.gpu_model, .devices]')" '[null,null]'
+	assert_equal "$(of a '[.gpu_model, .devices, .challenges_passed, .passed_ppm, .score_ppm]')" '[null,null,0,0,0]'
 	of a .unknown.gpu_model | grep -q "node $b passed the challenge of its last verdict first"
+	# who passed fewer than half is not paid, however often it passed others' challenges
+	rnp-reward epoch --policy rnp-021 usage >rewards
+	assert_equal "$(jq -r 'select(.qualified) | .node' rewards | sort | xargs)" "$(sort <<<"$b"$'\n'"$c" | xargs)"
+	# an own challenge, passed before or after, is its own
+	challenge=$(printf 3 | sha256sum | cut -d' ' -f1)
+	verdict a 16T00:00:00 true '["GPU-a"]'
+	# and what a takes from others claims no GPU: c stays paid for its own
+	challenge=$(printf 1 | sha256sum | cut -d' ' -f1)
+	verdict a 16T18:00:00 true '["GPU-c"]'
+	usage
+	assert_equal "$(of a '[.gpu_model, .devices, .challenges_passed, .passed_ppm]')" '["RTX 4090",["GPU-a"],1,333333]'
+	assert_equal "$(of c '.devices')" '["GPU-c"]'
 	# whatever the order of the records, and however they are written
 	tac records | sed 's/"kind":"r/"kind":"\\u0072/' >turned && mv turned records
 	cp usage before

@@ -111,7 +111,7 @@ def gpu_ms(work, gpus):
 
 
 def usages(records, start, end, trusted):
-    nodes, first, seen = {}, {}, set()
+    nodes, first, seen, passed, asked = {}, {}, set(), [], {}
     for r in records:
         who = signers(r)
         mine = who and base58(r["node"], 32) in who
@@ -131,8 +131,14 @@ def usages(records, start, end, trusted):
             if x < y and "gpu_seconds" in r:
                 g = r["gpu_seconds"] * 1000
                 n["work"].append((x, y, g * (y - a) // (b - a) - g * (x - a) // (b - a)))
-        elif r["kind"] == "rnp.verdict" and r["passed"] and start <= when(r["at"]) < end and r.get("proven"):
-            at = when(r["at"])
+        elif r["kind"] == "rnp.verdict" and r["passed"] and start <= when(r["at"]) < end:
+            passed.append((when(r["at"]), key, r))
+    for at, key, r in passed:  # a challenge is for one node
+        c = r.get("challenge_sha256")
+        asked[c] = min(asked.get(c, (at, r["node"])), (at, r["node"]))
+    for at, key, r in passed:
+        c, n = r.get("challenge_sha256"), nodes[r["node"]]
+        if r.get("proven") and (not c or asked[c][1] == r["node"]):
             for d in r["proven"]:
                 key_d = d["device"].lower()
                 first[key_d] = min(first.get(key_d, (at, r["node"])), (at, r["node"]))

@@ -42,6 +42,8 @@ void gather_release(struct gather *g)
 	free(g->slots);
 	free(g->seen);
 	free(g->devices);
+	free(g->verdicts);
+	free(g->proven);
 	free(g->place);
 	memset(g, 0, sizeof *g);
 }
@@ -90,7 +92,6 @@ static struct gather_node *node_of(struct gather *g, const char *address)
 	g->nodes = xgrow(g->nodes, &g->cap, g->n + 1, sizeof *g->nodes);
 	node = &g->nodes[g->n++];
 	memset(node, 0, sizeof *node);
-	node->proven_at_ms = -1;
 	node->number = (uint32_t)g->n - 1;
 	snprintf(node->address, sizeof node->address, "%s", address);
 	slot->index = (uint32_t)g->n;
@@ -291,34 +292,6 @@ uint32_t gather_owner(const struct gather *g, const struct device_key *key)
 	return d && d->node ? d->node - 1 : UINT32_MAX;
 }
 
-/* Adds the facts that a passed verdict proves. A challenge is made for one node, the first that
- * passed it. A verdict that names no node record proves
- * nothing that is paid. Of two at the same instant, the one with the greater hash counts as the
- * last. */
-static void take_proven(struct gather *g, struct gather_node *node,
-	const struct gather_item *item, const unsigned char sha256[CANON_HASH_BYTES])
-{
-	if (item->names_challenge)
-		claim_device(g, (uint32_t)(node - g->nodes), &item->challenge,
-			item->at_ms);
-	if (!item->names_record)
-		return;
-	for (int i = 0; i < item->nproven; i++)
-		claim_device(g, (uint32_t)(node - g->nodes), &item->proven[i],
-			item->at_ms);
-	if (!item->nproven || item->at_ms < node->proven_at_ms ||
-		(item->at_ms == node->proven_at_ms &&
-			memcmp(sha256, node->verdict_sha256, CANON_HASH_BYTES) < 0))
-		return;
-	node->proven_at_ms = item->at_ms;
-	memcpy(node->verdict_sha256, sha256, CANON_HASH_BYTES);
-	memcpy(node->node_sha256, item->node_record, CANON_HASH_BYTES);
-	memcpy(node->proven, item->proven, sizeof node->proven);
-	node->nproven = item->nproven;
-	node->challenge_known = item->names_challenge;
-	node->challenge = item->challenge;
-}
-
 /* Returns what a passed verdict scores, -1: nothing. */
 static int64_t score_of(const struct gather *g, const struct gather_item *item)
 {
@@ -338,11 +311,36 @@ static int64_t score_of(const struct gather *g, const struct gather_item *item)
 	return ppm;
 }
 
+static void take_passed(struct gather *g, uint32_t node, const struct gather_item *item,
+	const unsigned char sha256[CANON_HASH_BYTES])
+{
+	struct gather_verdict *v;
+
+	if (item->names_challenge)
+		claim_device(g, node, &item->challenge, item->at_ms);
+	g->verdicts = xgrow(g->verdicts, &g->verdicts_cap, g->nverdicts + 1,
+		sizeof *g->verdicts);
+	v = &g->verdicts[g->nverdicts++];
+	*v = (struct gather_verdict){ .at_ms = item->at_ms,
+		.score_ppm = score_of(g, item),
+		.node = node,
+		.proven = (uint32_t)g->nproven,
+		.nproven = (uint8_t)item->nproven,
+		.names_challenge = item->names_challenge,
+		.names_record = item->names_record,
+		.challenge = item->challenge };
+	memcpy(v->sha256, sha256, sizeof v->sha256);
+	memcpy(v->node_record, item->node_record, sizeof v->node_record);
+	g->proven = xgrow(g->proven, &g->proven_cap, g->nproven + v->nproven,
+		sizeof *g->proven);
+	for (int i = 0; i < item->nproven; i++)
+		g->proven[g->nproven++] = item->proven[i];
+}
+
 static void take_verdict(struct gather *g, const struct gather_item *item)
 {
 	unsigned char sha256[CANON_HASH_BYTES];
 	struct gather_node *node;
-	int64_t score;
 
 	if (item->at_ms < g->from_ms || item->at_ms >= g->to_ms)
 		return;
@@ -351,14 +349,51 @@ static void take_verdict(struct gather *g, const struct gather_item *item)
 		return;
 	node = node_of(g, item->node);
 	node->verdicts++;
-	node->failed += !item->passed;
-	if (item->passed)
-		take_proven(g, node, item, sha256);
-	score = item->passed ? score_of(g, item) : 0;
-	if (score < 0)
+	if (item->passed) {
+		take_passed(g, (uint32_t)(node - g->nodes), item, sha256);
+	} else {
+		node->failed++;
+		node->scored++;
+	}
+}
+
+/* Whether v is later than the verdict of that index plus 1; of two at the same instant, the one
+ * with the greater hash is. */
+static bool is_later(const struct gather *g, const struct gather_verdict *v,
+	uint32_t than)
+{
+	const struct gather_verdict *last = than ? &g->verdicts[than - 1] : NULL;
+
+	return !last || v->at_ms > last->at_ms ||
+		(v->at_ms == last->at_ms &&
+			memcmp(v->sha256, last->sha256, sizeof v->sha256) >= 0);
+}
+
+/* Counts a passed verdict. One on a challenge that another node passed first is none of this
+ * node's: it proves nothing, and counts as failed. One that names no node record proves nothing
+ * that is paid. */
+static void count_passed(struct gather *g, size_t i)
+{
+	const struct gather_verdict *v = &g->verdicts[i];
+	struct gather_node *node = &g->nodes[v->node];
+
+	if (v->names_challenge && gather_owner(g, &v->challenge) != v->node) {
+		node->failed++;
+		node->scored++;
+		if (is_later(g, v, node->taken))
+			node->taken = (uint32_t)i + 1;
 		return;
-	node->score_sum += score;
-	node->scored++;
+	}
+	if (v->score_ppm >= 0) {
+		node->score_sum += v->score_ppm;
+		node->scored++;
+	}
+	if (!v->names_record || !v->nproven)
+		return;
+	for (int k = 0; k < v->nproven; k++)
+		claim_device(g, v->node, &g->proven[v->proven + (uint32_t)k], v->at_ms);
+	if (is_later(g, v, node->proof))
+		node->proof = (uint32_t)i + 1;
 }
 
 /* --- receipts ------------------------------------------------------------------------------ */
@@ -496,6 +531,9 @@ static int by_address(const void *a, const void *b)
 
 void gather_finish(struct gather *g)
 {
+	/* all challenges have their owners now, and the nodes are still as they arrived */
+	for (size_t i = 0; i < g->nverdicts; i++)
+		count_passed(g, i);
 	for (size_t i = 0; i < g->n; i++) {
 		struct gather_node *node = &g->nodes[i];
 

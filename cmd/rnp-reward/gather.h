@@ -23,8 +23,13 @@ struct gather {
 	size_t nslots;
 	struct gather_seen *seen; /* nodes, receipts and verdicts that were counted */
 	size_t nseen, seen_cap;
-	struct gather_device *devices; /* hash table of who first proved which device */
+	struct gather_device
+		*devices; /* hash table of who first proved or answered what */
 	size_t ndevices, devices_cap;
+	struct gather_verdict *verdicts; /* those that are passed */
+	size_t nverdicts, verdicts_cap;
+	struct device_key *proven; /* their devices */
+	size_t nproven, proven_cap;
 	uint32_t *place; /* index after sorting of the node that arrived as number i */
 };
 
@@ -42,8 +47,8 @@ int gather_add(struct gather *g, const json_t *record, const char *where);
  * borrowed. */
 int gather_take(struct gather *g, const struct gather_item *item, const char *where);
 
-/* Sorts the nodes by address and decides which node each device is paid to; call it once,
- * before gather_usage. */
+/* Decides which verdicts count and which node each device is paid to, and sorts the nodes by
+ * address; call it once, before gather_usage. */
 void gather_finish(struct gather *g);
 
 /* Returns the usage of the i-th node; the caller owns it. */

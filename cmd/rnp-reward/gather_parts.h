@@ -19,6 +19,16 @@ struct gather_record { /* an rnp.node */
 	char *text;
 };
 
+/* A passed verdict. Which of them count is known when all are read: a challenge is for one node. */
+struct gather_verdict {
+	int64_t at_ms, score_ppm; /* score -1: none */
+	uint32_t node, proven;    /* proven: the first of nproven keys in gather.proven */
+	uint8_t nproven;
+	bool names_challenge, names_record;
+	struct device_key challenge;
+	unsigned char sha256[CANON_HASH_BYTES], node_record[CANON_HASH_BYTES];
+};
+
 struct gather_work {      /* a receipt's part in the epoch */
 	struct span span; /* shortened to gpu_ms if that is less */
 	struct span wall;
@@ -42,13 +52,8 @@ struct gather_node {
 	bool earned_known, credits_known;
 	i128 score_sum;
 	int64_t scored;
-	/* of the last passed verdict */
-	int64_t proven_at_ms; /* -1: none */
-	unsigned char verdict_sha256[CANON_HASH_BYTES], node_sha256[CANON_HASH_BYTES];
-	struct device_key proven[GATHER_DEVICES_MAX];
-	int nproven;
-	bool challenge_known;
-	struct device_key challenge;
+	uint32_t proof; /* the last verdict that proves devices, plus 1; 0: none */
+	uint32_t taken; /* the last one on another node's challenge, plus 1; 0: none */
 };
 
 struct gather_slot {

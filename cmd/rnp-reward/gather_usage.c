@@ -17,9 +17,8 @@ struct draft {
 	json_t *usage, *sources, *unknown;
 	json_t *proven; /* the rnp.node that the last passed verdict names, paid devices only */
 	json_t *newest; /* the newest rnp.node before the end of the epoch, for the wallet */
-	int64_t gpus; /* proven and paid */
-	/* who passed the challenge of the last passed verdict first, or NULL: this node */
-	const struct gather_node *answered;
+	const struct gather_verdict *verdict; /* the last that proves devices, or NULL */
+	int64_t gpus;                         /* proven and paid */
 };
 
 static void set_sourced(struct draft *d, const char *key, int64_t v, const char *source)
@@ -56,6 +55,7 @@ static void find_records(struct draft *d)
 	const struct gather_node *node = d->node;
 	const struct gather_record *newest = NULL, *proven = NULL;
 
+	d->verdict = node->proof ? &d->g->verdicts[node->proof - 1] : NULL;
 	for (size_t i = 0; i < node->nrecords; i++) {
 		const struct gather_record *r = &node->records[i];
 
@@ -63,18 +63,13 @@ static void find_records(struct draft *d)
 			(r->at_ms == newest->at_ms &&
 				memcmp(r->sha256, newest->sha256, sizeof r->sha256) > 0))
 			newest = r;
-		if (node->proven_at_ms >= 0 &&
-			memcmp(r->sha256, node->node_sha256, sizeof r->sha256) == 0)
+		if (d->verdict &&
+			memcmp(r->sha256, d->verdict->node_record, sizeof r->sha256) == 0)
 			proven = r;
 	}
+	/* usually one record; what is taken out of proven is not looked up in newest */
 	d->newest = record_json(newest);
-	if (node->proven_at_ms >= 0 && node->challenge_known) {
-		uint32_t owner = gather_owner(d->g, &node->challenge);
-
-		if (owner != node->number)
-			d->answered = &d->g->nodes[d->g->place[owner]];
-	}
-	d->proven = d->answered ? NULL : record_json(proven);
+	d->proven = proven == newest ? json_incref(d->newest) : record_json(proven);
 }
 
 /* --- devices -------------------------------------------------------------------------------- */
@@ -90,8 +85,10 @@ static const char *why_not_paid(struct draft *d, const char *uuid, char *text,
 	if (!uuid)
 		return "it has no uuid: it cannot be challenged";
 	gather_device_key(uuid, &key);
-	for (int i = 0; i < d->node->nproven; i++)
-		proven = proven || memcmp(&key, &d->node->proven[i], sizeof key) == 0;
+	for (int i = 0; i < d->verdict->nproven; i++)
+		proven = proven ||
+			memcmp(&key, &d->g->proven[d->verdict->proven + (uint32_t)i],
+				sizeof key) == 0;
 	if (!proven)
 		return "the last passed verdict does not prove it";
 	owner = gather_owner(d->g, &key);
@@ -178,8 +175,14 @@ static void set_verdict(struct draft *d)
 {
 	char hex[2 * CANON_HASH_BYTES + 1];
 
-	sodium_bin2hex(hex, sizeof hex, d->node->verdict_sha256, CANON_HASH_BYTES);
+	sodium_bin2hex(hex, sizeof hex, d->verdict->sha256, CANON_HASH_BYTES);
 	json_set_text(d->usage, "verdict_sha256", hex);
+}
+
+/* Returns who passed the challenge of a verdict first. */
+static const char *owner_of(const struct gather *g, const struct gather_verdict *v)
+{
+	return g->nodes[g->place[gather_owner(g, &v->challenge)]].address;
 }
 
 static void say_why_unproven(struct draft *d)
@@ -187,14 +190,15 @@ static void say_why_unproven(struct draft *d)
 	const struct gather_node *node = d->node;
 	char text[160];
 
-	snprintf(text, sizeof text,
-		"node %s passed the challenge of its last verdict first, and a challenge is for one node",
-		d->answered ? d->answered->address : "");
+	if (!d->verdict && node->taken) {
+		snprintf(text, sizeof text,
+			"node %s passed the challenge of its last verdict first, and a challenge is for one node",
+			owner_of(d->g, &d->g->verdicts[node->taken - 1]));
+		json_set_text(d->unknown, "gpu_model", text);
+		return;
+	}
 	json_set_text(d->unknown, "gpu_model",
-		d->answered ?
-			text :
-			node->proven_at_ms >= 0 ?
-			"the rnp.node that was challenged is not among the records" :
+		d->verdict ? "the rnp.node that was challenged is not among the records" :
 			node->verdicts ? "no verdict of this epoch proves a device" :
 					 "it was not challenged in this epoch");
 }
