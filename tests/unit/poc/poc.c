@@ -15,9 +15,11 @@
 #include "tests/unit/test.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define EACH 6 /* the sanitizers want every path, not numbers */
+#define EACH  6 /* the sanitizers want every path, not numbers */
+#define TURNS 3
 #else
-#define EACH 50
+#define EACH  50
+#define TURNS 40
 #endif
 
 /* By hand: the shape of RFC 6962. */
@@ -188,12 +190,15 @@ static void check_miser(struct bed *b)
 	struct poc_challenge c;
 	struct miser miser;
 	int64_t ns[2] = { INT64_MAX, INT64_MAX };
+	int turns;
 
 	b->size = size;
 	rng_seed(&b->rng, 3, 99);
 	ask(b, &c, MEMORY, &b->node, 1);
 	CHECK(dev_open(&honest, "cpu") == 0 && miser_open(&miser, 2) == 0);
-	for (int k = 0; k < 3; k++) {
+	/* the least of each; a machine with other work shows it after some more turns */
+	for (turns = 0; turns < 3 || (turns < TURNS && ns[1] <= POC_SLACK * ns[0]);
+		turns++) {
 		struct dev *devs[2] = { &honest, &miser.dev };
 		json_t *part[2];
 
@@ -209,7 +214,8 @@ static void check_miser(struct bed *b)
 		json_decref(part[1]);
 	}
 	/* 12.3 times the blocks */
-	CHECK(miser.computed > 11 * 3 * 8 * (uint64_t)poc_step_leaves(&size));
+	CHECK(miser.computed >
+		11 * (uint64_t)turns * 8 * (uint64_t)poc_step_leaves(&size));
 #ifndef __SANITIZE_ADDRESS__
 	CHECK(ns[1] > POC_SLACK * ns[0]);
 #endif

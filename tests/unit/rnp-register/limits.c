@@ -35,7 +35,9 @@ static void buckets(void)
 	limits_free(l);
 }
 
-/* A client that has used nothing is evicted first, one that has used up its allowance stays. */
+/* A client that has used nothing is evicted first, one that has used up its allowance stays, but for
+ * one that shares a set with three others like it: the key of the hash is random, so that nobody can
+ * bring that about, and of 1,000 in 16,384 sets of four one run in a hundred has such a set. */
 static void eviction(void)
 {
 	struct limits_config config = { .bytes_per_day = 1000 };
@@ -60,7 +62,7 @@ static void eviction(void)
 		snprintf(who, sizeof who, "u%d", i);
 		kept += !limits_has(l, LIMIT_BYTES, who, 500, NOW);
 	}
-	CHECK(kept == 1000);
+	CHECK(kept >= 996);
 	limits_free(l);
 }
 
