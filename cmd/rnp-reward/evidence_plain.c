@@ -1,5 +1,7 @@
 /* evidence_plain.c - reads signed records from their text: fields by a table in canonical order, so
- * that the canonical form is what was read, written out in the table's order. */
+ * that the canonical form is what was read, written out in the table's order.
+ *
+ * long because each type of field has a reader of its own. */
 #include "cmd/rnp-reward/evidence_plain.h"
 
 #include <pthread.h>
