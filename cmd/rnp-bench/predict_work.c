@@ -348,10 +348,15 @@ static void encode_plane(struct predict_phase *p, int *at, double n, double plan
 		planes * 8 * (256 >> split) / 16, 0 };
 	p[(*at)++] = (struct predict_phase){ "lengths_serial", 2, 0, planes * used, 0 };
 	p[(*at)++] = (struct predict_phase){ "header_serial", 1, 0, planes * used, 0 };
-	p[(*at)++] = (struct predict_phase){ "stream_bits", 0, 0, 0, n };
-	p[(*at)++] = (struct predict_phase){ "put_stream", 0, 0, n / 512, 0 };
-	if (!split)
+	if (!split) {
+		p[(*at)++] = (struct predict_phase){ "stream_bits<false>", 0, 0, 0, n };
+		p[(*at)++] = (struct predict_phase){ "put_stream<false>", 0, 0, n / 512,
+			0 };
 		return;
+	}
+	/* by two symbols a look-up: eight cycles a turn */
+	p[(*at)++] = (struct predict_phase){ "stream_bits<true>", 0, 0, n / 512, 0 };
+	p[(*at)++] = (struct predict_phase){ "put_stream<true>", 0, 0, n / 512, 0 };
 	/* the loop holds the code of one low bit */
 	p[(*at)++] = (struct predict_phase){ "put_lows_block", 0, 0, n / 512, 0 };
 	p[(*at)++] = (struct predict_phase){ "put_lows_block", 1, 0,

@@ -9,6 +9,9 @@
 
 #define EACH        16 /* symbols that a thread takes at a time */
 #define STAGE_WORDS (32 * EACH * HUFF_LENGTH_MAX / 32 + 4)
+/* from so many low bits on the codes of two symbols fit into a table */
+#define PAIR_SPLIT 3
+#define PAIRS      ((HUFF_ALPHABET >> PAIR_SPLIT) * (HUFF_ALPHABET >> PAIR_SPLIT))
 
 struct encoder {
 	alignas(16) uint32_t counts[256];
@@ -19,6 +22,7 @@ struct encoder {
 	unsigned long long entropy;
 	unsigned split;
 	uint16_t entry[HUFF_ALPHABET];
+	uint32_t pair[PAIRS]; /* the codes of two symbols, their length from bit 24 on */
 	uint32_t of_length[WARPS][HUFF_LENGTH_MAX + 1];
 	union {
 		struct huff_tree tree;
@@ -276,7 +280,8 @@ __device__ __noinline__ void plan_block(struct encoder *e, struct huff_plane *p,
 }
 
 /* As huff_codes: codes of a length ascend with the symbol, so that a symbol's code is the first of
- * its length and how many symbols before it have that length. */
+ * its length and how many symbols before it have that length. Where these are few, also the codes of
+ * each two of them. */
 __device__ __noinline__ void codes_block(struct encoder *e, const struct huff_plane *p)
 {
 	unsigned v = threadIdx.x, lane = v % 32, warp = v / 32;
@@ -308,6 +313,15 @@ __device__ __noinline__ void codes_block(struct encoder *e, const struct huff_pl
 			first += all;
 	}
 	e->entry[v] = length ? (uint16_t)((first + before) | length << 12) : 0;
+	__syncthreads();
+	UNROLL_1
+	for (; v < PAIRS && p->split >= PAIR_SPLIT; v += THREADS) {
+		uint32_t c = e->entry[v % (HUFF_ALPHABET >> PAIR_SPLIT)];
+		uint32_t next = e->entry[v / (HUFF_ALPHABET >> PAIR_SPLIT)];
+
+		e->pair[v] = (c & 4095) | (next & 4095) << (c >> 12) |
+			((c >> 12) + (next >> 12)) << 24;
+	}
 	__syncthreads();
 }
 

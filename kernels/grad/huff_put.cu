@@ -64,6 +64,7 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 {
 	uint32_t at = e->at;
 	unsigned warp = threadIdx.x / 32, streams = 1u << p->streams_log, wide;
+	bool paired = p->split >= PAIR_SPLIT;
 
 	__syncthreads();
 	if (p->bytes > n) {
@@ -95,7 +96,9 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 	at += 2 + p->header_bytes + huff_lows_bytes(n, p->split);
 	for (unsigned s = warp; s < streams; s += WARPS) {
 		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
-		uint32_t bits = stream_bits(e, in + from, count, p->split);
+		uint32_t bits = paired ?
+			stream_bits<true>(e, in + from, count, p->split) :
+			stream_bits<false>(e, in + from, count, p->split);
 
 		if (threadIdx.x % 32 == 0)
 			e->end[s] = (bits + 8) / 8;
@@ -119,8 +122,14 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 	for (unsigned s = warp; s < streams; s += WARPS) {
 		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
 
-		put_stream(e, e->stage[warp], (uint32_t *)(void *)slot,
-			8 * (at + (s ? e->end[s - 1] : 0)), in + from, count, p->split);
+		uint32_t bit = 8 * (at + (s ? e->end[s - 1] : 0));
+
+		if (paired)
+			put_stream<true>(e, e->stage[warp], (uint32_t *)(void *)slot, bit,
+				in + from, count, p->split);
+		else
+			put_stream<false>(e, e->stage[warp], (uint32_t *)(void *)slot,
+				bit, in + from, count, p->split);
 	}
 	__syncthreads();
 	if (threadIdx.x == 0) {

@@ -25,13 +25,32 @@ __device__ __forceinline__ uint32_t bits_of(const struct encoder *e, uint32_t w,
 	return (c[0] >> 12) + (c[1] >> 12) + (c[2] >> 12) + (c[3] >> 12);
 }
 
+/* Which pairs the four symbols of w are, from their bits above `split`, which is PAIR_SPLIT or
+ * more: the first in the lower half. */
+__device__ __forceinline__ uint32_t pairs_of(uint32_t w, unsigned split)
+{
+	return (w >> split & 0x001f001f) | (w >> (split + 3) & 0x03e003e0);
+}
+
 /* How many of `left` symbols are behind the first n. */
 __device__ __forceinline__ uint32_t behind(uint32_t left, uint32_t n)
 {
 	return left > n ? left - n : 0;
 }
 
-/* A warp's sum over a stream. */
+template <bool PAIRED>
+__device__ __forceinline__ uint32_t bits_of_four(const struct encoder *e, uint32_t w,
+	unsigned split)
+{
+	uint32_t at = pairs_of(w, split);
+
+	if (!PAIRED)
+		return bits_of(e, w, 4, split);
+	return (e->pair[at & 0xffff] >> 24) + (e->pair[at >> 16] >> 24);
+}
+
+/* A warp's sum over a stream. PAIRED: by the table of pairs. */
+template <bool PAIRED>
 __device__ __noinline__ uint32_t stream_bits(const struct encoder *e,
 	const unsigned char *in, uint32_t count, unsigned split)
 {
@@ -43,8 +62,10 @@ __device__ __noinline__ uint32_t stream_bits(const struct encoder *e,
 	for (; i + EACH <= count; i += 32 * EACH) {
 		uint4 v = load_each(in + i);
 
-		bits += bits_of(e, v.x, 4, split) + bits_of(e, v.y, 4, split);
-		bits += bits_of(e, v.z, 4, split) + bits_of(e, v.w, 4, split);
+		bits += bits_of_four<PAIRED>(e, v.x, split);
+		bits += bits_of_four<PAIRED>(e, v.y, split);
+		bits += bits_of_four<PAIRED>(e, v.z, split);
+		bits += bits_of_four<PAIRED>(e, v.w, split);
 	}
 	if (i < count) {
 		uint32_t left = count - i;
@@ -81,6 +102,30 @@ __device__ __forceinline__ struct quad quad_of(const struct encoder *e, uint32_t
 	return q;
 }
 
+/* The same of four that there are, by the table of pairs. */
+__device__ __forceinline__ struct quad quad_of_pairs(const struct encoder *e, uint32_t w,
+	unsigned split)
+{
+	uint32_t at = pairs_of(w, split);
+	uint32_t first = e->pair[at & 0xffff], last = e->pair[at >> 16];
+	uint32_t bits = first >> 24;
+	struct quad q;
+
+	q.bits = bits + (last >> 24);
+	first &= 0xffffff;
+	last &= 0xffffff;
+	q.low = first | last << bits;
+	q.high = __funnelshift_l(last, 0, bits);
+	return q;
+}
+
+template <bool PAIRED>
+__device__ __forceinline__ struct quad quad_of_some(const struct encoder *e, uint32_t w,
+	uint32_t count, unsigned split)
+{
+	return PAIRED ? quad_of_pairs(e, w, split) : quad_of(e, w, count, split);
+}
+
 /* Adds bits to a warp's words, which start as zeros. */
 __device__ __forceinline__ void stage_quad(uint32_t *stage, uint32_t at,
 	const struct quad *q)
@@ -98,18 +143,20 @@ __device__ __forceinline__ void stage_quad(uint32_t *stage, uint32_t at,
 }
 
 /* Makes the codes of up to 32 x 16 symbols, of which lanes have `left` each, and stores the whole
- * words. Returns the bit behind them. WHOLE: every lane has 16. */
-template <bool WHOLE>
+ * words. Returns the bit behind them. WHOLE: every lane has 16, PAIRED: and their codes are looked
+ * up by two. */
+template <bool WHOLE, bool PAIRED>
 __device__ __forceinline__ uint32_t put_some(const struct encoder *e, uint32_t *stage,
 	uint32_t *slot, uint32_t start, uint32_t at, const unsigned char *in,
 	uint32_t left, unsigned split)
 {
 	unsigned lane = threadIdx.x % 32;
 	uint4 v = WHOLE ? load_each(in) : load_some(in, left);
-	struct quad q0 = quad_of(e, v.x, WHOLE ? 4 : left, split);
-	struct quad q1 = quad_of(e, v.y, WHOLE ? 4 : behind(left, 4), split);
-	struct quad q2 = quad_of(e, v.z, WHOLE ? 4 : behind(left, 8), split);
-	struct quad q3 = quad_of(e, v.w, WHOLE ? 4 : behind(left, 12), split);
+	struct quad q0 = quad_of_some<PAIRED>(e, v.x, WHOLE ? 4 : left, split);
+	struct quad q1 = quad_of_some<PAIRED>(e, v.y, WHOLE ? 4 : behind(left, 4), split);
+	struct quad q2 = quad_of_some<PAIRED>(e, v.z, WHOLE ? 4 : behind(left, 8), split);
+	struct quad q3 = quad_of_some<PAIRED>(e, v.w, WHOLE ? 4 : behind(left, 12),
+		split);
 	uint32_t bits = q0.bits + q1.bits + q2.bits + q3.bits, before = bits, whole, *to;
 
 	UNROLL
@@ -150,7 +197,8 @@ __device__ __forceinline__ uint32_t put_some(const struct encoder *e, uint32_t *
 
 /* Writes a stream at bit `at` of the slot with a warp, which makes up to 32 x 16 codes at a time in
  * shared memory and stores whole words. Those at the ends of a stream, which others share, are
- * zeros and get their bits by atomics. */
+ * zeros and get their bits by atomics. PAIRED: as above. */
+template <bool PAIRED>
 __device__ __noinline__ void put_stream(const struct encoder *e, uint32_t *stage,
 	uint32_t *slot, uint32_t at, const unsigned char *in, uint32_t count,
 	unsigned split)
@@ -163,11 +211,11 @@ __device__ __noinline__ void put_stream(const struct encoder *e, uint32_t *stage
 	__syncwarp();
 	UNROLL_1
 	for (; i + 32 * EACH <= count; i += 32 * EACH)
-		at = put_some<true>(e, stage, slot, start, at, in + i + lane * EACH, EACH,
-			split);
+		at = put_some<true, PAIRED>(e, stage, slot, start, at,
+			in + i + lane * EACH, EACH, split);
 	mine = i + lane * EACH;
 	if (i < count)
-		at = put_some<false>(e, stage, slot, start, at, in + mine,
+		at = put_some<false, false>(e, stage, slot, start, at, in + mine,
 			mine < count ? count - mine : 0, split);
 	if (lane == 0)
 		atomicOr(slot + at / 32, stage[0] | 1u << at % 32);
