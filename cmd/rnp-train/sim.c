@@ -21,7 +21,12 @@
 #define TURN_DOWN  2300   /* assignment, answers */
 #define PIECE_MORE 900    /* a piece's request and answer */
 #define TLS_PART   1.0035 /* records of 16 KiB with header and tag */
-#define LOST_AFTER 30000  /* ms without contact after which a member is dropped */
+/* Round trips of a transfer beside its bytes. Down: the assignment, the first range, more connections, their
+ * first ranges. Up: which pieces are there, connections, the last piece, the record, the next assignment's
+ * question. tests/bench/sim_real holds them against a real run. */
+#define TRIPS_DOWN 4
+#define TRIPS_UP   5
+#define LOST_AFTER 30000 /* ms without contact after which a member is dropped */
 #define NOBODY     UINT64_MAX
 
 enum event_kind { JOIN, READY, COMPUTED, DELIVERED, LEAVE, LOST, PUBLISH, TICK };
@@ -125,16 +130,16 @@ static uint64_t on_the_wire(uint64_t bytes)
 }
 
 /* Returns when a transfer ends: the coordinator's link serves transfers one after the other,
- * the worker's runs in parallel; a request and its answer take a round trip. */
+ * the worker's runs in parallel; requests and their answers take round trips. */
 static int64_t transfer(struct sim *s, double *free, int64_t server_bps,
-	const struct sim_link *l, int64_t bps, uint64_t bytes)
+	const struct sim_link *l, int64_t bps, uint64_t bytes, int trips)
 {
 	double start = fmax(*free, (double)s->now);
 	double served = start + (double)bytes * 8000 / (double)server_bps;
 	double arrived = (double)s->now + (double)bytes * 8000 / sim_bps(l, bps);
 
 	*free = served;
-	return (int64_t)ceil(fmax(served, arrived)) + 2 * l->latency_ms;
+	return (int64_t)ceil(fmax(served, arrived)) + 2 * trips * l->latency_ms;
 }
 
 static int64_t upload(struct sim *s, struct worker *w, uint64_t bytes)
@@ -145,7 +150,7 @@ static int64_t upload(struct sim *s, struct worker *w, uint64_t bytes)
 	t->round_received += all;
 	t->round_sent += TURN_DOWN;
 	return transfer(s, &t->down_free, s->o->server_down_bps, w->link, w->link->up_bps,
-		all);
+		all, TRIPS_UP);
 }
 
 static int64_t download(struct sim *s, struct worker *w, uint64_t bytes)
@@ -155,7 +160,7 @@ static int64_t download(struct sim *s, struct worker *w, uint64_t bytes)
 
 	t->round_sent += all;
 	return transfer(s, &t->up_free, s->o->server_up_bps, w->link, w->link->down_bps,
-		all);
+		all, TRIPS_DOWN);
 }
 
 /* --- workers -------------------------------------------------------------------------------- */
