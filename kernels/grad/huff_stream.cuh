@@ -29,7 +29,9 @@ __device__ __forceinline__ uint32_t bits_of(const struct encoder *e, uint32_t w,
  * more: the first in the lower half. */
 __device__ __forceinline__ uint32_t pairs_of(uint32_t w, unsigned split)
 {
-	return (w >> split & 0x001f001f) | (w >> (split + 3) & 0x03e003e0);
+	uint32_t mask = 0x00010001u * (0xffu >> split);
+
+	return (w >> split & mask) | (w >> (split + 3) & mask << 5);
 }
 
 /* How many of `left` symbols are behind the first n. */
