@@ -76,6 +76,9 @@ int coordinate_parent_open(struct coordinator *g, const struct lm_config *mine)
 	o->seed = p->w.run.seed;
 	o->length = p->w.run.length;
 	o->rounds = (int64_t)training_rounds_below(&p->w.run, &group);
+	if (o->rounds > PROTOCOL_ROUNDS_MAX)
+		return err_set(EX_DATAERR,
+			"the parent's run takes more rounds than will ever be");
 	return 0;
 }
 

@@ -271,8 +271,8 @@ static int check_products(const struct training *t, const char *where)
 		return err_set(EX_DATAERR, "%s: length %u is beyond the model's context",
 			where, t->length);
 	if (t->first_step > UINT64_C(1) << 40 || t->first_sequence > UINT64_C(1) << 50 ||
-		t->rounds > UINT64_C(1) << 40 || t->warmup > UINT64_C(1) << 40 ||
-		t->warm > PROTOCOL_WARM_MAX)
+		t->rounds > (uint64_t)PROTOCOL_ROUNDS_MAX ||
+		t->warmup > UINT64_C(1) << 40 || t->warm > PROTOCOL_WARM_MAX)
 		return err_set(EX_DATAERR, "%s: more rounds than will ever be", where);
 	return 0;
 }
@@ -398,9 +398,12 @@ uint64_t training_rounds_below(const struct training *above, const struct traini
 		steps += some;
 		rounds += rounds_of_turn(some, above, group, &done);
 	}
-	return rounds +
-		(above->rounds - turn) *
-		rounds_of_turn(above->inner_steps, above, group, &done);
+	some = rounds_of_turn(above->inner_steps, above, group, &done);
+	/* the run above may say what it likes */
+	if (__builtin_mul_overflow(above->rounds - turn, some, &some) ||
+		__builtin_add_overflow(rounds, some, &rounds) || rounds > INT64_MAX)
+		return INT64_MAX;
+	return rounds;
 }
 
 struct lm_schedule training_schedule(const struct training *t)

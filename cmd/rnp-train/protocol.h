@@ -22,6 +22,7 @@
 #define PROTOCOL_PIECES       128 /* where pieces may have any size between */
 #define PROTOCOL_PIECE_MAX    ((uint64_t)64 << 20)
 #define PROTOCOL_POLL_MS      25000 /* a request for work waits so long at most */
+#define PROTOCOL_ROUNDS_MAX   (INT64_C(1) << 40)
 #define PROTOCOL_SKEW_MS      60000 /* that clocks may be apart */
 #define PROTOCOL_SHARDS_MAX   8192
 #define PROTOCOL_RECORD_BYTES ((size_t)1 << 20)
@@ -86,7 +87,7 @@ uint64_t training_round_steps(const struct training *t, uint64_t round);
 uint64_t training_steps_before(const struct training *t, uint64_t round);
 
 /* How many rounds of its own a group takes for all turns of the run above, with as many members as its
- * quorum; 0: that run has no end. */
+ * quorum, at most INT64_MAX; 0: that run has no end. */
 uint64_t training_rounds_below(const struct training *above,
 	const struct training *group);
 

@@ -235,6 +235,11 @@ static void check_rounds_below(void)
 	CHECK_I64(12 + 5 * 4, (int64_t)training_rounds_below(&above, &group));
 	above.rounds = UINT64_C(1) << 40;
 	CHECK(training_rounds_below(&above, &group) > UINT64_C(1) << 40);
+	/* as many as a hostile run above may have: 2^80 do not become few */
+	above.inner_steps = UINT64_C(1) << 20;
+	above.batch = UINT64_C(1) << 20;
+	group = (struct training){ .quorum = 1, .inner_steps = 1, .batch = 1 };
+	CHECK_I64(INT64_MAX, (int64_t)training_rounds_below(&above, &group));
 	above.rounds = 0;
 	CHECK_I64(0, (int64_t)training_rounds_below(&above, &group));
 }
