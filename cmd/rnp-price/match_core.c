@@ -10,8 +10,9 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
-#define ORDER_TRIES     20000 /* placements with which an order is improved */
+#define ORDER_TRIES     60000 /* placements with which an order is improved */
 #define ORDER_TRIES_MIN 20    /* with fewer orders than this it is left as it is */
+#define LESS            0.06 /* of the gain, that may be lost on the way to a better order */
 
 const char *const match_names[MATCH_ALGORITHMS] = { "cheapest", "rotation", "las",
 	"gavel", "fgd" };
@@ -25,7 +26,7 @@ struct waiting {
 	int gpus;
 	int64_t since_ms;
 	size_t order;
-	bool unfit; /* for an order that is tried: see mark_unfit */
+	bool fits; /* when orders were last tried */
 };
 
 static bool is_before(const struct waiting *x, const struct waiting *y)
@@ -186,32 +187,39 @@ static double gain_of(const struct match *m, const struct match_job *j, int64_t 
 	return (max - (double)c->uusd) * (double)left_ms;
 }
 
-/* Marks those that have no place now: they have none either after others took theirs. Returns how
- * many have one. */
-static size_t mark_unfit(struct run *r, struct waiting *order, size_t n, struct choice *c)
+/* Copies those of n that have a place now to `fit`: the others have none either after these took
+ * theirs. Returns how many; *alone becomes the sum of what each would gain if it were the only
+ * one. */
+static size_t those_that_fit(struct run *r, struct waiting *queue, size_t n,
+	struct waiting *fit, struct choice *c, double *alone)
 {
-	size_t fit = 0;
+	size_t k = 0;
 
+	*alone = 0;
 	for (size_t i = 0; i < n; i++) {
-		order[i].unfit = !match_choose(r->m, &r->jobs[order[i].job], c);
-		fit += !order[i].unfit;
+		const struct match_job *j = &r->jobs[queue[i].job];
+
+		queue[i].fits = match_choose(r->m, j, c);
+		if (!queue[i].fits)
+			continue;
+		fit[k++] = queue[i];
+		*alone += gain_of(r->m, j, r->left_ms[queue[i].job], c);
 	}
-	return fit;
+	return k;
 }
 
-/* Plays the queue from `from` on in this order and takes everything back. Returns the sum of
- * gains. */
-static double try_order(struct run *r, size_t from, const struct waiting *order,
+/* Places n jobs in this order and takes everything back. Returns the sum of gains. */
+static double try_order(struct run *r, const struct waiting *order, size_t n,
 	struct choice *choices)
 {
 	struct match *m = r->m;
 	size_t placed = 0;
 	double sum = 0;
 
-	for (size_t i = 0; i < r->nqueue - from; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct match_job *j = &r->jobs[order[i].job];
 
-		if (order[i].unfit || !match_choose(m, j, &choices[placed]))
+		if (!match_choose(m, j, &choices[placed]))
 			continue;
 		sum += gain_of(m, j, r->left_ms[order[i].job], &choices[placed]);
 		for (int k = 0; k < choices[placed].nparts; k++)
@@ -245,42 +253,61 @@ static int by_size(const void *a, const void *b)
 	return by_turn(a, b);
 }
 
-/* Who pays most per GPU first is within a few percent of the most that all gain together:
- * gangs leave GPUs over. Few jobs are moved about in the order as long as that gains; those of a
- * higher rank stay before the others. */
-static void improve_order(struct run *r, size_t from)
+/* Looks for an order of n jobs in which they gain more together; `tries` of them. At first an
+ * order that gains a little less is gone on from, too (threshold accepting, Dueck and Scheuer
+ * 1990). `work` has room for 2 n. */
+static void search_order(struct run *r, struct waiting *best, size_t n, size_t tries,
+	double alone, struct waiting *work, struct choice *choices)
 {
-	size_t n = r->nqueue - from, tries = n < 2 ? 0 : ORDER_TRIES / n;
-	struct waiting *best = r->queue + from, *other;
-	struct choice *choices;
+	struct waiting *now = work, *other = work + n;
+	double max = try_order(r, best, n, choices), sum = max;
 	struct rng rng;
-	double max;
 
-	if (tries < ORDER_TRIES_MIN)
-		return;
-	other = xmalloc(n * sizeof *other);
-	choices = xmalloc(n * sizeof *choices);
 	rng_seed(&rng, 1, 1);
-	/* where nobody is stopped, the order of fewer than two is of no matter */
-	if (mark_unfit(r, best, n, choices) < 2 && !r->m->preempts)
-		tries = 0;
-	max = try_order(r, from, best, choices);
-	for (size_t t = 0; t < tries; t++) {
-		double sum;
+	memcpy(now, best, n * sizeof *now);
+	for (size_t t = 0; t < tries && max < alone * (1 - 1e-12); t++) {
+		double less = max * LESS * (1 - (double)(t + 1) / (double)tries), got;
 
-		memcpy(other, best, n * sizeof *other);
+		memcpy(other, now, n * sizeof *other);
 		if (t == 0)
 			qsort(other, n, sizeof *other, by_size);
 		else
 			move_one(other, n, &rng);
-		sum = try_order(r, from, other, choices);
-		if (sum < max)
+		got = try_order(r, other, n, choices);
+		if (got < sum - less)
 			continue;
-		max = sum;
-		memcpy(best, other, n * sizeof *other);
+		sum = got;
+		memcpy(now, other, n * sizeof *now);
+		if (got > max) {
+			max = got;
+			memcpy(best, other, n * sizeof *best);
+		}
 	}
+}
+
+/* Who pays most per GPU first is within a few percent of the most that all gain together:
+ * gangs leave GPUs over. Those that fit are put into a better order, of which one is the best
+ * there is: the jobs of the cheapest node in any plan, then those of the next. Those of a higher
+ * rank stay before the others. */
+static void improve_order(struct run *r, size_t from)
+{
+	size_t n = r->nqueue - from, tries = n < 2 ? 0 : ORDER_TRIES / n, k;
+	struct waiting *queue = r->queue + from, *fit;
+	struct choice *choices;
+	double alone;
+
+	if (tries < ORDER_TRIES_MIN)
+		return;
+	fit = xmalloc(3 * n * sizeof *fit);
+	choices = xmalloc(n * sizeof *choices);
+	k = those_that_fit(r, queue, n, fit, choices, &alone);
+	if (k > 1)
+		search_order(r, fit, k, tries, alone, fit + n, choices);
+	for (size_t i = 0, at = 0; i < n && k > 1; i++)
+		if (queue[i].fits)
+			queue[i] = fit[at++];
 	free(choices);
-	free(other);
+	free(fit);
 }
 
 /* Begins a job that waits if there is a place, or one is made. Returns 0, or emit's error. */
