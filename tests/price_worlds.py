@@ -15,7 +15,7 @@ SHAPE = [float(x) for x in """.0529 .0554 .0585 .0618 .0651 .0682 .0714 .0751 .0
 .0998 .1045 .1079 .1112 .1141 .1170 .1197 .1233 .1289 .1346 .1386 .1417 .1444 .1469 .1491 .1517 .1544 .1577 .1617 .1721
 .1913 .2014 .2122 .2258 .2342 .2487 .2717 .2942 .3082 .3210 .3332 .3432 .3632 .4412 .5040 .5510 .6172 .6870 .7795 .9144
 1.1603 1.4704 1.9988 2.8916 3.8556 5.4012 8.0859 12.3626 14.9319""".split()]
-KINDS = ["formula", "cheapest", "loyal", "fall", "copy", "outage"]
+KINDS = ["formula", "cheapest", "loyal", "fall", "copy", "follow", "outage", "frozen", "hostile"]
 
 
 def philox(seed, stream):
@@ -27,6 +27,15 @@ def philox(seed, stream):
         c = [b >> 32 ^ c[1] ^ k[0], b & 0xffffffff, a >> 32 ^ c[3] ^ k[1], a & 0xffffffff]
         k = [k[0] + 0x9E3779B9 & 0xffffffff, k[1] + 0xBB67AE85 & 0xffffffff]
     return (c[0] | c[1] << 32) >> 11
+
+
+def quartile(sellers):
+    """The price below which a quarter of all that the sellers have is offered."""
+    left = sum(n for n, _ in sellers) / 4
+    for n, price in sorted(sellers, key=lambda s: s[1]):
+        left -= n
+        if left <= 0:
+            return price
 
 
 class World:
@@ -70,18 +79,30 @@ class World:
             return False
         return not any(p < ask and self.luck(t, j % 32 + 64, 4) < .7 for j, (_, p) in enumerate(sellers))
 
-    def out(self, t):
-        return self.kind == "outage" and t > 0 and (t + self.seed % (3 * DAY)) % (3 * DAY) < 24
+    def feed(self, t, copied):
+        """What the feed tells: median and lowest, or None."""
+        median, sellers = self.series[t]
+        since = (t + self.seed % (3 * DAY)) % (3 * DAY)
+        wrong = min(since + 1, t) if since < 24 else 0  # for so many steps
+        if self.kind == "outage" and wrong:
+            return None, None
+        if self.kind == "frozen":
+            return self.series[t - wrong][0], self.lowest[t - wrong]
+        if self.kind == "follow" and copied:
+            return median, min(self.lowest[t], copied)
+        if self.kind == "hostile" and wrong:
+            second = (t + self.seed % (3 * DAY)) // (3 * DAY) % 2
+            return median, min(self.lowest[t], .51 * quartile(sellers) if second else 1e-6)
+        return median, self.lowest[t]
 
     def play(self, policy):
         """policy(step, median, lowest, busy, last): median None while the feed is out"""
         left, price, asks, revenue, leases = [0.] * UNITS, [0.] * UNITS, [], 0., 0
         for t, (median, _) in enumerate(self.series):
             busy = sum(x > 0 for x in left) / UNITS
-            seen = (None, None) if self.out(t) else (median, self.lowest[t])
-            ask = policy(t, *seen, busy, asks[-1] if asks else 0.)
+            copied = asks[t - 2] if self.kind in ("copy", "follow") and t >= 2 else 0
+            ask = policy(t, *self.feed(t, copied), busy, asks[-1] if asks else 0.)
             asks.append(ask)
-            copied = asks[t - 2] if self.kind == "copy" and t >= 2 else 0
             free = [u for u in range(UNITS) if left[u] <= 0]
             p = self.chance(t, ask, len(free), copied) if free else 0
             drawn = 0  # a unit keeps its luck while those before it are taken in this step
@@ -100,6 +121,13 @@ class World:
         return revenue
 
     def hindsight(self):
+        kind, self.kind = self.kind, {"follow": "copy", "outage": "formula", "frozen": "formula", "hostile": "formula"}.get(self.kind, self.kind)
+        try:
+            return self.best()
+        finally:
+            self.kind = kind
+
+    def best(self):
         typical = sum(self.lowest) / len(self.lowest)
         families = [(.4, 2.5, lambda x: lambda t, m, low, busy, last: x * typical),
                     (.25, 2, lambda x: lambda t, m, low, busy, last: x * m if m else last),

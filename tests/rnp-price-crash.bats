@@ -67,9 +67,9 @@ offers() {
 		"$(set_bytes 0 000000000000f03f)|add up" "$(set_bytes 4200 000000000000f07f)|leases" "$(set_bytes 4208 0000000000000000)|leases" \
 		"$(set_bytes 4216 000000000000f0bf)|usual rate" "$(set_bytes 4384 ffffffffffffffff)|observations" \
 		"belief = zeroblob(4392)|leases" "at_ms = -9223372036854775807|time" "at_ms = 9223372036854775807|time" \
-		"ask_uusd = -4|price" "ask_uusd = 9223372036854775807|price" "at_ms = -9223372036854775807|price"; do
+		"copies = -1|rival" "price = -1|rival" "ratio = 9e999|rival" "copies = 2, ratio = 0|rival" "ask_uusd = -4|price" "ask_uusd = 9223372036854775807|price" "at_ms = -9223372036854775807|price"; do
 		cp s.db bad.db
-		[[ $set == *"|price" ]] && where=price || where=demand
+		case $set in *"|price") where=price ;; *"|rival") where=follower ;; *) where=demand ;; esac
 		sqlite3 bad.db "UPDATE $where SET ${set%|*}"
 		assert_equal "$(sqlite3 bad.db 'SELECT length(belief) FROM demand')" 4392
 		refused 65 "bad.db: the state is damaged: " rnp-price quote --node n --costs costs.json --leases leases --state bad.db a

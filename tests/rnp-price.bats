@@ -377,6 +377,60 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 		rnp-price quote --node "$NODE" --costs c.json --state s.db offers
 }
 
+# hour N: sets the clock to N hours after noon
+hour() {
+	TZ=UTC printf -v RNP_NOW '%(%FT%TZ)T' $((1795132800 + $1 * 3600))
+}
+
+@test "quote: a day has six changes at most, whatever rivals do" {
+	local h
+	costs 50000 >c.json
+	for h in {0..10}; do
+		hour "$h"
+		offer "RTX 4090" 1 $((400000 + h % 2 * 40000)) '"host":"a"' >offers
+		quote "$NODE" --costs c.json --state s.db offers
+	done
+	why_has "hold: 6 changes in 24 hours"
+	assert_equal "$(sqlite3 s.db 'SELECT sum(changed) FROM price')" 6
+	# but never under the floor
+	costs 500000 >c.json
+	quote "$NODE" --costs c.json --state s.db offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" 500000
+}
+
+@test "quote: who copies our price is left out, and is a rival again when he does not" {
+	local h copied=430000
+	costs 50000 >c.json
+	for h in {0..42}; do
+		hour "$h"
+		# the market goes up and down by a tenth every four hours, and one copies us an hour later
+		offer "RTX 4090" 1 $((400000 + h / 4 % 2 * 40000)) '"host":"a"' >offers
+		offer "RTX 4090" 1 "$copied" '"host":"copier"' >>offers
+		((h == 0 || h > 32)) || copied=$(jq .customer_uusd <<<"$output")
+		quote "$NODE" --costs c.json --state s.db offers
+		((h == 32)) || continue
+		why_has "left out: 1 of hosts that copy our own price"
+		# he would have brought it down by 1% an hour
+		assert_equal "$(jq .customer_uusd <<<"$output")" 396000
+	done
+	! jq -r '.why[]' <<<"$output" | grep -q "copy our own price"
+}
+
+@test "quote: two of ours that see each other do not go down together" {
+	local h ask=(430000 431000) low=999999
+	costs 50000 >c.json
+	for h in {0..71}; do
+		hour "$((h / 2))"
+		offer "RTX 4090" 1 400000 '"host":"other"' >offers
+		offer "RTX 4090" 1 "${ask[1 - h % 2]}" '"host":"ours"' >>offers
+		ask[h % 2]=$(rnp-price quote --node "$NODE" --costs c.json --state "$((h % 2)).db" offers | jq .customer_uusd)
+		((h < 24 || ask[h % 2] > low)) || low=${ask[h % 2]}
+	done
+	# 1% an hour would be 270000
+	((low > 350000)) || fail "down to $low: $(sqlite3 1.db 'SELECT group_concat(ask_uusd) FROM price')"
+	((ask[0] > 380000 && ask[1] > 380000)) || fail "${ask[*]} at the end"
+}
+
 @test "quote: a market that says nothing reprices nobody to the floor" {
 	costs 50000 >c.json
 	refused 75 "no comparable offer among 0, and no last price" \
@@ -572,7 +626,7 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	[[ -s series ]] || skip_data
 	run python3 "$ROOT/tests/price_worlds.py" series "${RNP_SEED:-7}"
 	assert_success
-	[[ $output == *"324 results of worlds agree within 0.1%"* ]]
+	[[ $output == *"486 results of worlds agree within 0.1%"* ]]
 }
 
 @test "backtest: series that are none are refused" {

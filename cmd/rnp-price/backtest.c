@@ -45,7 +45,8 @@ static const struct opt options[] = {
 		.kind = OPT_CHOICE,
 		.to = &worlds,
 		.metavar = "W",
-		.choices = "formula|cheapest|loyal|fall|copy|outage|all",
+		.choices =
+			"formula|cheapest|loyal|fall|copy|follow|outage|frozen|hostile|all",
 		.help = "how customers choose (default formula)" },
 	{ .name = "policy",
 		.kind = OPT_TEXT,

@@ -146,18 +146,19 @@ static double rivals_weight(const struct demand_market *m, double steep)
 	return sum;
 }
 
-/* Returns a shape's rate at ask relative to that at the usual market's lowest price. weight: of
- * the rivals, for SPREAD; usual: the smoothed rate at the lowest price there. */
-static double shape_rate(const struct shape *s, double ratio, double idle, double weight,
-	double usual)
+/* Returns a shape's rate at ask relative to that at the usual market's lowest price. sharing: the
+ * units at our price, idle ones of ours and those of followers; weight: of the rivals, for
+ * SPREAD; usual: the smoothed rate at the lowest price there. */
+static double shape_rate(const struct shape *s, double ratio, double sharing,
+	double weight, double usual)
 {
 	double w = pow(ratio, -s->steep);
 
 	if (s->kind == SPREAD)
-		return w / (idle * w + weight) / usual;
+		return w / (sharing * w + weight) / usual;
 	if (s->kind == CHEAPEST)
-		return (ratio < 1 ? 1 / sqrt(ratio) : s->steep / (ratio * ratio)) / idle /
-			lowest_rate(0);
+		return (ratio < 1 ? 1 / sqrt(ratio) : s->steep / (ratio * ratio)) /
+			sharing / lowest_rate(0);
 	return w;
 }
 
@@ -183,7 +184,8 @@ bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 					(1 - USUAL_KEEP) * lowest_rate(weight) :
 							lowest_rate(weight);
 		}
-		shape = shape_rate(&shapes[s], ratio, idle, weight, d->usual[s]);
+		shape = shape_rate(&shapes[s], ratio, idle + m->followers, weight,
+			d->usual[s]);
 		memcpy(old, d->weights[s], sizeof old);
 		for (int i = 0; i < DEMAND_RATES; i++) {
 			double expected = rates[i] * shape * dt_hours, log_likely;
@@ -241,16 +243,18 @@ static double ask_ratio(int i)
 
 /* Adds the rates of one shape, whose expected rate at the lowest price is `mean`. */
 static void add_rates(struct plan *p, const struct shape *s, double mean, double weight,
-	double usual, double lowest)
+	double usual, const struct demand_market *m)
 {
 	for (int a = 0; a <= p->nasks; a++) {
-		double ratio = p->asks[a] / lowest, w = pow(ratio, -s->steep);
+		double ratio = p->asks[a] / m->lowest, w = pow(ratio, -s->steep);
 
-		for (int n = 1; n <= p->units; n++)
+		for (int n = 1; n <= p->units; n++) {
+			double sharing = n * p->lot + m->followers;
+
 			p->rates[a][n] += mean * n *
-				(s->kind == SPREAD ?
-						w / (n * p->lot * w + weight) / usual :
-						shape_rate(s, ratio, n * p->lot, 0, 1));
+				(s->kind == SPREAD ? w / (sharing * w + weight) / usual :
+						     shape_rate(s, ratio, sharing, 0, 1));
+		}
 	}
 }
 
@@ -282,7 +286,7 @@ static void plan_open(struct plan *p, const struct demand *d,
 		for (int i = 0; i < DEMAND_RATES; i++)
 			mean += d->weights[s][i] * rates[i];
 		add_rates(p, &shapes[s], mean, weight,
-			d->usual[s] > 0 ? d->usual[s] : lowest_rate(weight), lowest);
+			d->usual[s] > 0 ? d->usual[s] : lowest_rate(weight), q->market);
 	}
 }
 

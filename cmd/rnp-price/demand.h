@@ -35,8 +35,10 @@ struct demand_market {
 	size_t n; /* 0: no rivals are known */
 	struct demand_seller {
 		double price, count;
+		uint64_t id; /* the same at another time; 0: not known */
 	} sellers[DEMAND_SELLERS_MAX];
 	double lowest; /* lowest price that is believed */
+	double followers; /* units of those who copy our price, and are not among the sellers */
 };
 
 struct demand {

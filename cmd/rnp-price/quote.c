@@ -141,7 +141,7 @@ struct session {
 	struct fit fit;
 	struct fit_price fitted;
 	struct worth worth;
-	bool *seen;
+	bool *seen, *follows;
 	struct quote quote;
 	int64_t render_uusd; /* price of a RENDER; 0: not given */
 	int64_t now_ms;
@@ -507,11 +507,20 @@ static int learn(struct session *s, const struct rivals_question *market)
 	s->in.demand = &state->demand;
 	s->in.idle = (double)(units - b.running);
 	s->in.units = (double)units;
-	s->in.held_hours = state->changed_ms < 0 ?
-		1e6 :
-		(double)(s->now_ms - state->changed_ms) / 3600000;
-	s->in.changes_today = (int)state->changes_today;
 	return quote_state_learned(state);
+}
+
+/* What earlier snapshots tell of the hosts. */
+static int read_history(struct session *s, struct rivals_question *market)
+{
+	if (quote_state_seen(&s->state, market, &s->seen) < 0)
+		return -1;
+	s->in.seen = market->seen = s->seen;
+	if (quote_state_follows(&s->state, market, rules.fee_ppm, &s->follows,
+		    &s->in.followers) < 0)
+		return -1;
+	s->in.follows = market->follows = s->follows;
+	return 0;
 }
 
 /* Computes the price and writes the record; with a state, reads it before and updates it after. */
@@ -529,10 +538,13 @@ static int price(struct session *s)
 			    s->node.address ? s->node.address : UNSIGNED, s->now_ms) < 0)
 			return -1;
 		s->in.last_ask_uusd = s->state.last_ask_uusd;
-		if (s->in.gpu_model && quote_state_seen(&s->state, &market, &s->seen) < 0)
+		s->in.changes_today = (int)s->state.changes_today;
+		s->in.held_hours = s->state.changed_ms < 0 ?
+			1e6 :
+			(double)(s->now_ms - s->state.changed_ms) / 3600000;
+		if (s->in.gpu_model && read_history(s, &market) < 0)
 			return -1;
 	}
-	s->in.seen = market.seen = s->seen;
 	if (leases_path && s->in.gpu_model && learn(s, &market) < 0)
 		return -1;
 	quote_price(&s->quote, &s->in, &rules);
@@ -604,6 +616,7 @@ static int run(int n, char **args)
 	quote_release(&s.quote);
 	quote_state_close(&s.state);
 	free(s.seen);
+	free(s.follows);
 	fit_release(&s.fit);
 	leases_release(&s.leases);
 	offer_list_release(&s.offers);

@@ -49,7 +49,7 @@ static const char *const kind_texts[RIVAL_KINDS] = { "comparable", "our own",
 	"of other GPU models", "of the same chip, but the form is not said", "spot",
 	"parts of a GPU", "not rentable", "not reliable enough",
 	"dearer than ten thousand dollars a GPU", "with another number of GPUs",
-	"of hosts that were in no earlier snapshot" };
+	"of hosts that were in no earlier snapshot", "of hosts that copy our own price" };
 
 static void explain_market(json_t *why, const struct quote_input *in,
 	const struct rivals *r, const struct quote_rules *rules)
@@ -234,12 +234,13 @@ void quote_market(struct demand_market *m, const struct quote_input *in,
 	const struct rivals *r)
 {
 	m->n = 0;
+	m->followers = (double)in->followers;
 	if (!r->nhosts)
 		return;
 	m->lowest = (double)worth_for(in, best_rival(in, r));
 	for (size_t i = 0; i < r->nhosts && m->n < DEMAND_SELLERS_MAX; i++)
 		m->sellers[m->n++] = (struct demand_seller){
-			(double)worth_for(in, r->hosts[i]), 1
+			(double)worth_for(in, r->hosts[i]), 1, 0
 		};
 }
 
@@ -285,7 +286,8 @@ static int64_t by_demand(struct quote *q, const struct quote_input *in,
 }
 
 /* Small changes are not worth a new price, as long as the last one still obeys the rules: not
- * below the floor, below the rival, and for the customer not below own_uusd. */
+ * below the floor, below the rival, and for the customer not below own_uusd. A day has so many
+ * changes at most, whatever the rival does: whom we undercut may be one who undercuts us. */
 static int64_t damp(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, int64_t own_uusd, int64_t ask)
 {
@@ -293,6 +295,12 @@ static int64_t damp(struct quote *q, const struct quote_input *in,
 
 	if (last < 0 || change == 0 || last < in->floor_uusd || q->occupancy >= 0)
 		return ask; /* if customers were observed, that decided about the change too */
+	if (in->changes_today >= demand_rules_default.changes_max) {
+		explain(q->why,
+			"hold: %d changes in 24 hours are enough: the last price stays",
+			in->changes_today);
+		return last;
+	}
 	if (q->rival_uusd >= 0 && quote_customer(last, rules->fee_ppm) >= q->worth_uusd &&
 		!in->peak_ppm)
 		return ask;
@@ -317,7 +325,8 @@ static int64_t by_market(struct quote *q, const struct quote_input *in,
 		.reliability_ppm = rules->reliability_ppm,
 		.low_uusd = in->low_uusd,
 		.offers = in->offers,
-		.seen = in->seen };
+		.seen = in->seen,
+		.follows = in->follows };
 	struct rivals r;
 	int64_t ask;
 

@@ -37,18 +37,20 @@ struct quote_input {
 	int64_t floor_uusd;
 	int64_t last_ask_uusd; /* QUOTE_NONE: there is no last price */
 	const struct offer_list *offers;
-	const bool *seen; /* as in rivals_question; NULL: no history */
+	const bool *seen;    /* as in rivals_question; NULL: no history */
+	const bool *follows; /* the same */
+	int64_t followers;   /* how many hosts these are */
 	const struct worth
 		*worth; /* how links and places are compared; NULL: they are not */
 	int64_t peak_ppm; /* added to what is asked at this hour, unless customers are observed */
+	/* when the last price was set, and how often it changed today */
+	double held_hours;
+	int changes_today;
 	/* The belief about customers, NULL: none; idle units, at least 1, and all units;
-	 * additional cost of an hour of work; when the last price was set, and how often it changed
-	 * today */
+	 * additional cost of an hour of work */
 	const struct demand *demand;
 	double idle, units;
 	int64_t working_uusd;
-	double held_hours;
-	int changes_today;
 	/* fitted price of one GPU, what its customer pays; QUOTE_NONE: there is no fit */
 	int64_t low_uusd, mid_uusd, high_uusd;
 };

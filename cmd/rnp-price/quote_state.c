@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/sellers.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
+
+#define ASKS_MAX      64
+#define HOSTS_WATCHED 64 /* the cheapest: one who is dearer does not matter */
 
 static const char *const steps[] = {
 	"CREATE TABLE node (node TEXT PRIMARY KEY, snapshots INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
@@ -22,6 +26,9 @@ static const char *const steps[] = {
 	"  STRICT, WITHOUT ROWID;",
 	"CREATE TABLE demand (node TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, belief BLOB NOT NULL)"
 	"  STRICT, WITHOUT ROWID;",
+	"CREATE TABLE follower (node TEXT NOT NULL, market TEXT NOT NULL, host TEXT NOT NULL,"
+	"  last_ms INTEGER NOT NULL, price REAL NOT NULL, ask REAL NOT NULL, ratio REAL NOT NULL,"
+	"  copies INTEGER NOT NULL, PRIMARY KEY (node, market, host)) STRICT, WITHOUT ROWID;",
 	NULL
 };
 
@@ -196,6 +203,124 @@ int quote_state_seen(struct quote_state *s, const struct rivals_question *q, boo
 	return 0;
 }
 
+/* --- who follows ------------------------------------------------------------------------------ */
+
+/* Reads what customers paid for a GPU in the last hours. Returns how many prices, or -1. */
+static int read_asks(struct quote_state *s, const struct rivals_question *q,
+	int64_t fee_ppm, double asks[ASKS_MAX])
+{
+	sqlite3_stmt *find = NULL;
+	int n = 0, rc;
+
+	if (store_prepare(&s->store, &find,
+		    "SELECT DISTINCT ask_uusd FROM price WHERE node = ?1 AND id >="
+		    " coalesce((SELECT max(id) FROM price WHERE node = ?1 AND at_ms <= ?2), 0)") <
+		0)
+		return -1;
+	store_bind(find, "ti", s->node, s->now_ms - FOLLOWER_HOURS * INT64_C(3600000));
+	while ((rc = store_step(&s->store, find)) > 0 && n < ASKS_MAX) {
+		int64_t ask = sqlite3_column_int64(find, 0);
+
+		if (ask < 0 || ask > JSON_SAFE_INTEGER_MAX) {
+			rc = damaged(s, "an impossible price");
+			break;
+		}
+		if (ask)
+			asks[n++] = (double)quote_customer(ask, fee_ppm) /
+				(double)q->gpu_count;
+	}
+	sqlite3_finalize(find);
+	return rc < 0 ? -1 : n;
+}
+
+static bool is_amount(double x)
+{
+	return x >= 0 && x <= (double)JSON_SAFE_INTEGER_MAX;
+}
+
+/* Looks at one host with what was remembered of it. Returns whether it follows, or -1. */
+static int look_at(struct quote_state *s, sqlite3_stmt *find, sqlite3_stmt *put,
+	const struct offer *o, const double *asks, int n)
+{
+	struct follower f = { 0 };
+	bool follows;
+	int rc;
+
+	store_bind(find, "ttt", s->node, o->market, rivals_host(o));
+	rc = store_step(&s->store, find);
+	if (rc > 0) {
+		int64_t copies = sqlite3_column_int64(find, 3);
+
+		f = (struct follower){ sqlite3_column_double(find, 0),
+			sqlite3_column_double(find, 1), sqlite3_column_double(find, 2),
+			(int)copies };
+		sqlite3_reset(find);
+		if (!is_amount(f.price) || !is_amount(f.ask) || !is_amount(f.ratio) ||
+			copies < 0 || copies > FOLLOWER_COPIES_MAX ||
+			(copies && !(f.ratio > 0 && f.ask > 0)))
+			return damaged(s, "an impossible rival");
+	}
+	if (rc < 0)
+		return -1;
+	follows = follower_sees(&f, (double)o->uusd_per_gpu_hour, asks, (size_t)n);
+	rc = store_run(&s->store, put, "tttirrri", s->node, o->market, rivals_host(o),
+		s->now_ms, f.price, f.ask, f.ratio, (int64_t)f.copies);
+	return rc < 0 ? -1 : follows;
+}
+
+/* Marks all offers of a host. */
+static void mark_host(const struct offer_list *offers, const struct offer *host,
+	bool *out)
+{
+	for (size_t i = 0; i < offers->n; i++)
+		if (strcmp(offers->items[i].market, host->market) == 0 &&
+			strcmp(rivals_host(&offers->items[i]), rivals_host(host)) == 0)
+			out[i] = true;
+}
+
+int quote_state_follows(struct quote_state *s, const struct rivals_question *q,
+	int64_t fee_ppm, bool **out, int64_t *nfollow)
+{
+	sqlite3_stmt *find = NULL, *put = NULL;
+	double asks[ASKS_MAX];
+	bool *marks = xcalloc(q->offers->n + 1, sizeof *marks);
+	size_t n, followers = 0;
+	struct rivals r;
+	int nasks = read_asks(s, q, fee_ppm, asks), rc = nasks < 0 ? -1 : 0;
+
+	*out = NULL;
+	*nfollow = 0;
+	rivals_find(&r, q);
+	n = r.nhosts < HOSTS_WATCHED ? r.nhosts : HOSTS_WATCHED;
+	if (rc == 0 &&
+		(store_prepare(&s->store, &find,
+			 "SELECT price, ask, ratio, copies FROM follower"
+			 " WHERE node = ? AND market = ? AND host = ?") < 0 ||
+			store_prepare(&s->store, &put,
+				"INSERT OR REPLACE INTO follower"
+				" VALUES (?, ?, ?, ?, ?, ?, ?, ?)") < 0))
+		rc = -1;
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		rc = look_at(s, find, put, r.hosts[i], asks, nasks);
+		if (rc > 0) {
+			mark_host(q->offers, r.hosts[i], marks);
+			followers++;
+		}
+	}
+	if (rc >= 0 && followers && followers < r.nhosts) {
+		*out = marks;
+		*nfollow = (int64_t)followers;
+		marks = NULL;
+	}
+	free(marks);
+	rivals_release(&r);
+	sqlite3_finalize(find);
+	sqlite3_finalize(put);
+	return rc < 0 ? -1 : 0;
+}
+
+/* --- what is kept ----------------------------------------------------------------------------- */
+
 static int save_hosts(struct quote_state *s, const struct rivals_question *q)
 {
 	sqlite3_stmt *put = NULL;
@@ -240,26 +365,24 @@ static int save_price(struct quote_state *s, const struct quote *quote)
 
 static int save_node(struct quote_state *s, bool snapshot)
 {
-	sqlite3_stmt *put = NULL, *old[2] = { NULL };
+	static const char *const clean[] = { "DELETE FROM price WHERE at_ms < ?",
+		"DELETE FROM host WHERE last_ms < ?",
+		"DELETE FROM follower WHERE last_ms < ?" };
+	sqlite3_stmt *put = NULL;
 	int rc = store_prepare(&s->store, &put,
 		"INSERT INTO node VALUES (?1, ?2) ON CONFLICT DO UPDATE SET"
 		" snapshots = snapshots + ?2");
 
 	if (rc == 0)
 		rc = store_run(&s->store, put, "ti", s->node, (int64_t)snapshot);
-	if (rc == 0)
-		rc = store_prepare(&s->store, &old[0],
-			"DELETE FROM price WHERE at_ms < ?");
-	if (rc == 0)
-		rc = store_run(&s->store, old[0], "i", s->now_ms - QUOTE_STATE_KEEP_MS);
-	if (rc == 0)
-		rc = store_prepare(&s->store, &old[1],
-			"DELETE FROM host WHERE last_ms < ?");
-	if (rc == 0)
-		rc = store_run(&s->store, old[1], "i", s->now_ms - QUOTE_STATE_KEEP_MS);
 	sqlite3_finalize(put);
-	sqlite3_finalize(old[0]);
-	sqlite3_finalize(old[1]);
+	for (size_t i = 0; rc == 0 && i < sizeof clean / sizeof *clean; i++) {
+		rc = store_prepare(&s->store, &put, clean[i]);
+		if (rc == 0)
+			rc = store_run(&s->store, put, "i",
+				s->now_ms - QUOTE_STATE_KEEP_MS);
+		sqlite3_finalize(put);
+	}
 	return rc;
 }
 

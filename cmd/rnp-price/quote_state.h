@@ -50,6 +50,14 @@ int quote_state_learned(struct quote_state *s);
  * or -1. */
 int quote_state_seen(struct quote_state *s, const struct rivals_question *q, bool **seen);
 
+/* Determines for each comparable offer of q, whose seen is set, whether its host copies our price
+ * (sellers.h), and remembers what that is told by. fee_ppm is the network's, as in quote_rules.
+ * *follows becomes an array of q->offers->n to be freed, or NULL if nobody does; *n how many
+ * hosts. If all believed rivals do, they are the market, and nobody is said to. Within the
+ * transaction. Returns 0, or -1: 65 if what is remembered is damaged. */
+int quote_state_follows(struct quote_state *s, const struct rivals_question *q,
+	int64_t fee_ppm, bool **follows, int64_t *n);
+
 /* Stores the price and the hosts of this snapshot, and ends the transaction. An empty snapshot
  * (no offers) changes no host. Returns 0, or -1 with everything as it was. */
 int quote_state_save(struct quote_state *s, const struct rivals_question *q,

@@ -195,6 +195,8 @@ void rivals_find(struct rivals *r, const struct rivals_question *q)
 			k = RIVAL_OTHER_COUNT;
 		if (k == RIVAL_COMPARABLE && q->seen && !q->seen[i])
 			k = RIVAL_UNSEEN;
+		if (k == RIVAL_COMPARABLE && q->follows && q->follows[i])
+			k = RIVAL_FOLLOWER;
 		if (k == RIVAL_COMPARABLE)
 			group_add(any || o->gpu_count == q->gpu_count ? &same : &near, o);
 		else

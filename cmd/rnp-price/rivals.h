@@ -36,6 +36,7 @@ enum rival_kind {
 	RIVAL_ABSURD,
 	RIVAL_OTHER_COUNT,
 	RIVAL_UNSEEN,
+	RIVAL_FOLLOWER,
 	RIVAL_KINDS
 };
 
@@ -49,6 +50,8 @@ struct rivals_question {
 	const bool *
 		/* per offer: whether its host was in an earlier snapshot; NULL: no history */
 		seen;
+	const bool *
+		follows; /* per offer: whether its host copies our price; NULL: none does */
 };
 
 struct rivals {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/sellers.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
@@ -15,8 +16,10 @@
 #define WAVE          0.3 /* amplitude of demand over a day */
 #define DAY_STEPS     48
 #define COPY_STEPS    2
-#define OUTAGE_EVERY  (3 * DAY_STEPS)
-#define OUTAGE_STEPS  24
+#define FAULT_EVERY   (3 * DAY_STEPS)
+#define FAULT_STEPS   24
+#define NOTHING       1e-6 /* the price of a hostile offer */
+#define BELIEVED      0.51 /* or so much of the first quartile of the sellers */
 #define LIMIT_SPREAD \
 	0.35 /* of the logarithm of what a customer pays at most, around the median */
 #define IN_STOCK   0.7
@@ -24,7 +27,7 @@
 #define GRID       20
 
 const char *const world_kind_names[WORLD_KINDS] = { "formula", "cheapest", "loyal",
-	"fall", "copy", "outage" };
+	"fall", "copy", "follow", "outage", "frozen", "hostile" };
 
 const double world_philly_leases[WORLD_LEASES] = { 0.0529, 0.0554, 0.0585, 0.0618, 0.0651,
 	0.0682, 0.0714, 0.0751, 0.0790, 0.0824, 0.0846, 0.0864, 0.0885, 0.0911, 0.0947,
@@ -143,10 +146,54 @@ static double lease_length(const struct world *w, long k)
 
 /* --- running -------------------------------------------------------------------------------- */
 
-static bool feed_is_out(const struct world *w, size_t step)
+static bool copies(const struct world *w)
 {
-	return w->kind == WORLD_OUTAGE &&
-		(step + w->seed % OUTAGE_EVERY) % OUTAGE_EVERY < OUTAGE_STEPS && step > 0;
+	return w->kind == WORLD_COPY || w->kind == WORLD_FOLLOW;
+}
+
+/* Returns for how many steps something has been wrong with the feed, 0: nothing is. */
+static size_t fault_steps(const struct world *w, size_t step)
+{
+	size_t since = (step + w->seed % FAULT_EVERY) % FAULT_EVERY;
+
+	if (!step || since >= FAULT_STEPS)
+		return 0;
+	return since + 1 < step ? since + 1 : step;
+}
+
+static void list_seller(struct world_snapshot *s, double price, double count, uint64_t id)
+{
+	struct demand_market *m = &s->market;
+
+	if (m->n == DEMAND_SELLERS_MAX)
+		return;
+	m->sellers[m->n++] = (struct demand_seller){ price, count, id };
+	if (price < m->lowest)
+		m->lowest = price;
+}
+
+/* Returns what the feed tells at a step, or NULL; *shown is for what differs from the truth. */
+static const struct world_snapshot *feed_at(const struct world *w, size_t step,
+	double copied, struct world_snapshot *shown)
+{
+	const struct world_snapshot *s = &w->series->steps[step];
+	size_t fault = fault_steps(w, step);
+	bool second = (step + w->seed % FAULT_EVERY) / FAULT_EVERY % 2;
+
+	if (w->kind == WORLD_OUTAGE && fault)
+		return NULL;
+	if (w->kind == WORLD_FROZEN)
+		return s - fault;
+	if (!(w->kind == WORLD_HOSTILE && fault) &&
+		!(w->kind == WORLD_FOLLOW && copied > 0))
+		return s;
+	*shown = *s;
+	if (w->kind == WORLD_FOLLOW)
+		list_seller(shown, copied, w->units, 1);
+	else
+		list_seller(shown,
+			second ? BELIEVED * sellers_quartile(&s->market) : NOTHING, 1, 2);
+	return shown;
 }
 
 struct run {
@@ -212,7 +259,9 @@ void world_run(const struct world *w, const struct world_policy *p,
 	memset(&r, 0, sizeof r);
 	memset(out, 0, sizeof *out);
 	for (size_t t = 0; t < w->series->n; t++) {
-		double ask, copied = 0;
+		struct world_snapshot shown;
+		double ask,
+			copied = copies(w) && t >= COPY_STEPS ? asks[t - COPY_STEPS] : 0;
 		int idle = 0, recent = 0;
 
 		for (int u = 0; u < w->units; u++)
@@ -220,7 +269,7 @@ void world_run(const struct world *w, const struct world_policy *p,
 		r.view.step = t;
 		r.view.units = w->units;
 		r.view.idle = idle;
-		r.view.snapshot = feed_is_out(w, t) ? NULL : &w->series->steps[t];
+		r.view.snapshot = feed_at(w, t, copied, &shown);
 		asks[t] = ask = p->ask(own, p, &r.view);
 		changes += last >= 0 && ask != last;
 		for (size_t k = t; k > 0 && k + DAY_STEPS > t; k--)
@@ -228,8 +277,6 @@ void world_run(const struct world *w, const struct world_policy *p,
 		if (recent > out->day_changes_max)
 			out->day_changes_max = recent;
 		last = ask;
-		if (w->kind == WORLD_COPY && t >= COPY_STEPS)
-			copied = asks[t - COPY_STEPS];
 		lease_out(w, &r, t, ask, copied);
 		work(w, &r);
 	}
@@ -270,8 +317,9 @@ static double ask_of_lowest(void *own, const struct world_policy *p,
 	return *last;
 }
 
-double world_hindsight(const struct world *w, char which[40])
+double world_hindsight(const struct world *world, char which[40])
 {
+	struct world sound = *world, *w = &sound;
 	static const struct {
 		const char *name;
 		double (*ask)(void *, const struct world_policy *,
@@ -282,6 +330,10 @@ double world_hindsight(const struct world *w, char which[40])
 		{ "of lowest", ask_of_lowest, 0.7, 3 } };
 	double best = 0, typical = 0;
 
+	/* it knows the truth, whatever the feed tells */
+	sound.kind = w->kind == WORLD_FOLLOW                        ? WORLD_COPY :
+		w->kind >= WORLD_OUTAGE && w->kind <= WORLD_HOSTILE ? WORLD_FORMULA :
+								      w->kind;
 	for (size_t i = 0; i < w->series->n; i++)
 		typical += w->series->steps[i].market.lowest / (double)w->series->n;
 	for (size_t f = 0; f < sizeof families / sizeof *families; f++)

@@ -37,8 +37,13 @@ enum world_kind {
 	WORLD_CHEAPEST, /* each takes the cheapest below a limit of his own */
 	WORLD_LOYAL,    /* half of them consider only one brand */
 	WORLD_FALL, /* the formula; from the middle on a third of the customers remain */
-	WORLD_COPY, /* the formula; a rival copies our price an hour later */
-	WORLD_OUTAGE, /* the formula; the feed fails for twelve hours every three days */
+	WORLD_COPY, /* the formula; a rival who is in no feed copies our price an hour later */
+	WORLD_FOLLOW, /* the same, and the feed shows him */
+	/* the formula, and every three days something is wrong with the feed for twelve hours: */
+	WORLD_OUTAGE,  /* there is none */
+	WORLD_FROZEN,  /* it tells again and again what was before */
+	WORLD_HOSTILE, /* it lists somebody who has nothing to sell, for a millionth of a
+			* dollar or, every other time, for just as much as is believed */
 	WORLD_KINDS
 };
 extern const char *const world_kind_names[WORLD_KINDS];
@@ -92,8 +97,8 @@ void world_run(const struct world *w, const struct world_policy *p,
 	struct world_result *out);
 
 /* Returns the largest revenue of fixed prices, of constant ratios to the median and to the
- * lowest price, each on a grid of 20. which receives its name if it is not NULL. */
-double world_hindsight(const struct world *w, char which[40]);
+ * lowest price, each on a grid of 20, in the same world with a feed that tells the truth. which receives its name if it is not NULL. */
+double world_hindsight(const struct world *world, char which[40]);
 
 /* Returns the policy with a name: "ours", "undercut", "step10", "median", "copy"; NULL: none. */
 const struct world_policy *world_policy(const char *name);

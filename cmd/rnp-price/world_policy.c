@@ -3,12 +3,15 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "cmd/rnp-price/sellers.h"
 #include "cmd/rnp-price/world.h"
 
-#define STEP_HIGH 0.80
-#define STEP_LOW  0.30
-#define STEP      0.10
-#define DAY_STEPS 48
+#define STEP_HIGH     0.80
+#define STEP_LOW      0.30
+#define STEP          0.10
+#define DAY_STEPS     48
+#define ASKS_SEEN     (FOLLOWER_HOURS * 2) /* steps of half an hour */
+#define SELLERS_KNOWN 256
 
 /* --- the market's --------------------------------------------------------------------------- */
 
@@ -69,6 +72,14 @@ struct ours {
 	int nchanges;
 	size_t held_from;
 	struct demand_market last; /* the market at the last step that had one */
+	double asks[ASKS_SEEN];    /* of the last steps, the newest first */
+	size_t nasks;
+	struct seller {
+		uint64_t id;
+		size_t from, last; /* steps: there without a break */
+		struct follower follower;
+	} sellers[SELLERS_KNOWN]; /* a table by id */
+	double usual;             /* lowest price */
 };
 
 static int changes_today(const struct ours *o, size_t step)
@@ -78,6 +89,63 @@ static int changes_today(const struct ours *o, size_t step)
 	for (int i = 0; i < o->nchanges && i < 8; i++)
 		n += o->changed[i] + DAY_STEPS > step;
 	return n;
+}
+
+/* Returns what is known of a seller; NULL: there is no room for more. */
+static struct seller *seller_of(struct ours *o, uint64_t id)
+{
+	for (size_t i = 0; i < SELLERS_KNOWN; i++) {
+		struct seller *s = &o->sellers[(id + i) % SELLERS_KNOWN];
+
+		if (!s->follower.price)
+			s->id = id;
+		if (s->id == id)
+			return s;
+	}
+	return NULL;
+}
+
+/* Whether a seller has been there for a day, or from the beginning. */
+static bool has_stood(struct seller *s, size_t step)
+{
+	if (!s->follower.price)
+		s->from = step ? step : 0;
+	else if (s->last + 1 < step)
+		s->from = step;
+	s->last = step;
+	return !s->from || s->from + DAY_STEPS <= step;
+}
+
+/* Removes from the market those who follow us and those who are not believed. */
+static void judge(struct ours *o, struct demand_market *m, size_t step)
+{
+	struct demand_market all = *m;
+	bool stood[DEMAND_SELLERS_MAX];
+
+	m->n = 0;
+	for (size_t i = 0; i < all.n; i++) {
+		struct seller *s = all.sellers[i].id ? seller_of(o, all.sellers[i].id) :
+						       NULL;
+
+		stood[m->n] = !s || has_stood(s, step);
+		if (s &&
+			follower_sees(&s->follower, all.sellers[i].price, o->asks,
+				o->nasks))
+			m->followers += all.sellers[i].count;
+		else
+			m->sellers[m->n++] = all.sellers[i];
+	}
+	if (!m->n) /* they are the whole market: no price but ours says anything */
+		*m = all;
+	else
+		sellers_believe(m, stood, &o->usual);
+}
+
+static void remember(struct ours *o)
+{
+	memmove(o->asks + 1, o->asks, (ASKS_SEEN - 1) * sizeof *o->asks);
+	o->asks[0] = o->ask;
+	o->nasks += o->nasks < ASKS_SEEN;
 }
 
 static void learn(struct ours *o, const struct world_view *v)
@@ -105,6 +173,8 @@ static double ask_ours(void *own, const struct world_policy *p,
 		o->ask = -1;
 	}
 	learn(o, v);
+	if (v->step)
+		remember(o);
 	if (!v->snapshot) {
 		o->last.n =
 			/* the others' prices are unknown: nothing is learned, nothing changed */
@@ -112,6 +182,9 @@ static double ask_ours(void *own, const struct world_policy *p,
 		return o->ask > 0 ? o->ask : 1;
 	}
 	o->last = v->snapshot->market;
+	judge(o, &o->last, v->step);
+	if (!o->last.n)
+		return o->ask > 0 ? o->ask : 1;
 	q.idle = v->idle > 1 ? v->idle : 1;
 	q.units = v->units;
 	q.last = o->ask;

@@ -23,6 +23,16 @@ static int get_within(const json_t *obj, const char *where, const char *key, dou
 	return 0;
 }
 
+/* Returns the same number for the same name (FNV-1a). */
+static uint64_t id_of(const char *name)
+{
+	uint64_t h = 0xcbf29ce484222325;
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 0x100000001b3;
+	return h;
+}
+
 int world_snapshot_read(struct world_snapshot *out, const json_t *r, const char *where)
 {
 	json_t *stats, *providers, *v;
@@ -46,6 +56,7 @@ int world_snapshot_read(struct world_snapshot *out, const json_t *r, const char 
 			return -1;
 		if (s.count <= 0 || s.price <= 0)
 			continue;
+		s.id = id_of(name);
 		if (!out->market.n || s.price < out->market.lowest)
 			out->market.lowest = s.price;
 		out->market.sellers[out->market.n++] = s;

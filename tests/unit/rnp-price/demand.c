@@ -14,7 +14,7 @@ static struct demand_market market_of(int n, const double *prices)
 	struct demand_market m = { .n = (size_t)n, .lowest = prices[0] };
 
 	for (int i = 0; i < n; i++)
-		m.sellers[i] = (struct demand_seller){ prices[i], 1 };
+		m.sellers[i] = (struct demand_seller){ prices[i], 1, 0 };
 	return m;
 }
 
@@ -210,9 +210,9 @@ static void fill(struct world_series *s, struct world_snapshot *steps)
 	for (int t = 0; t < STEPS; t++) {
 		double low = 1 + 0.2 * ((t / 50) % 3);
 
-		steps[t].market.sellers[0] = (struct demand_seller){ low, 3 };
-		steps[t].market.sellers[1] = (struct demand_seller){ 1.8, 5 };
-		steps[t].market.sellers[2] = (struct demand_seller){ 2.2, 2 };
+		steps[t].market.sellers[0] = (struct demand_seller){ low, 3, 0 };
+		steps[t].market.sellers[1] = (struct demand_seller){ 1.8, 5, 0 };
+		steps[t].market.sellers[2] = (struct demand_seller){ 2.2, 2, 0 };
 		steps[t].market.n = 3;
 		steps[t].market.lowest = low;
 		steps[t].median = 1.8;
