@@ -344,10 +344,11 @@ static void encode_plane(struct predict_phase *p, int *at, double n, double plan
 	double used, unsigned split)
 {
 	p[(*at)++] = (struct predict_phase){ "count_block", 0, 0, 0, n };
+	/* warps without a symbol that is used pass the loop */
 	p[(*at)++] = (struct predict_phase){ "sort_block", 0, 0,
-		planes * 8 * (256 >> split) / 16, 0 };
+		planes * used / 32 * (256 >> split) / 16, 0 };
 	p[(*at)++] = (struct predict_phase){ "lengths_serial", 2, 0, planes * used, 0 };
-	p[(*at)++] = (struct predict_phase){ "header_serial", 1, 0, planes * used, 0 };
+	p[(*at)++] = (struct predict_phase){ "header_serial", 0, 0, planes * used, 0 };
 	if (!split) {
 		p[(*at)++] = (struct predict_phase){ "stream_bits<false>", 0, 0, 0, n };
 		p[(*at)++] = (struct predict_phase){ "put_stream<false>", 0, 0, n / 512,
@@ -378,18 +379,18 @@ int predict_encode(struct predict_kernel *out, const struct predict_step *s)
 	if (!s->skewed) {
 		encode_plane(p, &at, v, chunks, 32, 3);
 	} else {
-		/* one of ten is a token; of the most in a warp there are five in 16 symbols */
+		/* one of ten is a token; of the most in a warp there are eight in 32 symbols */
 		p[at++] = (struct predict_phase){ "count_block", 0, 0, 0, v };
-		/* four symbols a turn; eight warps */
-		p[at++] = (struct predict_phase){ "layout_block", 0, 0, chunks * 8 * 64,
+		/* 16 symbols a turn; four warps have symbols that are used */
+		p[at++] = (struct predict_phase){ "layout_block", 0, 0, chunks * 4 * 16,
 			0 };
-		p[at++] = (struct predict_phase){ "layout_runs", 0, 0, v / 512, 0 };
-		p[at++] = (struct predict_phase){ "layout_runs", 1, 0, 4 * v / 512, 0 };
-		p[at++] = (struct predict_phase){ "layout_runs", 2, 0, 4 * v / 512, 0 };
+		p[at++] = (struct predict_phase){ "list_others", 0, 0, v / 1024, 0 };
+		p[at++] = (struct predict_phase){ "list_others", 1, 0, 7 * v / 1024, 0 };
+		p[at++] = (struct predict_phase){ "make_tokens", 0, 0, v / 10 / 128, 0 };
 		p[at++] = (struct predict_phase){ "scan_block", PREDICT_ALL, 0,
-			2 * v / 512, 0 };
+			v / 1024 + v / 10 / 128, 0 };
 		p[at++] = (struct predict_phase){ "put_wide_lows_block", 0, 0,
-			v / 10 / 8 / 32, 0 };
+			v / 10 / 64, 0 };
 		encode_plane(p, &at, v / 10, chunks, 128, 0);
 	}
 	add(out, &n, k);

@@ -226,7 +226,9 @@ struct huff_bits {
 HD void huff_put(struct huff_bits *b, uint32_t v, unsigned count)
 {
 	b->held |= (uint64_t)v << b->count;
-	for (b->count += count; b->count >= 8; b->count -= 8) {
+	b->count += count;
+	HD_FEW
+	for (; b->count >= 8; b->count -= 8) {
 		b->at[b->bytes++] = (unsigned char)b->held;
 		b->held >>= 8;
 	}
@@ -239,33 +241,34 @@ HD uint32_t huff_put_lengths(unsigned char *out, const unsigned char *length,
 	struct huff_bits b = { out, 0, 0, 0 };
 	unsigned last = 6;
 
-	for (unsigned i = 0; i < symbols;) {
-		unsigned l = length[i], run = 1;
+	for (unsigned i = 0, run; i < symbols; i += run) {
+		unsigned l = length[i], bits;
+		uint32_t v;
 
+		run = 1;
 		if (!l) {
 			unsigned top = 0;
 
+			HD_FEW
 			while (i + run < symbols && !length[i + run])
 				run++;
+			HD_FEW
 			while (run >> (top + 1))
 				top++;
-			huff_put(&b, 3, 3); /* 110, least significant bit first */
-			huff_put(&b, 1u << top, top + 1);
-			for (unsigned j = top; j-- > 0;)
-				huff_put(&b, run >> j & 1, 1);
-			i += run;
-			continue;
+			v = 3 | 8u << top; /* 110, least significant bit first; then Elias' gamma */
+			HD_FEW
+			for (unsigned j = 0; j < top; j++)
+				v |= (run >> (top - 1 - j) & 1) << (4 + top + j);
+			bits = 4 + 2 * top;
+		} else {
+			v = l == last         ? 0 :
+				l == last + 1 ? 1 :
+				l + 1 == last ? 5 :
+						7 | l << 3;
+			bits = l == last ? 1 : v < 7 ? 3 : 7;
+			last = l;
 		}
-		if (l == last)
-			huff_put(&b, 0, 1);
-		else if (l == last + 1)
-			huff_put(&b, 1, 3);
-		else if (l + 1 == last)
-			huff_put(&b, 5, 3);
-		else
-			huff_put(&b, 7 | l << 3, 7);
-		last = l;
-		i++;
+		huff_put(&b, v, bits);
 	}
 	if (b.count)
 		huff_put(&b, 0, 8 - b.count);

@@ -16,7 +16,7 @@
 struct encoder {
 	alignas(16) uint32_t counts[256];
 	uint32_t chunk_counts[256];
-	uint32_t sums[WARPS], tops[WARPS];
+	uint32_t sums[WARPS];
 	uint32_t end[HUFF_STREAMS_MAX];
 	uint32_t used, bits, any;
 	unsigned long long entropy;

@@ -4,20 +4,28 @@
 
 /* --- low bits, and the codes of a plane --------------------------------------------------------- */
 
-/* Writes the low bits of n wide values. */
+/* Writes the low bits of n wide values, of which a warp takes 64 at a time. */
 __device__ __noinline__ void put_wide_lows_block(unsigned char *out, const uint32_t *wide,
 	uint32_t n, unsigned width)
 {
-	for (uint32_t i = threadIdx.x; i < (n + 63) / 64 * 8 * width; i += THREADS) {
-		uint32_t group = i / (8 * width), part = n - group * 64;
-		uint32_t bytes = part < 64 ? (part + 7) / 8 : 8;
-		uint32_t k = i % (8 * width) / 8, byte = i % 8, v = 0;
+	unsigned lane = threadIdx.x % 32;
 
-		if (byte >= bytes)
-			continue;
-		for (uint32_t j = 0; j < 8 && byte * 8 + j < part; j++)
-			v |= (wide[group * 64 + byte * 8 + j] >> k & 1) << j;
-		out[group * 8 * width + k * bytes + byte] = (unsigned char)v;
+	UNROLL_1
+	for (uint32_t i = threadIdx.x / 32 * 64; i < n; i += WARPS * 64) {
+		uint32_t v = i + lane < n ? wide[i + lane] : 0;
+		uint32_t more = i + 32 + lane < n ? wide[i + 32 + lane] : 0;
+		uint32_t bytes = n - i < 64 ? (n - i + 7) / 8 : 8;
+
+		UNROLL_1
+		for (unsigned k = 0; k < width; k++) {
+			uint32_t first = __ballot_sync(FULL, v >> k & 1);
+			uint32_t second = __ballot_sync(FULL, more >> k & 1);
+
+			if (lane < bytes)
+				out[i / 8 * width + k * bytes + lane] =
+					(unsigned char)((lane < 4 ? first : second) >>
+						lane % 4 * 8);
+		}
 	}
 }
 
@@ -144,11 +152,12 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 	__syncthreads();
 }
 
+#define LISTED 4 /* entries of a list that a thread takes at a time */
+
 /* --- RUNS and PACK ---------------------------------------------------------------------------- */
 
-/* Returns the sum (or maximum) of v over the threads before this one; *all: over all. */
-__device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool maximum,
-	uint32_t *all)
+/* Returns the sum of v over the threads before this one; *all: over all. */
+__device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, uint32_t *all)
 {
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	uint32_t mine = v, before;
@@ -157,7 +166,7 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool max
 		uint32_t other = __shfl_up_sync(FULL, mine, by);
 
 		if (lane >= by)
-			mine = maximum ? max(mine, other) : mine + other;
+			mine += other;
 	}
 	if (lane == 31)
 		sums[warp] = mine;
@@ -168,8 +177,8 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool max
 	*all = 0;
 	for (unsigned w = 0; w < WARPS; w++) {
 		if (w == warp)
-			before = maximum ? max(before, *all) : before + *all;
-		*all = maximum ? max(*all, sums[w]) : *all + sums[w];
+			before += *all;
+		*all += sums[w];
 	}
 	__syncthreads();
 	return before;
@@ -183,73 +192,120 @@ __device__ __forceinline__ uint32_t differ(uint32_t w, unsigned z)
 	return four_bits(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x, 7);
 }
 
-/* Makes tokens, and the list of symbols that they do not name, as e->layout says: each thread those
- * of 16 symbols at a time, one after the other, because most are z. */
-__device__ __noinline__ void layout_runs(struct encoder *e, const struct space *s,
+/* Which of 16 symbols are not z: bit i for symbol i. */
+__device__ __forceinline__ uint32_t others_of(uint4 v, unsigned z)
+{
+	return differ(v.x, z) | differ(v.y, z) << 4 | differ(v.z, z) << 8 |
+		differ(v.w, z) << 12;
+}
+
+/* Memory for a list of what is not z, which ends where s->lows does. */
+__device__ __forceinline__ uint32_t *list_of(const struct encoder *e,
+	const struct space *s, uint32_t n)
+{
+	return (uint32_t *)(void *)s->runs - (n - e->chunk_counts[e->z]);
+}
+
+/* Lists the symbols that are not z, each with its position from bit 8 on; 32 symbols a thread. */
+__device__ __noinline__ void list_others(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
-	const struct huff_layout *layout = &e->layout;
-	const uint32_t none = (1u << layout->direct) - 1, max_run = layout->max;
+	uint32_t *list = list_of(e, s, n);
+	uint32_t total = 0;
+
+	UNROLL_1
+	for (uint32_t i = 0; i < n; i += THREADS * 2 * EACH) {
+		uint32_t at = i + threadIdx.x * 2 * EACH, left = at < n ? n - at : 0;
+		uint32_t mask = others_of(load_some(in + at, left), e->z);
+		uint32_t upper = behind(left, EACH), all, to;
+
+		mask |= others_of(load_some(in + at + EACH, upper), e->z) << 16;
+		if (left < 2 * EACH)
+			mask &= (1u << left) - 1;
+		to = total + scan_block(e->sums, (uint32_t)__popc(mask), &all);
+		total += all;
+		UNROLL_1
+		for (; mask; mask &= mask - 1) {
+			uint32_t here = at + (uint32_t)__ffs((int)mask) - 1;
+
+			list[to++] = here << 8 | in[here];
+		}
+	}
+	__syncthreads();
+}
+
+/* Makes tokens, and the list of symbols that they do not name, as e->layout says, of `count`
+ * symbols that are not z. The list of these ends where s->lows does: the tokens up to the one for
+ * an entry lie before what follows it, because each entry has a token and all fit. */
+__device__ __noinline__ void make_tokens(struct encoder *e, const struct space *s,
+	uint32_t n)
+{
+	const uint32_t *list = list_of(e, s, n), count = n - e->chunk_counts[e->z];
+	const unsigned char *places = e->layout.place;
+	const unsigned direct = e->layout.direct, split = e->layout.split;
+	const uint32_t none = (1u << direct) - 1, max_run = e->layout.max;
+	unsigned char *runs = s->runs, *rest = s->rest;
+	uint32_t *lows = s->lows;
 	uint32_t others = 0, tokens = 0, last = 0;
 
 	if (threadIdx.x == 0)
 		e->close = 0;
 	__syncthreads();
 	UNROLL_1
-	for (uint32_t i = 0; i < n; i += THREADS * EACH) {
-		uint32_t at = i + threadIdx.x * EACH, left = at < n ? n - at : 0;
-		uint4 v = load_some(in + at, left);
-		uint32_t mask = differ(v.x, e->z) | differ(v.y, e->z) << 4 |
-			differ(v.z, e->z) << 8 | differ(v.w, e->z) << 12;
-		uint32_t all, before, both = 0, rank, token, prev, close;
+	for (uint32_t i = 0; i < count; i += THREADS * LISTED) {
+		uint32_t at = i + threadIdx.x * LISTED, entry[LISTED], all, rank, token;
+		uint32_t before = last, prev, both = 0, close = 0;
 
-		if (left < EACH)
-			mask &= (1u << left) - 1;
-		/* those behind another, and the first symbol of all */
-		close = mask & mask << 1;
-		if ((mask & 1) && (!at || in[at - 1] != e->z))
-			close |= 1;
-		if (close)
-			atomicAdd(&e->close, (uint32_t)__popc(close));
-		/* positions count from 1, so that 0 means before the first */
-		before = scan_block(e->tops, mask ? at + 32 - (uint32_t)__clz(mask) : 0,
-			true, &all);
-		before = max(before, last);
-		last = max(last, all);
+		/* positions behind a symbol, so that 0 means before the first */
+		if (threadIdx.x && at < count)
+			before = (list[at - 1] >> 8) + 1;
+		if (i + THREADS * LISTED < count)
+			last = (list[i + THREADS * LISTED - 1] >> 8) + 1;
 		prev = before;
-		UNROLL_1
-		for (uint32_t m = mask; m; m &= m - 1) {
-			uint32_t here = at + (uint32_t)__ffs((int)m) - 1,
-				 run = here - prev;
+		UNROLL
+		for (uint32_t k = 0; k < LISTED; k++) {
+			uint32_t run;
 
-			/* of 4096 symbols behind a chunk: less than 2^16 tokens */
-			both += layout->place[in[here]] == none ? 1 << 16 | 1 : 1;
-			both += run < max_run ? 0 : run / max_run;
-			prev = here + 1;
+			entry[k] = 0;
+			if (at + k >= count)
+				continue;
+			entry[k] = list[at + k];
+			run = (entry[k] >> 8) - prev;
+			close += !run;
+			/* of a turn's entries: less than 2^16 tokens */
+			both += places[entry[k] & 255] == none ? 1 << 16 | 1 : 1;
+			UNROLL_1
+			for (; run >= max_run; run -= max_run)
+				both++;
+			prev = (entry[k] >> 8) + 1;
 		}
-		both = scan_block(e->sums, both, false, &all);
+		if (close)
+			atomicAdd(&e->close, close);
+		both = scan_block(e->sums, both, &all);
 		rank = others + (both >> 16);
 		others += all >> 16;
 		token = tokens + (both & 0xffff);
 		tokens += all & 0xffff;
 		prev = before;
-		UNROLL_1
-		for (uint32_t m = mask; m; m &= m - 1) {
-			uint32_t here = at + (uint32_t)__ffs((int)m) - 1,
-				 run = here - prev;
-			unsigned char symbol = in[here];
-			uint32_t place = layout->place[symbol];
+		UNROLL
+		for (uint32_t k = 0; k < LISTED; k++) {
+			uint32_t run = (entry[k] >> 8) - prev, symbol = entry[k] & 255;
+			uint32_t place;
 
+			if (at + k >= count)
+				continue;
+			place = places[symbol];
 			if (place == none)
-				s->rest[rank++] = symbol;
+				rest[rank++] = (unsigned char)symbol;
+			UNROLL_1
 			for (; run >= max_run; run -= max_run) {
-				s->runs[token] = HUFF_ESCAPE;
-				s->lows[token++] = 0;
+				runs[token] = HUFF_ESCAPE;
+				lows[token++] = 0;
 			}
-			s->runs[token] = (unsigned char)(place << (8 - layout->direct) |
-				run >> layout->split);
-			s->lows[token++] = run & ((1u << layout->split) - 1);
-			prev = here + 1;
+			runs[token] = (unsigned char)(place << (8 - direct) |
+				run >> split);
+			lows[token++] = run & ((1u << split) - 1);
+			prev = (entry[k] >> 8) + 1;
 		}
 	}
 	if (threadIdx.x == 0) {
@@ -340,8 +396,8 @@ __device__ __noinline__ int layout_block(struct encoder *e, uint32_t n, int name
 		layout->symbol[threadIdx.x] = (unsigned char)e->z;
 	e->counts[threadIdx.x] = key;
 	__syncthreads();
-	UNROLL_1
-	for (unsigned v = 0; v < 256; v += 4) {
+	UNROLL_4
+	for (unsigned v = key ? 0 : 256; v < 256; v += 4) {
 		uint4 other = *(const uint4 *)(const void *)(e->counts + v);
 
 		place += (other.x > key) + (other.y > key);
@@ -363,7 +419,8 @@ __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct
 {
 	if (!layout_block(e, n, named))
 		return UINT32_MAX;
-	layout_runs(e, s, in, n);
+	list_others(e, s, in, n);
+	make_tokens(e, s, n);
 	plan_block(e, &e->plane[1], s->runs, e->tokens);
 	plan_block(e, &e->plane[2], s->rest, e->others);
 	return huff_layout_bytes(e->layout.direct) +
@@ -424,14 +481,16 @@ __global__ void __launch_bounds__(THREADS, 4)
 	SHARED(struct encoder, encoder, 1);
 	struct encoder *e = encoder;
 
+	/* each has a slot of 256 bytes or more: memory for 2^32 of them there is none */
+	uint32_t chunks = (uint32_t)huff_chunks(n, chunk);
+
 	if (threadIdx.x == 0)
 		e->space = space_of(spaces, chunk);
-	for (uint64_t c = blockIdx.x; c < huff_chunks(n, chunk); c += gridDim.x) {
-		const unsigned char *from = in + c * chunk;
-		uint32_t count = n - c * chunk < chunk ? (uint32_t)(n - c * chunk) :
-							 chunk;
-		unsigned char *slot = slots + c * stride;
-		int skewed;
+	for (uint32_t c = blockIdx.x; c < chunks; c += gridDim.x) {
+		const unsigned char *from = in + (uint64_t)c * chunk;
+		uint32_t count = c + 1 < chunks ? chunk :
+						  (uint32_t)(n - (uint64_t)c * chunk);
+		unsigned char *slot = slots + (uint64_t)c * stride;
 
 		__syncthreads();
 		if ((uintptr_t)from & 15) {
@@ -456,8 +515,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 			e->z = 255 - (e->top & 255);
 		}
 		__syncthreads();
-		skewed = is_skewed_block(e, count);
-		if (skewed)
+		if (is_skewed_block(e, count))
 			skewed_block(e, slot, &e->space, from, count,
 				huff_simple_bytes(&e->plane[0], count));
 		else
@@ -477,8 +535,7 @@ __global__ void place_kernel(uint64_t *at, const uint32_t *bytes, uint64_t chunk
 	for (uint64_t c = 0; c < chunks; c += THREADS) {
 		uint64_t mine = c + threadIdx.x;
 		uint32_t all,
-			before = scan_block(sums, mine < chunks ? bytes[mine] : 0, false,
-				&all);
+			before = scan_block(sums, mine < chunks ? bytes[mine] : 0, &all);
 
 		if (mine < chunks)
 			at[mine] = total + before;

@@ -2,7 +2,7 @@
  * A warp owns rows of a tile, whose scores never leave its registers (Dao 2023, FlashAttention-2).
  * Keys are loaded while weights multiply values, values while keys are multiplied. Scores and
  * weights are f32 until they become operands of a product. Contraction (-fmad) joins their scaling
- * and subtraction, within the bound of ops.h. */
+ * and subtraction, and the steps of a rotation, within the bound of ops.h. */
 #include "kernels/lm/attend_tensor.cuh"
 
 #define KEYS 64 /* per tile */
