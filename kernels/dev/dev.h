@@ -34,7 +34,7 @@
 #include "kernels/dev/philox.h"
 
 /* The version of the interface that plug-ins share with the programs. */
-#define DEV_VERSION 16
+#define DEV_VERSION 17
 
 /* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h
  * beside its kernels; so are the lists, which are needed only where T uses its second argument. */

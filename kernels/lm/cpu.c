@@ -208,6 +208,19 @@ static void project_part(void *work, uint64_t from, uint64_t to)
 /* Outputs that are computed together: the lanes of quantised products. */
 #define TOGETHER 16
 
+uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
+{
+	if (!d->is_host || !lm_weight_is_quantized(type))
+		return 0;
+#ifdef __x86_64__
+	if (cpu_of(d)->lm->kernels.project_quantized == lm_project_quantized_vnni)
+		return 16;
+	if (cpu_of(d)->lm->kernels.project_quantized == lm_project_quantized_avx2)
+		return 8;
+#endif
+	return 0;
+}
+
 static int cpu_project(struct dev *d, const struct lm_project *x)
 {
 	struct project_work w = { &cpu_of(d)->lm->kernels, *x };

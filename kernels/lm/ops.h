@@ -474,4 +474,12 @@ struct lm_ops {
 	LM_OPS(DEV_SLOT, lm)
 };
 
+KERNELS_BEGIN
+
+/* Returns for how many outputs a device takes weights from lm_pack; 0: it takes them only as they
+ * lie in the file. */
+uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type);
+
+KERNELS_END
+
 #endif

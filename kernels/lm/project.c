@@ -3,6 +3,7 @@
 #include "kernels/lm/project.h"
 
 #include <math.h>
+#include <string.h>
 
 void lm_quantize_ref(const struct lm_quantize *q, uint64_t from, uint64_t to)
 {
@@ -68,6 +69,55 @@ static void project_quantized(const struct lm_project *p, uint64_t r, uint64_t j
 	if (p->from)
 		y += p->from[r * p->ldy + j];
 	p->y[r * p->ldy + j] = y;
+}
+
+/* Copies a field of a row's block. */
+static void pack_field(unsigned char *to, const unsigned char *block, uint64_t bytes,
+	uint64_t at, uint64_t packed_at, uint32_t row, uint32_t outputs)
+{
+	if (bytes == 4)
+		memcpy(to + packed_at * outputs + 4 * row, block + at, 4);
+	else
+		memcpy(to + packed_at * outputs + 2 * row, block + at, 2);
+}
+
+/* Copies a block of a row; `to` is that of the first row of its group. */
+static void pack_block(unsigned char *to, const unsigned char *block, enum lm_weight type,
+	uint32_t row, uint32_t outputs)
+{
+	uint64_t bytes = lm_weight_block_bytes(type), at = 0;
+
+	if (type == LM_WEIGHT_Q6_K) {
+		for (; at < 208; at += 4)
+			pack_field(to, block, 4, at, lm_packed_6_k(at), row, outputs);
+		pack_field(to, block, 2, at, lm_packed_6_k(at), row, outputs);
+		return;
+	}
+	if (bytes % 4) {
+		pack_field(to, block, 2, 0, 0, row, outputs);
+		at = 2;
+	}
+	for (; at < bytes; at += 4)
+		pack_field(to, block, 4, at, at, row, outputs);
+}
+
+void lm_pack(void *to, const void *w, enum lm_weight type, uint64_t n, uint64_t k,
+	uint32_t outputs)
+{
+	uint64_t row_bytes = lm_weight_row_bytes(type, k), done = n / outputs * outputs;
+	uint64_t block = lm_weight_block_bytes(type);
+
+	for (uint64_t j = 0; j < done; j += outputs) {
+		const unsigned char *from = (const unsigned char *)w + j * row_bytes;
+		unsigned char *out = (unsigned char *)to + j * row_bytes;
+
+		for (uint64_t b = 0; b < row_bytes; b += block)
+			for (uint32_t i = 0; i < outputs; i++)
+				pack_block(out + b * outputs, from + i * row_bytes + b,
+					type, i, outputs);
+	}
+	memcpy((unsigned char *)to + done * row_bytes,
+		(const unsigned char *)w + done * row_bytes, (n - done) * row_bytes);
 }
 
 void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to)

@@ -51,7 +51,18 @@ struct lm_project {
 	const float *from, *bias;
 	const void *w;
 	uint64_t rows, n, k, ldx, ldy;
+	bool packed; /* w is what lm_pack made for this device */
 };
+
+/* Where byte `at` of a block of Q6_K lies among packed ones, which have its fields in the order in
+ * which they are used: f16, scales, then of each half upper bits and nibbles. */
+HD uint64_t lm_packed_6_k(uint64_t at)
+{
+	return at < 128  ? 50 + at / 64 * 96 + at % 64 :
+		at < 192 ? 18 + at / 32 % 2 * 96 + at % 32 :
+		at < 208 ? at - 190 :
+			   at - 208;
+}
 
 KERNELS_BEGIN
 
@@ -59,6 +70,15 @@ KERNELS_BEGIN
 void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to);
 /* blocks of all rows, one row after the other */
 void lm_quantize_ref(const struct lm_quantize *q, uint64_t from, uint64_t to);
+
+/* Copies quantised weights in the order in which a CPU's vectors take them, so that products need
+ * not transpose them; none of their bits change, nor do those of products. Of each group of
+ * `outputs` rows the first bytes of all, which are one field of a block, come first, then the
+ * next field of all, where a field has 4 bytes, or 2 if it is an f16 alone; so row j's group is
+ * where it was. Rows behind the last whole group stay as they are. The fields of Q6_K change places,
+ * too: lm_packed_6_k. */
+void lm_pack(void *to, const void *w, enum lm_weight type, uint64_t n, uint64_t k,
+	uint32_t outputs);
 
 KERNELS_END
 

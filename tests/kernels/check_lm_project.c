@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/kernels/kcheck.h"
 
@@ -78,6 +79,25 @@ static double terms(const struct lm_project *p, uint64_t r, uint64_t j)
 	return sum;
 }
 
+/* The same of weights that were packed, where the device takes such. */
+static void check_packed(struct kcheck *k, struct kcase *c, struct lm_project *p,
+	const void *w, unsigned offset)
+{
+	uint64_t bytes = lm_weight_row_bytes(p->type, p->k) * p->n;
+	uint32_t outputs = lm_pack_outputs(&k->dev, p->type);
+	unsigned char *packed;
+
+	if (!outputs)
+		return;
+	packed = malloc(bytes + 1);
+	lm_pack(packed, w, p->type, p->n, p->k, outputs);
+	p->w = kcheck_put(k, packed, bytes, offset);
+	p->packed = true;
+	strncat(c->label, ", packed", sizeof c->label - strlen(c->label) - 1);
+	kcheck_case(k, c);
+	free(packed);
+}
+
 static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n,
 	uint64_t cols, bool more, unsigned offset)
 {
@@ -142,6 +162,7 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
 		more ? " + from + bias" : "");
 	kcheck_case(k, &c);
+	check_packed(k, &c, &p, w, offset % 8 / 2);
 	free(w), free(x), free(x8), free(want), free(from), free(bias), free(bound);
 }
 
