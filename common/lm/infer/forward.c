@@ -263,13 +263,15 @@ static int adapt(struct lm_forward *f, const struct lm_matrix *w, float *y, uint
 static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
 	uint64_t ldy, const float *x, uint64_t rows, const float *from)
 {
+	const void *packed = atomic_load_explicit(&w->packed, memory_order_acquire);
 	struct lm_project p = { .type = w->type,
 		.y = y,
 		.x = x,
 		.x8 = f->x8,
 		.from = from,
 		.bias = w->bias,
-		.w = w->w,
+		.w = packed ? packed : w->w,
+		.packed = packed != NULL,
 		.rows = rows,
 		.n = w->n,
 		.k = w->k,

@@ -3,6 +3,8 @@
 #ifndef RNP_COMMON_LM_INFER_INFER_PARTS_H
 #define RNP_COMMON_LM_INFER_INFER_PARTS_H
 
+#include <stdatomic.h>
+
 #include "common/lm/infer/adapter.h"
 #include "common/lm/infer/cache.h"
 #include "kernels/lm/ops.h"
@@ -10,7 +12,8 @@
 struct lm_matrix {
 	enum lm_weight type;
 	const void *w;
-	const float *bias; /* or NULL */
+	_Atomic(const void *) packed; /* the copy that lm_pack made, once it is there */
+	const float *bias;            /* or NULL */
 	uint64_t n, k;
 	/* which matrix of which layer adapters call it */
 	uint32_t layer;
@@ -37,7 +40,11 @@ struct lm_weights {
 	uint32_t owned_count;
 	struct lm_adapter **adapters;
 	uint32_t adapter_count;
+	struct lm_packing *packing; /* weights_pack.c; NULL: nothing is packed */
 };
+
+/* Stops the thread of lm_weights_pack, and frees what it made. */
+void lm_weights_unpack(struct lm_weights *w);
 
 /* Columns of a row that holds all heads of q, or of k or v. */
 static inline uint64_t lm_q_dim(const struct lm_config *c)

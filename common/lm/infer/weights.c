@@ -183,6 +183,7 @@ void lm_weights_close(struct lm_weights *w)
 {
 	if (!w)
 		return;
+	lm_weights_unpack(w);
 	while (w->adapter_count)
 		lm_adapter_close(w->adapters[--w->adapter_count]);
 	free(w->adapters);

@@ -16,6 +16,14 @@ struct lm_weights;
 int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_file *s);
 void lm_weights_close(struct lm_weights *w); /* NULL is fine */
 
+/* Starts to copy quantised matrices, in a thread of its own, in the order in which the CPU's vectors
+ * take them; passes use each as soon as it is there, and no bit of theirs changes. The pages of the
+ * file from which a matrix was copied are given back, so that weights take their size once. Does
+ * nothing where that has no use: on a GPU, without vectors, for weights that are not mapped, or
+ * where memory is out. Call it once. */
+void lm_weights_pack(struct lm_weights *w);
+bool lm_weights_packing(const struct lm_weights *w); /* whether it still goes on */
+
 const struct lm_config *lm_weights_config(const struct lm_weights *w);
 
 /* Adds an adapter (adapter.h) from a directory; rows of a pass choose it by its number, from 1 on

@@ -1,6 +1,6 @@
 /* infer.c - answering computes what training computes; a row's bits are its own,
  * whatever goes with it in a pass, however a prompt was cut and wherever its pages lie, at
- * every level of the CPU and for every type of weights; pages are nobody's, one's or shared,
+ * every level of the CPU and for every type of weights, packed or not; pages are nobody's, one's or shared,
  * and no other; refusals. */
 #include "common/lm/infer/stream.h"
 
@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/lm/export/export.h"
 #include "common/lm/train/checkpoint.h"
 #include "tests/unit/test.h"
 
@@ -262,6 +264,58 @@ static void every_type(struct dev *d)
 	}
 }
 
+/* While matrices of a file are packed, and afterwards, a text has the bits that it had before;
+ * closing does not wait until all are. */
+static void packed(struct dev *d, const struct model_file *made, enum lm_type type,
+	float before[][VOCAB], float now[][VOCAB])
+{
+	char path[] = "/tmp/rnp-infer-XXXXXX";
+	struct model_file *s = NULL;
+	struct lm_weights *w = NULL;
+	struct lm_export e;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	close(fd);
+	lm_export_model_file(&e, made);
+	CHECK(lm_export_gguf(path, &e, type) == 0);
+	CHECK(model_file_open(&s, path) == 0);
+	CHECK(lm_weights_open(&w, d, s) == 0);
+	CHECK(!lm_weights_packing(w));
+	alone(w, 0, before);
+	lm_weights_pack(w);
+	alone(w, 0, now);
+	CHECK(memcmp(before, now, LENGTH * sizeof *now) == 0);
+	for (int i = 0; i < 6000 && lm_weights_packing(w); i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	CHECK(!lm_weights_packing(w));
+	rows_are_their_own(w);
+	alone(w, 0, now);
+	CHECK(memcmp(before, now, LENGTH * sizeof *now) == 0);
+	lm_weights_close(w);
+	CHECK(lm_weights_open(&w, d, s) == 0);
+	lm_weights_pack(w);
+	lm_weights_close(w);
+	model_file_close(s);
+	unlink(path);
+}
+
+static void packs(struct dev *d)
+{
+	static const enum lm_type types[] = { LM_F32, LM_Q8_0, LM_Q4_0 };
+	float(*logits)[VOCAB] = xcalloc((size_t)2 * LENGTH, sizeof *logits);
+	struct model_file *made = NULL;
+	struct lm_config c;
+
+	CHECK(lm_config_preset(&c, "nano", VOCAB) == 0);
+	c.context = LENGTH;
+	CHECK(model_file_make(&made, NULL, &c, LM_F32, 5) == 0);
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		packed(d, made, types[i], logits, logits + LENGTH);
+	model_file_close(made);
+	free(logits);
+}
+
 static void every_level(void)
 {
 	for (enum cpu_level level = CPU_REF; level <= CPU_AVX512; level++) {
@@ -406,6 +460,7 @@ int main(void)
 	refusals(m, stream);
 	shared_pages(m);
 	every_level();
+	packs(&d);
 	lm_stream_close(stream);
 	lm_weights_close(m);
 	model_file_close(s);
