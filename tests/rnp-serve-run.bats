@@ -247,6 +247,86 @@ teardown() { stop_serve; }
 	wait "$other"
 }
 
+@test "run: a client that closes its sending half has left; bodies of two lengths are refused, and two requests in one packet are two" {
+	start_serve
+	python3 - "${url##*:}" <<-'END'
+		import json, socket, sys
+		def talk(data, half=False):
+		    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60)
+		    s.sendall(data)
+		    if half:
+		        s.shutdown(socket.SHUT_WR)
+		    got = b""
+		    while piece := s.recv(65536):
+		        got += piece
+		    return got
+		def ask(body, more=b""):
+		    return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n%s" % (len(body), more, body)
+		body = json.dumps({"prompt": "x", "max_tokens": 200, "stream": True, "seed": 1, "logit_bias": {"399": -100}}).encode()
+		whole = talk(ask(body, b"Connection: close\r\n"))
+		half = talk(ask(body, b"Connection: close\r\n"), half=True)
+		assert b"data: [DONE]" in whole and b"[DONE]" not in half, half
+		# a body that its length cuts short is not the next request's beginning
+		short = json.dumps({"prompt": "x", "max_tokens": 2}).encode()
+		both = talk(ask(short) + ask(short, b"Connection: close\r\n"))
+		assert both.count(b"HTTP/1.1 200") == 2, both
+		for bad in (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", b"Content-Length: 5\r\nContent-Length: 6\r\n", b"Transfer-Encoding: chunked, identity\r\n", b"Content-Length: +5\r\n"):
+		    said = talk(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + bad + b"\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		    assert said.count(b"HTTP/1.1 ") == 1 and said[9:10] in b"45", (bad, said)
+	END
+	[ "$(metric cancelled_total)" -ge 1 ]
+	idle() { [[ $(metric running) == 0 && $(metric waiting) == 0 ]]; }
+	eventually idle
+}
+
+@test "run: hostile schemas are refused at once, and cost nobody else anything" {
+	start_serve
+	python3 - "$url" "$server" <<-'END'
+		import json, sys, time, urllib.error, urllib.request
+		url, pid = sys.argv[1:]
+		def nested(n, kind):
+		    s = {"type": "string"}
+		    for _ in range(n):
+		        s = {"type": "object", "properties": {"a": s}} if kind == "object" else {"type": "array", "items": s} if kind == "array" else {"anyOf": [s, {"type": "null"}]}
+		    return s
+		def resident():
+		    return next(int(l.split()[1]) for l in open(f"/proc/{pid}/status") if l.startswith("VmRSS"))
+		bomb = {f"d{i}": {"type": "object", "properties": {k: {"$ref": f"#/$defs/d{i + 1}"} for k in "abcdefgh"}} for i in range(30)}
+		schemas = {
+		    "deep objects": nested(25, "object"), "deep arrays": nested(28, "array"), "deep anyOf": nested(28, "any"),
+		    "itself": {"$ref": "#"}, "two that are each other": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+		    "references that multiply": {"$ref": "#/$defs/d0", "$defs": {**bomb, "d30": {"type": "string"}}},
+		    "counted repeats": {"type": "string", "pattern": "^((a{1,1000}){1,1000}){1,1000}$"},
+		    "alternatives of one": {"type": "string", "pattern": "^(" + "|".join(["(a|a)*"] * 200) + ")$"},
+		    "a bit far behind": {"type": "string", "pattern": "^[ab]*a[ab]{40}$"},
+		    "a string of 10^9": {"type": "string", "minLength": 10**9}, "items of 10^9": {"type": "array", "minItems": 10**9, "maxItems": 10**9},
+		    "a range of 10^300": {"type": "integer", "minimum": -(10**300), "maximum": 10**300},
+		    "no multiple": {"type": "integer", "multipleOf": 0}, "nothing": {"enum": []}, "contradiction": {"type": "integer", "minimum": 5, "maximum": 4},
+		    "a large enum": {"enum": [f"word {i}" for i in range(4000)]}, "too large": {"enum": ["x" * 100] * 1000},
+		    "what looks behind": {"type": "string", "pattern": "(?<=a)b"}, "unclosed": {"type": "string", "pattern": "((((("},
+		    "of no type": {"type": "wizard"}, "not a schema": 7, "nowhere": {"$ref": "http://127.0.0.1/schema"},
+		}
+		before, counts = resident(), {}
+		for name, schema in schemas.items():
+		    body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 3,
+		            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+		    begun = time.monotonic()
+		    try:
+		        with urllib.request.urlopen(urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}), timeout=60) as r:
+		            status, said = r.status, json.load(r)
+		    except urllib.error.HTTPError as e:
+		        status, said = e.code, json.load(e)
+		    took = time.monotonic() - begun
+		    counts[status] = counts.get(status, 0) + 1
+		    print(status, round(took, 2), name, said.get("error", {}).get("message", "")[:100])
+		    assert status == 200 or status == 400 and said["error"]["param"].startswith("response_format"), (name, status, said)
+		    assert took < 20, (name, took)
+		assert counts[400] >= 10, counts
+		assert resident() - before < 400000, (before, resident())
+	END
+	curl -sS "$url/health" | jq -e '.status == "ok"'
+}
+
 @test "run: the openai client from npm works unchanged" {
 	[[ -d $ROOT/build/node/node_modules/openai ]] || skip "openai is not there: scripts/bootstrap"
 	start_serve
@@ -304,6 +384,16 @@ teardown() { stop_serve; }
 	jq -e '.usage.completion_tokens == 60 and
 		.usage.completion_tokens_details.accepted_prediction_tokens >= 30' repeats || fail "$(cat repeats)"
 	(($(metric steps_total) - before < 30))
+	stop_serve
+	start_serve --speculate 0
+	post /v1/chat/completions @predicted | jq .choices[0].message | cmp - plain
+	before=$(metric steps_total)
+	post /v1/chat/completions "{$ask,\"logit_bias\":{\"$the\":100}}" | jq .choices[0].message | cmp - <(jq .choices[0].message repeats)
+	(($(metric steps_total) - before >= 60))
+	[ "$(metric proposed_tokens_total)" = 0 ]
+	refused 64 "--draft" rnp-serve run --model "$DIR/model" --draft "$DIR/model" --speculate 0 --listen 127.0.0.1:0
+	jq -c '{custom_id: "a", url: "/v1/chat/completions", body: .}' predicted >in
+	rnp-serve batch --model "$DIR/model" --speculate 0 in | jq .response.body.choices[0].message | cmp - plain
 }
 
 @test "run: embeddings are the same in every batch, and a mean is that of all rows" {
@@ -363,6 +453,15 @@ teardown() { stop_serve; }
 	done
 	run cmp -s want.q8_0 want.q4_0
 	assert_failure
+	# the order of the weights in memory changes nothing
+	start_serve --model "m=$BATS_TEST_TMPDIR/q4_0.gguf"
+	packed() { curl -sS "$url/metrics" | grep -q '^rnp_serve_packing{model="m"} 0$'; }
+	eventually packed
+	post /v1/completions "$(jq -c '.model = "m"' <<<"$ask")" | jq -r '.choices[0].text' | cmp - want.q4_0
+	stop_serve
+	start_serve --model "m=$BATS_TEST_TMPDIR/q4_0.gguf" --pack never
+	post /v1/completions "$(jq -c '.model = "m"' <<<"$ask")" | jq -r '.choices[0].text' | cmp - want.q4_0
+	stop_serve
 	# what is smaller already stays
 	rnp-serve ask --model q4_0.gguf --type q8_0 -n 30 --seed 7 "This program" | cmp - want.q4_0
 }

@@ -22,9 +22,11 @@
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
-static const char *model, *tokenizer, *device, *resume, *cache_type, *type;
+static const char *model, *tokenizer, *device, *resume, *cache_type, *type,
+	*pack = "auto";
 static struct opt_list adapters;
-static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT;
+static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT,
+					      speculate = LM_PROPOSED_MAX;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
@@ -42,7 +44,7 @@ static const struct opt opts[] = {
 		.to = &resume,
 		.metavar = "OUT",
 		.help = "write answers there, and go on behind those that it has" },
-	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams),
+	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams, &speculate, &pack),
 	{ 0 },
 };
 
@@ -346,6 +348,8 @@ static int batch(struct batch *b, int n, char **files)
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,
 		.queue = UINT32_MAX / 2, /* the queue is bounded by write_ready instead */
+		.speculate = (uint32_t)speculate,
+		.packs = strcmp(pack, "auto") == 0,
 		.cache_bytes = cache_bytes };
 
 	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)

@@ -58,7 +58,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 		c->answer.mean = x->model->pools_mean;
 		c->answer.tokens_max = 1;
 	}
-	c->answer.speculate = true;
+	c->answer.speculate = x->model->speculate;
 	c->answer.prediction = (const uint32_t *)(const void *)x->prediction.data;
 	c->answer.prediction_count = (uint32_t)(x->prediction.len / sizeof(uint32_t));
 	if (x->constraint) {

@@ -126,6 +126,11 @@ void server_metrics(void *ctx, struct buf *out)
 	for (uint32_t i = 0; i < n; i++)
 		buf_addf(out, "rnp_serve_loaded{model=\"%s\"} %d\n", s->models.at[i].name,
 			models_count(&s->models, &s->models.at[i], &counts[i]));
+	add(out, "packing", "gauge", "Whether weights are being packed.");
+	for (uint32_t i = 0; i < n; i++)
+		buf_addf(out, "rnp_serve_packing{model=\"%s\"} %d\n",
+			s->models.at[i].name,
+			models_packing(&s->models, &s->models.at[i]));
 	for (size_t g = 0; g < sizeof gauges / sizeof *gauges; g++) {
 		add(out, gauges[g].name, gauges[g].type, gauges[g].help);
 		for (uint32_t i = 0; i < n; i++)

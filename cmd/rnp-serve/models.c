@@ -172,3 +172,15 @@ bool models_count(struct models *m, struct served *one, struct lm_service_counts
 	pthread_mutex_unlock(&m->lock);
 	return loaded;
 }
+
+bool models_packing(struct models *m, const struct served *one)
+{
+	bool packing;
+
+	pthread_mutex_lock(&m->lock);
+	packing = one->state == SERVED_LOADED &&
+		(lm_weights_packing(one->l.weights) ||
+			(one->draft && lm_weights_packing(one->draft)));
+	pthread_mutex_unlock(&m->lock);
+	return packing;
+}

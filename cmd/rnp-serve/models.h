@@ -44,4 +44,7 @@ void models_unload_idle(struct models *m);
 /* Counts of a model's engine since the start of the server. Returns whether it is loaded. */
 bool models_count(struct models *m, struct served *one, struct lm_service_counts *out);
 
+/* Whether the model's weights, or those of its draft, are being packed (lm_weights_pack). */
+bool models_packing(struct models *m, const struct served *one);
+
 #endif

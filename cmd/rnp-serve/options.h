@@ -3,6 +3,7 @@
 #define RNP_SERVE_OPTIONS_H
 
 #include "common/cli/prog.h"
+#include "common/lm/engine/engine.h"
 #include "common/lm/model/config.h"
 #include "kernels/dev/team.h"
 
@@ -25,7 +26,8 @@
 		.help = "of the CPU that compute (default $OMP_NUM_THREADS, else one per core)" }
 
 /* The rows of an engine, which answers several at a time. */
-#define OPT_ENGINE(to_context, to_cache, to_cache_type, to_streams) \
+#define OPT_ENGINE(to_context, to_cache, to_cache_type, to_streams, to_speculate, \
+	to_pack) \
 	{ .name = "context", .kind = OPT_I64, .to = (to_context), .metavar = "N", .min = 2, \
 		.max = LM_CONTEXT_MAX, \
 		.help = "tokens of a text (default: all the model was made for)" }, \
@@ -34,7 +36,13 @@
 	OPT_CACHE_TYPE(to_cache_type), \
 	{ .name = "streams", .kind = OPT_I64, .to = (to_streams), .metavar = "N", .min = 1, \
 		.max = 1024, \
-		.help = "answers that are computed at the same time (default 16)" }
+		.help = "answers that are computed at the same time (default 16)" }, \
+	{ .name = "speculate", .kind = OPT_I64, .to = (to_speculate), .metavar = "N", \
+		.min = 0, .max = LM_PROPOSED_MAX, \
+		.help = "tokens of an answer guessed ahead at most (default 8; 0: none)" }, \
+	{ .name = "pack", .kind = OPT_CHOICE, .to = (to_pack), .metavar = "auto|never", \
+		.choices = "auto|never", \
+		.help = "copy quantised weights as the CPU reads them soonest (default auto)" }
 /* clang-format on */
 
 #define OPT_STREAMS_DEFAULT 16

@@ -24,14 +24,14 @@ static struct opt_list models, adapters, drafts;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
 static const char *tokenizer, *device, *chat_template, *cache_type, *type;
-static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT,
-					      queue = QUEUE_DEFAULT;
+static int64_t threads, context, cache_bytes,
+	streams = OPT_STREAMS_DEFAULT, queue = QUEUE_DEFAULT, speculate = LM_PROPOSED_MAX;
 static int64_t drain_ms = 30000, idle_ms, memory_bytes;
 static int64_t client_connections;
 static const char *api_keys;
 static struct opt_list hosts, origins;
 static bool open_to_all, cache_shared;
-static const char *pooling = "last";
+static const char *pooling = "last", *pack = "auto";
 
 static const struct opt opts[] = {
 	{ .name = "model",
@@ -65,7 +65,7 @@ static const struct opt opts[] = {
 		.to = &drafts,
 		.metavar = "[MODEL=]M",
 		.help = "a small model with the same tokens, which proposes them" },
-	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams),
+	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams, &speculate, &pack),
 	{ .name = "queue",
 		.kind = OPT_I64,
 		.to = &queue,
@@ -220,6 +220,8 @@ static int open_models(struct server *s)
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,
 		.queue = (uint32_t)queue,
+		.speculate = (uint32_t)speculate,
+		.packs = strcmp(pack, "auto") == 0,
 		.cache_bytes = cache_bytes,
 		.outbox = s->outbox,
 		.pools_mean = strcmp(pooling, "mean") == 0 };
@@ -238,6 +240,8 @@ static int open_models(struct server *s)
 	for (int i = 0; i < adapters.n; i++)
 		if (name_adapter(s, adapters.items[i]) < 0)
 			return -1;
+	if (drafts.n && !speculate)
+		return err_set(EX_USAGE, "--draft has no use with --speculate 0");
 	for (int i = 0; i < drafts.n; i++)
 		if (name_draft(s, drafts.items[i]) < 0)
 			return -1;

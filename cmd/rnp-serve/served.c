@@ -275,6 +275,7 @@ static int load(struct served *m, const struct served_options *o)
 	if (m->available_bytes && m->l.d.is_host)
 		m->available_bytes += model_file_memory(m->l.model_file);
 	m->pools_mean = o->pools_mean;
+	m->speculate = o->speculate;
 	context = o->context ? o->context : model_file_config(m->l.model_file)->context;
 	if (context < 2)
 		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path, context);
@@ -298,7 +299,14 @@ static int load(struct served *m, const struct served_options *o)
 		.ends_count = m->ends_count,
 		.outbox = o->outbox,
 		.draft = m->draft };
-	return lm_service_open(&m->service, m->l.weights, &config);
+	if (lm_service_open(&m->service, m->l.weights, &config) < 0)
+		return -1;
+	if (o->packs) {
+		lm_weights_pack(m->l.weights);
+		if (m->draft)
+			lm_weights_pack(m->draft);
+	}
+	return 0;
 }
 
 int served_load(struct served *m, const struct served_options *o)

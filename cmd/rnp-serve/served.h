@@ -16,6 +16,8 @@ struct served_options {
 	const char *template; /* a file or a name; NULL: the model's own */
 	uint32_t context;     /* 0: the model's */
 	uint32_t streams, queue;
+	uint32_t speculate; /* tokens of an answer to propose in a step at most */
+	bool packs;         /* as lm_weights_pack does */
 	/* 0: whole contexts of all streams, but at most half of the free memory */
 	int64_t cache_bytes;
 	enum lm_cache_type cache;
@@ -53,7 +55,8 @@ struct served {
 	struct lm_service *service;
 	uint32_t context; /* positions of a text */
 	bool pools_mean;
-	uint32_t *ends; /* ids that end an answer */
+	uint32_t speculate; /* as in struct served_options */
+	uint32_t *ends;     /* ids that end an answer */
 	uint32_t ends_count;
 	struct lm_chat *chat;             /* NULL: the model only continues text */
 	struct call_format calls;         /* how it calls tools; only with chat */

@@ -65,7 +65,7 @@ static double answer(enum kind kind, bool speculate, uint64_t seed, uint32_t cou
 	uint32_t prediction[PROMPT];
 	struct lm_answer a = { .prompt = PROMPT,
 		.tokens_max = ANSWER,
-		.speculate = speculate,
+		.speculate = speculate ? LM_PROPOSED_MAX : 0,
 		.prediction = kind == MISLEADS ? prediction : NULL,
 		.prediction_count = kind == MISLEADS ? PROMPT : 0 };
 	struct lm_engine *e = NULL;

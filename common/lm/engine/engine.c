@@ -566,7 +566,8 @@ static bool is_prompt(const struct lm_answer *a)
 static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a, enum lm_source from)
 {
 	struct lm_pace *p = &a->pace[from];
-	uint32_t max = p->most, left = a->tokens_max - a->generated - 1;
+	uint32_t max = p->most < a->speculate ? p->most : a->speculate;
+	uint32_t left = a->tokens_max - a->generated - 1;
 	uint32_t room = e->limits.context - a->known;
 
 	if (max > SPECULATED_ROWS / e->running_count)

@@ -63,7 +63,7 @@ struct lm_answer {
 	/* A likely text of the answer, for speculation; may be NULL. Borrowed. */
 	const uint32_t *prediction;
 	uint32_t prediction_count;
-	bool speculate;
+	uint32_t speculate; /* tokens to propose in a step at most; 0: none */
 	/* If not NULL, no token is drawn: the [dim] activations of the prompt's last row, or
 	 * with `mean` the mean of all its rows, are written there; tokens_max is 1. */
 	float *embedding;

@@ -33,7 +33,7 @@ struct text {
 };
 
 static struct text texts[TEXTS];
-static bool speculate; /* of all that are asked for */
+static uint32_t speculate; /* of all that are asked for */
 
 /* a number of about one, the same in every run */
 static float number(uint64_t i)
@@ -396,7 +396,7 @@ static void speculation(void)
 	for (int i = 0; i < TEXTS; i++)
 		for (int kind = 0; kind < 2; kind++) {
 			ask(&q, &texts[i]);
-			q.a.speculate = true;
+			q.a.speculate = LM_PROPOSED_MAX;
 			q.a.prediction = kind ? wrong : texts[i].want;
 			q.a.prediction_count = kind ? 60 : texts[i].made;
 			steps = counts_of(e).steps;
@@ -408,7 +408,7 @@ static void speculation(void)
 				CHECK(counts_of(e).steps - steps < texts[i].made * 2 / 3);
 		}
 	ask(&q, &loop);
-	q.a.speculate = true;
+	q.a.speculate = LM_PROPOSED_MAX;
 	lm_engine_submit(e, &q.a);
 	run_all(e);
 	check_answer(&q);
@@ -434,7 +434,7 @@ static void drafts(void)
 		CHECK(lm_engine_draft(e, right ? weights : wrong) == 0);
 		for (int i = 0; i < TEXTS; i++) {
 			ask(&q[i], &texts[i]);
-			q[i].a.speculate = true;
+			q[i].a.speculate = LM_PROPOSED_MAX;
 			lm_engine_submit(e, &q[i].a);
 		}
 		run_all(e);
@@ -468,7 +468,7 @@ static void shared_drafts(void)
 	CHECK(lm_engine_draft(e, weights) == 0);
 	for (int i = 0; i < 3; i++) {
 		ask(&q, &text);
-		q.a.speculate = true;
+		q.a.speculate = LM_PROPOSED_MAX;
 		q.a.space = i == 2;
 		before = counts_of(e).draft_rows;
 		lm_engine_submit(e, &q.a);
@@ -637,11 +637,11 @@ int main(void)
 	speculation();
 	drafts();
 	shared_drafts();
-	speculate = true;
+	speculate = LM_PROPOSED_MAX;
 	among_others(400, 4, 64, false);
 	among_others(24, 8, 64, true);
 	random_requests();
-	speculate = false;
+	speculate = 0;
 	whole_cache();
 	windows();
 	service();
