@@ -169,7 +169,10 @@ static int open_weights(struct suite_lm *l, const struct lm_config *c, enum lm_t
 		r.prompt[i] = (uint32_t)rng_below(&rng, c->vocab);
 	if (model_file_make(&r.model_file, NULL, c, type, 1) < 0)
 		return -1;
-	return lm_weights_open(&r.weights, &l->d, r.model_file);
+	if (lm_weights_open(&r.weights, &l->d, r.model_file) < 0)
+		return -1;
+	lm_weights_pack(r.weights); /* as the server does */
+	return 0;
 }
 
 static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_type type)

@@ -262,6 +262,12 @@ static int check_room(const struct served *m, const struct served_options *o)
 		(unsigned long long)served_bytes(m), (unsigned long long)room);
 }
 
+/* Pages of a file can be dropped where memory is short, packed weights cannot. */
+static bool may_pack(const struct served *m)
+{
+	return served_bytes(m) <= m->available_bytes / 8 * 7;
+}
+
 static int load(struct served *m, const struct served_options *o)
 {
 	struct lm_service_config config;
@@ -299,14 +305,12 @@ static int load(struct served *m, const struct served_options *o)
 		.ends_count = m->ends_count,
 		.outbox = o->outbox,
 		.draft = m->draft };
-	if (lm_service_open(&m->service, m->l.weights, &config) < 0)
-		return -1;
-	if (o->packs) {
+	if (o->packs && may_pack(m)) {
 		lm_weights_pack(m->l.weights);
 		if (m->draft)
 			lm_weights_pack(m->draft);
 	}
-	return 0;
+	return lm_service_open(&m->service, m->l.weights, &config);
 }
 
 int served_load(struct served *m, const struct served_options *o)

@@ -2,6 +2,7 @@
  * background. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/lm/infer/infer_parts.h"
 #include "common/lm/infer/weights.h"
+#include "kernels/dev/team.h"
 
 #define ALIGNMENT 4096          /* of a copy: no page holds parts of two */
 #define OUTPUTS   UINT64_C(512) /* that are copied between looks at `stop` */
@@ -73,6 +75,13 @@ static bool pack(struct lm_weights *w, struct lm_matrix *m, unsigned char *to)
 	return true;
 }
 
+/* Whether a matrix is copied: one of a GGUF file, as other formats have no quantised ones. */
+static bool is_copied(const struct lm_weights *w, const struct lm_matrix *m)
+{
+	return model_file_format(w->model_file) == LM_FORMAT_GGUF &&
+		lm_pack_outputs(w->d, m->type) && !model_file_owns(w->model_file, m->w);
+}
+
 static void *run(void *arg)
 {
 	struct lm_weights *w = arg;
@@ -82,7 +91,7 @@ static void *run(void *arg)
 	/* of this thread alone, as Linux has it */
 	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 	for (uint32_t i = 0; (m = matrix_at(w, i)); i++) {
-		if (!lm_pack_outputs(w->d, m->type))
+		if (!is_copied(w, m))
 			continue;
 		if (!pack(w, m, to))
 			return NULL;
@@ -94,6 +103,40 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* A matrix that is packed where it lies, and the outputs of a group. */
+struct packed_place {
+	const struct lm_matrix *m;
+	uint32_t outputs;
+};
+
+static void pack_groups(void *work, uint64_t from, uint64_t to)
+{
+	const struct packed_place *p = work;
+	uint64_t bytes = p->outputs * lm_weight_row_bytes(p->m->type, p->m->k);
+	unsigned char *group = xmalloc(bytes);
+	unsigned char *at = (unsigned char *)(uintptr_t)p->m->w;
+
+	for (uint64_t i = from; i < to; i++) {
+		memcpy(group, at + i * bytes, bytes);
+		lm_pack(at + i * bytes, group, p->m->type, p->outputs, p->m->k,
+			p->outputs);
+	}
+	free(group);
+}
+
+/* Packs a matrix in the model's own memory, unless rows of it are embeddings, too. */
+static void pack_in_place(struct lm_weights *w, struct lm_matrix *m)
+{
+	struct packed_place p = { m, lm_pack_outputs(w->d, m->type) };
+	struct team_op op = { pack_groups, &p, 0, 1, 0, 1 };
+
+	if (!p.outputs || !model_file_owns(w->model_file, m->w) || m->w == w->embed->data)
+		return;
+	op.n = m->n / p.outputs;
+	team_run(&op, 1);
+	atomic_store_explicit(&m->packed, m->w, memory_order_release);
+}
+
 void lm_weights_pack(struct lm_weights *w)
 {
 	struct lm_packing *p;
@@ -101,13 +144,11 @@ void lm_weights_pack(struct lm_weights *w)
 	uint64_t bytes = 0;
 	void *memory;
 
-	/* other formats have no quantised matrices, but those that model_file.h made in memory */
-	if (model_file_format(w->model_file) != LM_FORMAT_GGUF ||
-		model_file_memory(w->model_file))
-		return;
-	for (uint32_t i = 0; (m = matrix_at(w, i)); i++)
-		if (lm_pack_outputs(w->d, m->type))
+	for (uint32_t i = 0; (m = matrix_at(w, i)); i++) {
+		pack_in_place(w, m);
+		if (is_copied(w, m))
 			bytes += room_of(m);
+	}
 	if (!bytes)
 		return;
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

@@ -477,6 +477,13 @@ uint64_t model_file_memory(const struct model_file *s)
 	return s->memory_bytes;
 }
 
+bool model_file_owns(const struct model_file *s, const void *data)
+{
+	uintptr_t at = (uintptr_t)data, from = (uintptr_t)s->memory;
+
+	return s->memory && at >= from && at - from < s->memory_bytes;
+}
+
 enum lm_format model_file_format(const struct model_file *s)
 {
 	return s->format;

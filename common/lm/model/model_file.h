@@ -45,6 +45,9 @@ int model_file_quantise(struct model_file *s, enum lm_type type);
 /* Bytes of memory that copies take; 0 for a model that is used in its file. */
 uint64_t model_file_memory(const struct model_file *s);
 
+/* Whether data of a tensor lies in such memory, which nobody else maps and which may be written. */
+bool model_file_owns(const struct model_file *s, const void *data);
+
 enum lm_format model_file_format(const struct model_file *s);
 const struct lm_config *model_file_config(const struct model_file *s);
 

@@ -300,6 +300,26 @@ static void packed(struct dev *d, const struct model_file *made, enum lm_type ty
 	unlink(path);
 }
 
+/* The same of a model in memory, which is packed where it lies. */
+static void packed_in_place(struct dev *d, const struct lm_config *c, enum lm_type type,
+	float before[][VOCAB], float now[][VOCAB])
+{
+	struct model_file *s = NULL;
+	struct lm_weights *w = NULL;
+
+	CHECK(model_file_make(&s, NULL, c, type, 5) == 0);
+	CHECK(model_file_owns(s, model_file_tensor(s, 0)->data));
+	CHECK(lm_weights_open(&w, d, s) == 0);
+	alone(w, 0, before);
+	lm_weights_pack(w);
+	CHECK(!lm_weights_packing(w));
+	alone(w, 0, now);
+	CHECK(memcmp(before, now, LENGTH * sizeof *now) == 0);
+	rows_are_their_own(w);
+	lm_weights_close(w);
+	model_file_close(s);
+}
+
 static void packs(struct dev *d)
 {
 	static const enum lm_type types[] = { LM_F32, LM_Q8_0, LM_Q4_0 };
@@ -313,6 +333,10 @@ static void packs(struct dev *d)
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		packed(d, made, types[i], logits, logits + LENGTH);
 	model_file_close(made);
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		c.tied = i % 2;
+		packed_in_place(d, &c, types[i], logits, logits + LENGTH);
+	}
 	free(logits);
 }
 
