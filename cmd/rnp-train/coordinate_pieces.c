@@ -114,7 +114,6 @@ static bool is_same(const struct pieces *p, uint64_t at, const void *data, size_
 	return same;
 }
 
-/* The disk begins with it at once, so that little is left to be flushed at the end. */
 static int put(const struct pieces *p, uint64_t piece, uint64_t at, const void *data,
 	size_t len)
 {
@@ -122,24 +121,28 @@ static int put(const struct pieces *p, uint64_t piece, uint64_t at, const void *
 		return is_same(p, at, data, len) ? 1 : 2;
 	if (write_at(p->fd, data, len, at, p->path) < 0)
 		return -1;
-	sync_file_range(p->fd, (off_t)at, (off_t)len, SYNC_FILE_RANGE_WRITE);
 	return write_at(p->marks, "\1", 1, BOOT_BYTES + piece, p->marks_path);
 }
 
 int pieces_put(struct coordinator *g, uint64_t turn, uint64_t piece, const void *data,
 	size_t len)
 {
-	struct pieces p;
+	struct pieces p = { .fd = -1, .marks = -1 };
+	uint64_t at = piece * g->run.piece_bytes;
 	int rc = 3;
 
 	pthread_mutex_lock(&g->pieces_lock);
 	if (g->pieces_closed != turn) {
 		rc = open_pieces(&p, g, turn, O_CREAT);
 		if (rc == 0)
-			rc = put(&p, piece, piece * g->run.piece_bytes, data, len);
-		close_pieces(&p);
+			rc = put(&p, piece, at, data, len);
 	}
 	pthread_mutex_unlock(&g->pieces_lock);
+	/* The disk begins with it at once, so that little is left to be flushed at the end. Its queue may
+	 * be full: no other piece waits for that. */
+	if (rc == 0)
+		sync_file_range(p.fd, (off_t)at, (off_t)len, SYNC_FILE_RANGE_WRITE);
+	close_pieces(&p);
 	return rc;
 }
 
