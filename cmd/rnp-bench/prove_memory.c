@@ -19,8 +19,8 @@ struct fill {
 	struct memfill m;
 	int64_t leaves;
 	struct poc_tree trees[MEMFILL_SLICES * POC_PASSES_MAX];
-	uint64_t
-		at[POC_NEEDED_MAX]; /* leaves of the whole fill, followed by the blocks */
+	/* leaves of the whole fill, followed by the blocks */
+	uint64_t at[POC_NEEDED_MAX];
 	uint32_t *blocks;
 	size_t count;
 };

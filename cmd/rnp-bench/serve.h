@@ -29,8 +29,8 @@ struct serve {
 	int tcp_port;
 	const char *random; /* PEER_BYTES_MAX random bytes */
 	struct bandwidth_tests *exchanges;
-	const struct key
-		*key; /* signs the results of bandwidth tests; NULL: none are offered */
+	/* signs the results of bandwidth tests; NULL: none are offered */
+	const struct key *key;
 	pthread_mutex_t output; /* guards standard output, where results are written */
 };
 

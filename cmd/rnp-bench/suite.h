@@ -79,8 +79,8 @@ struct suite {
 		void);             /* what is measured; valid until the suite is closed */
 	void (*close)(void);       /* called after its last test; may be NULL */
 	const struct watch *watch; /* NULL: the conditions of the CPU */
-	const struct suite_workload
-		*workload; /* its tests have names and no steps; NULL: they have steps */
+	/* its tests have names and no steps; NULL: they have steps */
+	const struct suite_workload *workload;
 };
 
 extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link,

@@ -25,9 +25,9 @@ struct feed_market {
 	int (*read)(struct feed *f, const char *text, size_t len, const char *name);
 	enum feed_pages pages;
 	const char *path; /* of the list, below the URL; NULL: the URL is the list's */
-	const char
-		*key_header; /* what stands before the key; NULL: Authorization: Bearer */
-	const char *post;    /* body of the request; NULL: it is a GET */
+	/* what stands before the key; NULL: Authorization: Bearer */
+	const char *key_header;
+	const char *post; /* body of the request; NULL: it is a GET */
 };
 
 extern const char feed_market_choices[]; /* "akash|nosana|..." */

@@ -55,8 +55,8 @@ struct fit_column {
 struct fit {
 	struct fit_column *columns; /* FIT_NUMBERS numbers, then the effects' levels */
 	size_t ncolumns, cap;
-	struct fit_row
-		*rows; /* rows it was fitted to; NULL if it was read from a record */
+	/* rows it was fitted to; NULL if it was read from a record */
+	struct fit_row *rows;
 	size_t nrows, rows_cap;
 	double sigma; /* robust standard deviation of the residuals */
 	/* log(price / fitted price) at the lowest and at the highest tenth of offers; of models

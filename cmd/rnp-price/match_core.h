@@ -62,8 +62,8 @@ struct match_job {
 	const char *models[MATCH_MODELS_MAX]; /* nmodels 0: any */
 	double throughput[MATCH_MODELS_MAX];  /* of each model; 0: not known. For gavel */
 	int nmodels;
-	const char
-		*places[MATCH_MODELS_MAX]; /* countries or regions; nplaces 0: anywhere */
+	/* countries or regions; nplaces 0: anywhere */
+	const char *places[MATCH_MODELS_MAX];
 	int nplaces;
 	int64_t memory_bytes;   /* of one GPU, at least */
 	int64_t reputation_ppm; /* at least; 0: any */

@@ -20,8 +20,8 @@ struct offer {
 	const char *model; /* canonical, or the market's own name if it is unknown */
 	const char *name;  /* the market's own name of the model */
 	bool known;        /* model is in our table */
-	const struct gpu_model
-		*gpu; /* its row there; NULL: none, or known only by its name */
+	/* its row there; NULL: none, or known only by its name */
+	const struct gpu_model *gpu;
 	bool spot, own;
 	int rentable, rented, verified,
 		secure; /* 0, 1, OFFER_UNKNOWN; secure: in a data centre */

@@ -33,8 +33,8 @@ struct place_node {
 	int64_t cpu_milli, memory_mib; /* free */
 	int ngpus;
 	int left[PLACE_GPUS_MAX]; /* free thousandths of each GPU */
-	uint16_t
-		kinds; /* of pods that came: bit 0 parts of a GPU, bit k those with k GPUs */
+	/* of pods that came: bit 0 parts of a GPU, bit k those with k GPUs */
+	uint16_t kinds;
 };
 
 struct place_pod {

@@ -56,8 +56,8 @@ struct rivals_question {
 
 struct rivals {
 	long counts[RIVAL_KINDS]; /* offers of each kind */
-	const struct offer *
-		*hosts; /* the cheapest offer of each believed host, cheapest first */
+	/* the cheapest offer of each believed host, cheapest first */
+	const struct offer **hosts;
 	size_t nhosts;
 	size_t nall;           /* hosts before implausible ones were removed */
 	size_t ndoubtful;      /* hosts removed because they are implausibly cheap */
@@ -65,8 +65,8 @@ struct rivals {
 	int64_t limit_uusd;    /* lower prices were not believed; RIVALS_NONE: no limit */
 	/* the limit comes from the quartile; else from the model's own price */
 	bool limit_by_quartile;
-	const struct offer
-		*own;    /* the cheapest own offer with half to twice as many GPUs */
+	/* the cheapest own offer with half to twice as many GPUs */
+	const struct offer *own;
 	bool same_count; /* the hosts have exactly as many GPUs */
 };
 

@@ -67,8 +67,8 @@ void sched_order(enum sched_algorithm a, const struct sched_job *jobs,
 struct play {
 	enum sched_algorithm a;
 	struct sched_job *jobs;
-	struct sched_entry
-		*there; /* jobs that have arrived and not ended, including running ones */
+	/* jobs that have arrived and not ended, including running ones */
+	struct sched_entry *there;
 	size_t nthere;
 	int64_t gpus;
 	double used_s; /* GPU-seconds used until the last arrival */

@@ -23,8 +23,8 @@ struct expr_scope {
 	int nterms;
 	const char *tables[EXPR_TABLES_MAX];
 	int ntables;
-	uint32_t
-		relative; /* out: bit per field whose largest value over the nodes is needed */
+	/* out: bit per field whose largest value over the nodes is needed */
+	uint32_t relative;
 };
 
 /* A row of each table for one GPU model. */

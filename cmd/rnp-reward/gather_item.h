@@ -34,8 +34,8 @@ struct gather_item {
 	unsigned char sha256[CANON_HASH_BYTES];
 	const json_t *record; /* borrowed */
 
-	const char
-		*text; /* nodes: the record as JSON, borrowed; NULL: record is written */
+	/* nodes: the record as JSON, borrowed; NULL: record is written */
+	const char *text;
 
 	int64_t from_ms, to_ms; /* uptimes and receipts */
 

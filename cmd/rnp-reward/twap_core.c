@@ -32,9 +32,9 @@ static int by_price(const void *a, const void *b)
 
 struct sweep {
 	struct twap *t;
-	const struct twap_sample
-		*last[TWAP_SOURCES_MAX]; /* of each source, NULL: none yet */
-	u128 sum;                        /* 2 x price x ms */
+	/* of each source, NULL: none yet */
+	const struct twap_sample *last[TWAP_SOURCES_MAX];
+	u128 sum; /* 2 x price x ms */
 };
 
 /* Accounts for [from, to), in which nothing changes. */

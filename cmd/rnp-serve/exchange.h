@@ -67,8 +67,8 @@ extern const struct reply_format reply_chat, reply_completion, reply_response,
 struct exchange {
 	_Atomic int holders;
 	struct writer *writer;
-	struct httpd_request
-		*q; /* valid until httpd_finish; NULL: no client, on_finish is called */
+	/* valid until httpd_finish; NULL: no client, on_finish is called */
+	struct httpd_request *q;
 	struct httpd_reply *r;
 	void (*on_finish)(struct exchange *x); /* r is filled; on the writer's thread */
 	void *user;                            /* for on_finish */
@@ -90,10 +90,10 @@ struct exchange {
 	int64_t created, started_ns, first_ns, last_write_ns;
 	uint32_t prompt_tokens, cached_tokens;
 	uint64_t sequence; /* responses: number of the next event */
-	struct buf
-		prediction; /* uint32_t: tokens that the client expects in the answer */
-	struct buf out;     /* bytes of the stream that are not yet written */
-	bool streaming;     /* something was sent */
+	/* uint32_t: tokens that the client expects in the answer */
+	struct buf prediction;
+	struct buf out; /* bytes of the stream that are not yet written */
+	bool streaming; /* something was sent */
 	bool end_written;
 	bool finished; /* httpd_finish was called */
 	_Atomic bool gone;

@@ -12,8 +12,8 @@ struct models {
 	struct served_options options;
 	int64_t idle_ns; /* unloaded after this time without a request; 0: never */
 	uint64_t bytes;  /* that all loaded ones may take together */
-	pthread_mutex_t
-		lock; /* protects what follows, and state, users and last_used_ns of all */
+	/* protects what follows, and state, users and last_used_ns of all */
+	pthread_mutex_t lock;
 	pthread_cond_t loaded;
 	bool loading; /* one model at a time */
 };

@@ -63,8 +63,8 @@ static const struct opt opts[] = {
 struct evaluation {
 	struct dev d;
 	struct model_file *model_file;
-	struct lm_token
-		*token; /* NULL: the data is tokens, and nobody knows their bytes */
+	/* NULL: the data is tokens, and nobody knows their bytes */
+	struct lm_token *token;
 	struct lm_shards shards;
 	struct buf ids; /* uint32_t */
 	uint64_t count; /* of ids */

@@ -16,8 +16,8 @@ struct judging {
 	struct dev *cpu;      /* decodes containers */
 	struct lm_loop *eval; /* as judging_loop opens it; its parameters are pub */
 	struct flatfile pub, delta;
-	struct update_range
-		*ranges; /* that the round exchanges; the rest of delta is 0 */
+	/* that the round exchanges; the rest of delta is 0 */
+	struct update_range *ranges;
 	size_t nranges;
 	uint64_t *other; /* sequences of nobody, the same for all deltas of a round */
 	uint64_t fresh;  /* from this sequence on, nobody was given any */

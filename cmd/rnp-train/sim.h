@@ -56,8 +56,8 @@ struct sim_options {
 	struct round_policy policy;
 	uint64_t first_sequence, warm;
 	uint64_t workers;
-	const struct sim_link
-		*links; /* worker i has the link at its position in their shares */
+	/* worker i has the link at its position in their shares */
+	const struct sim_link *links;
 	size_t nlinks;
 	uint64_t rounds, seed;
 	int64_t server_up_bps, server_down_bps; /* of each coordinator */

@@ -9,9 +9,9 @@
 
 struct sim_stream_options {
 	uint32_t fragments; /* P, at least 1 */
-	uint64_t
-		overlap; /* tau: steps from a delta's sending to its update's merge, < H/P */
-	double keep;     /* a: theta <- a theta + (1 - a) pub */
+	/* tau: steps from a delta's sending to its update's merge, < H/P */
+	uint64_t overlap;
+	double keep; /* a: theta <- a theta + (1 - a) pub */
 	uint64_t inner_steps, rounds, first_sequence;
 };
 

@@ -170,8 +170,8 @@ struct io_beside {
 };
 
 static _Atomic(struct io_beside *) besides;
-static pid_t
-	watcher; /* a forked child inherits the list, but the files are not its own */
+/* a forked child inherits the list, but the files are not its own */
+static pid_t watcher;
 
 static struct io_beside *beside_add(const char *path)
 {

@@ -19,9 +19,9 @@ struct lines {
 	size_t max_bytes;
 	struct buf block; /* block.data[from..block.len) is read and not yet returned */
 	size_t from;
-	struct buf
-		held; /* lines of a batch that is worked on while the next one is read */
-	bool ended;   /* the open file has no more */
+	/* lines of a batch that is worked on while the next one is read */
+	struct buf held;
+	bool ended; /* the open file has no more */
 	const char *name;
 	long number; /* of the last returned line, in its file */
 	struct buf where;

@@ -20,8 +20,8 @@
 
 struct gpu_model {
 	const char *name; /* canonical */
-	const char *
-		family; /* the name in reward tables: "H100" for "H100 SXM"; usually the same */
+	/* the name in reward tables: "H100" for "H100 SXM"; usually the same */
+	const char *family;
 	const char *vendor; /* "NVIDIA", "AMD" */
 	bool unspecific;    /* the chip is known, its form or memory is not */
 	/* 0 in any of these: not published, or the variants of the name differ */

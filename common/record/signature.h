@@ -17,9 +17,9 @@ struct signature_result {
 	bool valid; /* every proof is good, whoever signed */
 	int nsigners; /* addresses of the keys whose proofs are good, in the record's order */
 	char signers[PROOF_SIGNERS_MAX][KEY_ADDRESS_MAX];
-	unsigned char
-		sha256[32]; /* if valid: the result of canon_hash_record for the record */
-	char reason[256];   /* why not ok, one line; "" when it is */
+	/* if valid: the result of canon_hash_record for the record */
+	unsigned char sha256[32];
+	char reason[256]; /* why not ok, one line; "" when it is */
 };
 
 /* Verifies the proof, or every proof of the proof set, of a record of any kind and shape.

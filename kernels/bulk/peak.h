@@ -15,8 +15,8 @@ struct peak {
 	 * claimed number can be checked: exact up to 500,000 steps. */
 	double (*run)(uint64_t steps);
 	uint64_t operations; /* per step; a multiply-add is two for each of its pairs */
-	unsigned
-		cycles; /* per step on the CPUs that we know: to choose the number of steps */
+	/* per step on the CPUs that we know: to choose the number of steps */
+	unsigned cycles;
 };
 
 /* Returns the loop for f32, bf16 or int8 at a level of this CPU, with tiles if they may be

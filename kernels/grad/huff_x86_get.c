@@ -170,8 +170,8 @@ INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigne
 }
 
 struct stream {
-	const unsigned char *
-		at; /* the next 64 bits, top ones first, some of which are already used */
+	/* the next 64 bits, top ones first, some of which are already used */
+	const unsigned char *at;
 	unsigned char *out; /* one past the next symbol */
 	uint64_t bits;      /* left-aligned, then a 1 and zeros */
 	const unsigned char *start;

@@ -78,8 +78,8 @@ struct quant {
 	bool bf16;       /* for none and lossless: the elements are bf16, not f32 */
 	bool sigma;      /* for q8 and q4 */
 	bool stochastic; /* for q8 and q4 */
-	uint32_t
-		block; /* for q8, q4, e3m0, qsgd: a power of two, 16 .. 65536; topk: 256 .. 4096 */
+	/* for q8, q4, e3m0, qsgd: a power of two, 16 .. 65536; topk: 256 .. 4096 */
+	uint32_t block;
 	uint32_t levels; /* for qsgd: 1 .. QUANT_LEVELS_MAX */
 	uint64_t seed;   /* for stochastic rounding and qsgd */
 };
@@ -122,8 +122,8 @@ struct quant_job {
 	uint64_t n;     /* elements */
 	/* f32 (bf16: with q.bf16): read by encode, written by decode; aligned to an element */
 	void *elements;
-	unsigned char *
-		planes; /* chunk_bytes for each chunk, aligned to 64; see quant_plane_at */
+	/* chunk_bytes for each chunk, aligned to 64; see quant_plane_at */
+	unsigned char *planes;
 	uint32_t *used;                 /* for each chunk: length of the variable plane */
 	const struct quant_step *steps; /* for ecq: one for each chunk */
 	uint32_t *

@@ -203,8 +203,8 @@ static void fuzz_evidence(const char *text, size_t len)
 {
 	unsigned char seed[crypto_sign_SEEDBYTES] = { 0 };
 	unsigned char public_key[KEY_PUBLIC_BYTES], secret[crypto_sign_SECRETKEYBYTES];
-	static struct evidence_key
-		key; /* kept: its table takes longer than most inputs */
+	/* kept: its table takes longer than most inputs */
+	static struct evidence_key key;
 	bool plain;
 
 	if (!key.address[0]) {

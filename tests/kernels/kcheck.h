@@ -40,8 +40,8 @@ struct kcase {
 	const void *arguments;
 	const void *want;   /* on the host; NULL: no comparison, for timing large cases */
 	uint64_t out_bytes; /* bytes 0 .. out_bytes - 1 at out are compared */
-	const float *
-		bound; /* NULL: exact; else want is f32 and each number may differ by its bound */
+	/* NULL: exact; else want is f32 and each number may differ by its bound */
+	const float *bound;
 	unsigned offset;  /* distance of out from a multiple of 256 */
 	double work;      /* work of one run in `unit`, for --bench */
 	const char *unit; /* "B" or "op" */

@@ -48,8 +48,8 @@ struct lm_pace {
 /* One answer. The caller fills in the first part and submits it; until the event that reports
  * its end it touches nothing but cancel. Initialise with zeros. */
 struct lm_answer {
-	uint32_t *
-		tokens; /* malloc'ed: the prompt; the engine appends. The caller frees it */
+	/* malloc'ed: the prompt; the engine appends. The caller frees it */
+	uint32_t *tokens;
 	size_t tokens_capacity;
 	uint32_t prompt;     /* tokens of the prompt, at least 1 */
 	uint32_t tokens_max; /* of the answer, at least 1 */
@@ -70,8 +70,8 @@ struct lm_answer {
 	bool mean;
 	void *user; /* for the caller */
 
-	_Atomic bool
-		cancel; /* any thread may set it: the answer ends before the next step */
+	/* any thread may set it: the answer ends before the next step */
+	_Atomic bool cancel;
 
 	/* Results, valid after its last event. */
 	enum lm_finish finish;
@@ -105,8 +105,8 @@ struct lm_answer {
 struct lm_event {
 	struct lm_answer *answer;
 	int64_t token; /* of the answer, or -1: it has ended, see answer.finish */
-	const struct lm_logprobs
-		*logprobs; /* NULL: not requested. Valid during the call */
+	/* NULL: not requested. Valid during the call */
+	const struct lm_logprobs *logprobs;
 };
 
 typedef void (*lm_event_fn)(void *arg, const struct lm_event *e);

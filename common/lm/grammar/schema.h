@@ -27,8 +27,8 @@ struct alt {
 	struct lm_number number;
 	uint64_t min, max;    /* characters or items; max UINT64_MAX: no bound */
 	struct pointers dfas; /* const struct lm_dfa *: all accept the string */
-	struct pointers
-		parts; /* const json_t *: schemas that say what is in an array or object */
+	/* const json_t *: schemas that say what is in an array or object */
+	struct pointers parts;
 	struct pointers names; /* const char *: required */
 };
 

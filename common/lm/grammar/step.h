@@ -43,8 +43,8 @@ struct frame {
 	uint8_t blanks; /* that have come here: 0, 1 a blank, 2 and more a line break and so many - 2 */
 	uint8_t left;
 	uint32_t id; /* automaton, string, object, array or sequence */
-	uint32_t
-		state; /* of the automaton; KEYED and later: the value's node; SEQUENCE: item */
+	/* of the automaton; KEYED and later: the value's node; SEQUENCE: item */
+	uint32_t state;
 	uint32_t count;            /* characters, items, or bytes of a literal */
 	uint32_t code;             /* of a character that is being read */
 	uint32_t high;             /* surrogate */
@@ -63,8 +63,8 @@ struct below {
 };
 
 struct pool {
-	struct below
-		*at; /* 0: the end of everything; 1: what a walk does not look below */
+	/* 0: the end of everything; 1: what a walk does not look below */
+	struct below *at;
 	size_t count, cap;
 	uint32_t *index, mask;
 };

@@ -45,8 +45,8 @@ struct gguf_value {
 	enum gguf_kind kind;
 	enum gguf_kind item; /* kind of an array's items */
 	uint64_t count;      /* number of an array's items; else 1 */
-	const unsigned char
-		*data;  /* the number, the first byte of a text, the first item */
+	/* the number, the first byte of a text, the first item */
+	const unsigned char *data;
 	uint64_t bytes; /* size of the number, the text (no terminator) or all items */
 };
 

@@ -30,8 +30,8 @@ static const struct architecture {
 	bool gelu, scaled_embed, qk_norm, post_norms, fused;
 	uint32_t window, window_period; /* where the file has no window */
 	double local_base;
-	uint32_t
-		root_layers; /* the depth of the one model whose queries are scaled by dim / heads */
+	/* the depth of the one model whose queries are scaled by dim / heads */
+	uint32_t root_layers;
 } architectures[] = {
 	{ .name = "llama", .interleaved = true },
 	{ .name = "qwen2" },

@@ -27,8 +27,8 @@ struct sum {
 
 struct ddp {
 	struct ddp_options o;
-	struct comm
-		comm; /* used by the thread; rank and size may be read once it is open */
+	/* used by the thread; rank and size may be read once it is open */
+	struct comm comm;
 	pthread_t thread;
 	float *gradients, *words;
 	uint64_t from,

@@ -22,13 +22,13 @@ struct lm_loop_options {
 	/* batch is the number of sequences of one pass on this rank. With ranks, open sets the
 	 * hooks. */
 	struct lm_train_options train;
-	uint64_t
-		batch; /* sequences of a step on all ranks: a multiple of passes times ranks */
+	/* sequences of a step on all ranks: a multiple of passes times ranks */
+	uint64_t batch;
 	struct lm_schedule schedule;
 	lm_sequence_fn sequence; /* of the training text */
 	void *arg;
-	struct ddp
-		*ranks; /* the ranks that share the batch, borrowed; NULL: one process */
+	/* the ranks that share the batch, borrowed; NULL: one process */
+	struct ddp *ranks;
 	/* Returns the caller's bits for why the run is to stop; it stops as soon as one rank
 	 * has any. NULL: none. With ranks, those of ddp_options are used. */
 	unsigned (*stop_flags)(void);
@@ -50,8 +50,8 @@ struct lm_loop {
 	uint64_t tokens; /* number of targets so far */
 
 	/* private */
-	struct lm_range
-		*ranges; /* remaining parts of the ranges that were added, in order */
+	/* remaining parts of the ranges that were added, in order */
+	struct lm_range *ranges;
 	size_t nranges, ranges_cap;
 	uint32_t *inputs, *targets; /* [train.batch][positions] */
 	uint32_t *window;           /* positions + 1 ids */

@@ -25,8 +25,8 @@
 #define ROUND_NEVER       INT64_MAX /* a time that does not come */
 
 struct round_policy {
-	uint64_t
-		quorum; /* deltas that a round needs, and members that it opens with: from 1 */
+	/* deltas that a round needs, and members that it opens with: from 1 */
+	uint64_t quorum;
 	uint64_t members_max; /* 0: no bound */
 	uint64_t steps;       /* H */
 	uint64_t batch;       /* sequences of a step */
@@ -94,9 +94,8 @@ struct round {
 	struct round_member *members;
 	size_t nmembers;
 	size_t here, asking, working, expected; /* how many of them */
-	struct round_delta
-		*deltas; /* of this round, in order of arrival until it is closed, then
-	                                  of (member, turn) */
+	/* of this round, in order of arrival until it is closed, then of (member, turn) */
+	struct round_delta *deltas;
 	size_t ndeltas;
 	size_t sound;  /* of them neither late nor refused: what the quorum counts */
 	int64_t began; /* of the phase */

@@ -11,8 +11,8 @@ struct lm_schedule {
 	double lr;
 	double lr_min;   /* fraction of lr that the cosine ends with, 0 to 1 */
 	uint64_t warmup; /* steps of linear warm-up */
-	uint64_t
-		steps; /* where the cosine ends; 0: lr stays constant after the warm-up */
+	/* where the cosine ends; 0: lr stays constant after the warm-up */
+	uint64_t steps;
 	/* Steps of a second linear warm-up, for an optimiser that starts from zeros within the
 	 * run; 0: none. */
 	uint64_t fresh_warmup;

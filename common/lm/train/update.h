@@ -25,9 +25,9 @@ extern const char *const update_names[];
 struct update_options {
 	enum update_rule rule;
 	struct outer_nesterov nesterov; /* of nesterov */
-	struct aggregate_rule
-		aggregate; /* of all but dn, which takes deltas one by one */
-	struct grad down;  /* Q, as grad_parse has it */
+	/* of all but dn, which takes deltas one by one */
+	struct aggregate_rule aggregate;
+	struct grad down; /* Q, as grad_parse has it */
 	/* Whether to look for copies, on blocks that this seed draws: nobody knows it before the
 	 * deltas are there. */
 	bool copies;
