@@ -74,7 +74,7 @@ static int job_of(const json_t *entry, const char *where, const struct feed_job 
 	job->source.market = feed_market_find(of);
 	if (!job->source.market)
 		return err_set(EX_DATAERR, "%s: market: '%.40s' is none of %s", where, of,
-			feed_market_choices);
+			FEED_MARKETS);
 	snprintf(what, sizeof what, "%.300s: name", where);
 	if (feed_name_check(job->name, what, EX_DATAERR) < 0)
 		return -1;

@@ -32,8 +32,6 @@ static const struct feed_market markets[] = {
 	{ "vast", feed_vast, FEED_STREAM, NULL, NULL, NULL },
 };
 
-const char feed_market_choices[] = "akash|nosana|prime|rnp|runpod|salad|skypilot|vast";
-
 const struct feed_market *feed_market_find(const char *name)
 {
 	for (size_t i = 0; i < sizeof markets / sizeof *markets; i++)

@@ -30,7 +30,8 @@ struct feed_market {
 	const char *post; /* body of the request; NULL: it is a GET */
 };
 
-extern const char feed_market_choices[]; /* "akash|nosana|..." */
+/* The names of all markets, as choices of an option. */
+#define FEED_MARKETS "akash|nosana|prime|rnp|runpod|salad|skypilot|vast"
 
 /* Returns the market of a name, or NULL. */
 const struct feed_market *feed_market_find(const char *name);

@@ -3,7 +3,7 @@
  *
  * Gavel's mechanism (Narayanan et al., OSDI 2020, section 5): when jobs have come or gone, a
  * policy says which part of its time each job is to spend on each model (fair.h); in rounds of
- * 360 s those run first that had the least of it, until no GPU is left for whom it has. Jobs
+ * 360 s the jobs that are furthest below their share run first, while there are GPUs. Jobs
  * move between models from round to round at no cost. HETERO_MATCH is what match.h does
  * instead, by the same function as rnp-price match --preempt: when jobs come or end, one that was
  * served less stops one that was served more, which goes on elsewhere from its last round; until
@@ -18,12 +18,12 @@
 #include "cmd/rnp-price/sched.h"
 
 #define HETERO_ROUND_S    360
-#define HETERO_RESET_S    1920 /* so long a policy's answer stands at least */
-#define HETERO_MATCH_GPUS 64   /* nodes of the cluster that match sees are so large */
+#define HETERO_RESET_S    1920 /* an allocation is kept at least this long */
+#define HETERO_MATCH_GPUS 64   /* GPUs of a node, as match sees the cluster */
 
 enum hetero_algorithm {
-	HETERO_MAX_MIN,  /* max-min fairness that thinks all GPUs alike: the baseline */
-	HETERO_GAVEL,    /* max-min fairness over throughputs */
+	HETERO_MAX_MIN, /* max-min fairness that takes all GPUs for equal: the baseline */
+	HETERO_GAVEL,   /* max-min fairness over throughputs */
 	HETERO_MAKESPAN, /* the shortest time until all present jobs have ended */
 	HETERO_MATCH, /* rnp-price match --algorithm gavel --preempt, at equal prices */
 	HETERO_ALGORITHMS

@@ -29,11 +29,11 @@
 enum match_algorithm {
 	MATCH_CHEAPEST, /* the lowest price; among jobs that wait, who pays most comes first */
 	MATCH_ROTATION, /* RNP-019: the node with the least work for its uptime comes next */
-	MATCH_LAS,      /* the owner with the least GPU time for his share comes first */
-	MATCH_GAVEL,    /* the least cost for the work: prices over measured throughputs
-			 * (Narayanan et al., OSDI 2020, the cost policy); the owner for whom
-			 * the least was done for his share comes first (their fairness) */
-	MATCH_FGD,      /* the least growth of fragmentation (Weng et al., ATC 2023) */
+	MATCH_LAS, /* the owner with the least GPU time relative to his share comes first */
+	MATCH_GAVEL, /* the least cost for the work: prices over measured throughputs
+			 * (Narayanan et al., OSDI 2020, the cost policy); the owner with the
+			 * least work done relative to his share comes first (their fairness) */
+	MATCH_FGD,   /* the least growth of fragmentation (Weng et al., ATC 2023) */
 	MATCH_ALGORITHMS
 };
 extern const char *const match_names[MATCH_ALGORITHMS];

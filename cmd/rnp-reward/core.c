@@ -39,12 +39,13 @@ struct pass {
 	int part;             /* whose weights they are */
 };
 
-/* Works on one usage, on any thread; what it adds up over usages goes to sums, which is the
- * thread's own. */
+/* What one thread adds up over its usages. */
 struct sums {
 	size_t qualified;
 	int64_t max[FIELD_USAGE];
 };
+
+/* Works on one usage, on any thread; sums are the thread's own. */
 typedef int (*usage_fn)(const struct pass *p, size_t i, const struct usage *u,
 	struct sums *sums);
 

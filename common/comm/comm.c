@@ -20,7 +20,7 @@ int comm_receive(struct comm *c, int from, void *data, size_t bytes)
 
 int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 {
-	return c->ops->swap(c, s);
+	return c->ops->sendrecv(c, s);
 }
 
 /* Recursive doubling: exchanges everything with a partner at distance 1, 2, 4 ... It needs few

@@ -33,7 +33,7 @@ struct comm_ops {
 	const char *name;
 	int (*send)(struct comm *c, int to, const void *data, size_t bytes);
 	int (*receive)(struct comm *c, int from, void *data, size_t bytes);
-	int (*swap)(struct comm *c, const struct comm_sendrecv *s);
+	int (*sendrecv)(struct comm *c, const struct comm_sendrecv *s);
 	int (*allreduce)(struct comm *c, float *data,
 		size_t n);                  /* NULL: made of sendrecv */
 	void (*be_patient)(struct comm *c); /* NULL: the backend does not poll */

@@ -47,12 +47,12 @@ static int outside_receive(struct comm *c, int from, void *data, size_t bytes)
 	return done(o, o->p->receive(o->state, from, data, bytes, why), why);
 }
 
-static int outside_swap(struct comm *c, const struct comm_sendrecv *s)
+static int outside_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 {
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return done(o, o->p->swap(o->state, s, why), why);
+	return done(o, o->p->sendrecv(o->state, s, why), why);
 }
 
 static int outside_allreduce(struct comm *c, float *data, size_t n)
@@ -151,7 +151,7 @@ static int open_outside(struct comm *c, const struct comm_plugin *p,
 	o->ops = (struct comm_ops){ .name = p->name,
 		.send = outside_send,
 		.receive = outside_receive,
-		.swap = outside_swap,
+		.sendrecv = outside_sendrecv,
 		.allreduce = p->allreduce ? outside_allreduce : NULL,
 		.be_patient = p->be_patient ? outside_be_patient : NULL,
 		.close = outside_close,

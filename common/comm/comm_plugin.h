@@ -34,7 +34,7 @@ struct comm_plugin {
 		const struct comm_plugin_start *start, char *why);
 	int (*send)(void *state, int to, const void *data, size_t bytes, char *why);
 	int (*receive)(void *state, int from, void *data, size_t bytes, char *why);
-	int (*swap)(void *state, const struct comm_sendrecv *s, char *why);
+	int (*sendrecv)(void *state, const struct comm_sendrecv *s, char *why);
 	int (*allreduce)(void *state, float *data, size_t n, char *why);
 	void (*be_patient)(void *state);
 	void (*close)(void *state);

@@ -45,7 +45,7 @@ static int tcp_receive(struct comm *c, int from, void *data, size_t bytes)
 }
 
 /* State of one sendrecv. */
-struct swapping {
+struct sendrecv_state {
 	const struct comm_sendrecv *s;
 	struct tcp *t;
 	size_t out, in;
@@ -59,7 +59,7 @@ static size_t at_most(size_t bytes, size_t limit)
 }
 
 /* Returns what send and recv return: bytes, 0 when closed, -1 with errno. */
-static ssize_t push(struct swapping *w)
+static ssize_t push(struct sendrecv_state *w)
 {
 	ssize_t n = send(w->t->fds[w->s->to], (const char *)w->s->out + w->out,
 		at_most(w->s->out_bytes - w->out, PIECE_BYTES),
@@ -77,7 +77,7 @@ static void add(float *restrict to, const float *restrict from, size_t n)
 }
 
 /* With flags 0, waits for data as long as the socket allows. */
-static ssize_t pull(struct swapping *w, int flags)
+static ssize_t pull(struct sendrecv_state *w, int flags)
 {
 	const struct comm_sendrecv *s = w->s;
 	size_t left = s->in_bytes - w->in, whole;
@@ -107,7 +107,7 @@ static ssize_t pull(struct swapping *w, int flags)
 	return n;
 }
 
-static int wait_for_either(struct swapping *w)
+static int wait_for_either(struct sendrecv_state *w)
 {
 	bool receiving = w->in < w->s->in_bytes;
 	struct pollfd p[2] = { { w->t->fds[w->s->to], POLLOUT, 0 },
@@ -130,7 +130,7 @@ static bool would_block(ssize_t n)
 
 static int tcp_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 {
-	struct swapping w = { .s = s, .t = c->state };
+	struct sendrecv_state w = { .s = s, .t = c->state };
 
 	while (w.out < s->out_bytes) {
 		ssize_t out, in = -1;
@@ -169,7 +169,7 @@ static void tcp_close(struct comm *c)
 static const struct comm_ops ops = { .name = "tcp",
 	.send = tcp_send,
 	.receive = tcp_receive,
-	.swap = tcp_sendrecv,
+	.sendrecv = tcp_sendrecv,
 	.close = tcp_close };
 
 int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t timeout_ms)

@@ -47,7 +47,7 @@ enum policy_when { POLICY_ALWAYS, POLICY_REGISTRATION, POLICY_EPOCH };
 struct policy_need {
 	const char *name, *field;
 	enum policy_op op;
-	int64_t value;       /* MORE_THAN, AT_LEAST */
+	int64_t value;       /* MORE_THAN, MIN */
 	const json_t *names; /* ONE_OF: array of texts; IN_TABLES: array of table names */
 	/* factor that makes the requirement count as met in an epoch, or NULL */
 	const char *override;

@@ -370,7 +370,7 @@ HD uint8_t quant_ecq_symbol(float x, const struct quant_step *s, uint32_t *m)
 	return QUANT_WHOLE;
 }
 
-/* qsgd: the same; most = levels, inverse = levels / norm. */
+/* qsgd: the same; max = levels, inverse = levels / norm. */
 HD uint8_t quant_qsgd_symbol(float x, float inverse, float max, uint32_t word,
 	uint32_t *m)
 {

@@ -221,7 +221,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.open = mpi_open,
 		.send = mpi_send,
 		.receive = mpi_receive,
-		.swap = mpi_sendrecv,
+		.sendrecv = mpi_sendrecv,
 		.allreduce = mpi_allreduce,
 		.be_patient = mpi_be_patient,
 		.close = mpi_close };

@@ -213,7 +213,7 @@ static int nccl_sendrecv(void *state, const struct comm_sendrecv *w, char *why)
 
 	if (w->add) {
 		snprintf(why, COMM_PLUGIN_WHY,
-			"a swap that adds is not there: use the "
+			"a sendrecv that adds is not there: use the "
 			"all-reduce");
 		return -1;
 	}
@@ -290,7 +290,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.open = nccl_open,
 		.send = nccl_send,
 		.receive = nccl_receive,
-		.swap = nccl_sendrecv,
+		.sendrecv = nccl_sendrecv,
 		.allreduce = nccl_allreduce,
 		.close = nccl_close,
 		.alloc = nccl_alloc,
