@@ -14,8 +14,8 @@
 
 #define N       2048 /* three matrices of f32 are 50 MB */
 #define N_QUICK 768
-#define N_REFERENCE \
-	256 /* portable C multiplies a thousand times slower: 768 would take 1.5 s a product */
+/* portable C multiplies a thousand times slower: 768 would take 1.5 s a product */
+#define N_REFERENCE 256
 #define STEPS       2000     /* hashes: about 0.1 ms with SHA-NI */
 #define PEAK_CYCLES 12000000 /* about 4 ms: long compared with starting the team */
 

@@ -26,8 +26,8 @@
 #define WORD         1
 #define QUICK_SHARE  12 /* of --time: there are many models */
 #define SAMPLES_MIN  6  /* the fewest that have an interval of 95% */
-#define SAMPLES_LONG \
-	3 /* for models whose opening or single steps take longer than a batch should */
+/* for models whose opening or single steps take longer than a batch should */
+#define SAMPLES_LONG 3
 
 static struct suite_lm *the; /* the open suite: tests have no argument */
 static uint64_t wrong;       /* words that memory returned wrongly */

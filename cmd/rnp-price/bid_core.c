@@ -10,8 +10,8 @@
 #include "common/base/num.h"
 #include "common/json/json.h"
 
-#define UUSD_MAX \
-	INT64_C(1000000000000) /* a million dollars a month, for one of anything */
+/* a million dollars a month, for one of anything */
+#define UUSD_MAX      INT64_C(1000000000000)
 #define RESOURCES_MAX 1000
 #define COUNT_MAX     INT64_C(100000)
 #define MILLI_MAX     INT64_C(1000000000) /* a million cores */

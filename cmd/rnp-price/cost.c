@@ -11,8 +11,8 @@
 #include "common/json/json.h"
 #include "common/base/money.h"
 
-#define UUSD_MAX \
-	(INT64_C(1000000000) * 1000000) /* a billion dollars is beyond every node */
+/* a billion dollars is beyond every node */
+#define UUSD_MAX (INT64_C(1000000000) * 1000000)
 
 const char cost_example[] = "{\n"
 			    "  \"watts_load\": 450,\n"

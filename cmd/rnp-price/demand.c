@@ -18,8 +18,8 @@
 /* fraction of the belief that moves to each neighbour per observed hour */
 #define DRIFT       0.004
 #define LEASE_PRIOR 12.0 /* hours */
-#define USUAL_KEEP \
-	0.98 /* weight of the old value in the smoothed rate at each observation */
+/* weight of the old value in the smoothed rate at each observation */
+#define USUAL_KEEP 0.98
 #define WEIGHT_MIN 1e-12
 /* Bounds of a belief that is read from a file: see demand_check. */
 #define OBSERVATIONS_MAX (1L << 40)

@@ -27,8 +27,8 @@
 #define DEMAND_SELLERS_MAX 64
 #define DEMAND_SHAPES      21
 #define DEMAND_RATES       25
-#define DEMAND_LEASES_PRIOR \
-	3.0 /* leases that the first belief about their length is worth */
+/* leases that the first belief about their length is worth */
+#define DEMAND_LEASES_PRIOR 3.0
 
 /* The rivals at one time: each with its lowest price and how much it has. */
 struct demand_market {

@@ -10,11 +10,11 @@
 #include "common/base/mem.h"
 
 #define HUBER 1.345
-#define MAD_SIGMA \
-	1.4826    /* of a normal distribution, from its median absolute deviation */
-#define ROUNDS 12 /* of reweighting; the weights of catalogues converge in about eight */
-#define ROUNDS_OUT \
-	4 /* with something left out: the weights begin where the whole ended */
+/* of a normal distribution, from its median absolute deviation */
+#define MAD_SIGMA 1.4826
+#define ROUNDS    12 /* of reweighting; the weights of catalogues converge in about eight */
+/* with something left out: the weights begin where the whole ended */
+#define ROUNDS_OUT        4
 #define SIGMA_MIN         0.01
 #define TRIPLES           64 /* sets of three offers from which a market's level is estimated */
 #define LEFT_OUT_ROWS_MAX 5000 /* with more rows, cross-validation uses a part of them */

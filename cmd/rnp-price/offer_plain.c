@@ -86,8 +86,8 @@ static const struct field {
 	{ NAME("own"), FLAG, offsetof(struct offer, own), 0, 0 },
 };
 #define NFIELDS (sizeof fields / sizeof *fields)
-#define REQUIRED \
-	0xcafu /* kind v market offer_id gpu_model gpu_count uusd_per_gpu_hour spot */
+/* kind v market offer_id gpu_model gpu_count uusd_per_gpu_hour spot */
+#define REQUIRED 0xcafu
 
 /* The texts of one line, NUL-terminated. */
 struct texts {

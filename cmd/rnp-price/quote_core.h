@@ -23,13 +23,13 @@ struct quote_rules {
 	int64_t undercut_ppm;    /* how far below the lowest rival */
 	int64_t reliability_ppm; /* rivals below it do not count; those that state none do */
 	int64_t hysteresis_ppm; /* smaller changes are not made */
-	const char *
-		reference; /* chip whose price scales to chips that no market lists, or NULL */
+	/* chip whose price scales to chips that no market lists, or NULL */
+	const char *reference;
 };
 
 struct quote_input {
-	const char *
-		gpu_model; /* canonical, or the driver's own name; NULL: no GPU to sell */
+	/* canonical, or the driver's own name; NULL: no GPU to sell */
+	const char *gpu_model;
 	const char *no_gpu;            /* why there is none, when gpu_model is NULL */
 	const struct gpu_model *known; /* NULL: not in our table */
 	int64_t gpu_count;
@@ -40,8 +40,8 @@ struct quote_input {
 	const bool *seen;    /* as in rivals_question; NULL: no history */
 	const bool *follows; /* the same */
 	int64_t followers;   /* how many hosts these are */
-	const struct worth
-		*worth; /* how links and places are compared; NULL: they are not */
+	/* how links and places are compared; NULL: they are not */
+	const struct worth *worth;
 	int64_t peak_ppm; /* added to what is asked at this hour, unless customers are observed */
 	/* when the last price was set, and how often it changed today */
 	double held_hours;

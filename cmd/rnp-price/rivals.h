@@ -50,8 +50,8 @@ struct rivals_question {
 	const bool *
 		/* per offer: whether its host was in an earlier snapshot; NULL: no history */
 		seen;
-	const bool *
-		follows; /* per offer: whether its host copies our price; NULL: none does */
+	/* per offer: whether its host copies our price; NULL: none does */
+	const bool *follows;
 };
 
 struct rivals {

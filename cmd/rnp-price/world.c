@@ -20,11 +20,11 @@
 #define FAULT_STEPS   24
 #define NOTHING       1e-6 /* the price of a hostile offer */
 #define BELIEVED      0.51 /* or so much of the first quartile of the sellers */
-#define LIMIT_SPREAD \
-	0.35 /* of the logarithm of what a customer pays at most, around the median */
-#define IN_STOCK   0.7
-#define LOYAL_PART 0.5
-#define GRID       20
+/* of the logarithm of what a customer pays at most, around the median */
+#define LIMIT_SPREAD 0.35
+#define IN_STOCK     0.7
+#define LOYAL_PART   0.5
+#define GRID         20
 
 const char *const world_kind_names[WORLD_KINDS] = { "formula", "cheapest", "loyal",
 	"fall", "copy", "follow", "outage", "frozen", "hostile" };

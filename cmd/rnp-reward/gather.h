@@ -23,8 +23,8 @@ struct gather {
 	size_t nslots;
 	struct gather_seen *seen; /* nodes, receipts and verdicts that were counted */
 	size_t nseen, seen_cap;
-	struct gather_device
-		*devices; /* hash table of who first proved or answered what */
+	/* hash table of who first proved or answered what */
+	struct gather_device *devices;
 	size_t ndevices, devices_cap;
 	struct gather_verdict *verdicts; /* those that are passed */
 	size_t nverdicts, verdicts_cap;

@@ -19,10 +19,10 @@
 #define PAGE_BYTES_MAX ((size_t)300 << 20)
 #define CURSOR_MAX     128
 #define SLICE_NODES    64 /* that a thread writes at a time */
-#define UPTIME_LATE_MS \
-	INT64_C(1209600000) /* a day is signed within two weeks of its end */
-#define MARGIN_MS \
-	INT64_C(7200000) /* twice the longest interval that a heartbeat may announce */
+/* a day is signed within two weeks of its end */
+#define UPTIME_LATE_MS INT64_C(1209600000)
+/* twice the longest interval that a heartbeat may announce */
+#define MARGIN_MS INT64_C(7200000)
 
 static struct {
 	int64_t from_ms, to_ms;

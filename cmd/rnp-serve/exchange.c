@@ -17,8 +17,8 @@
 #define PIECE      ((size_t)32 << 10) /* bytes written at once */
 #define TICK_MS    50
 #define COMMENT_NS 5000000000 /* after this long without output, a comment is sent */
-#define COMPLETION_TOKENS \
-	16 /* default max_tokens of /v1/completions, as in OpenAI's API */
+/* default max_tokens of /v1/completions, as in OpenAI's API */
+#define COMPLETION_TOKENS 16
 
 struct writer {
 	struct lm_outbox *outbox;

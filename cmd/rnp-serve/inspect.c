@@ -18,9 +18,9 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
-#define ITEMS_SHOWN \
-	16 /* items of an array that are printed; of longer arrays, only the number */
-#define TEXT_SHOWN 65536
+/* items of an array that are printed; of longer arrays, only the number */
+#define ITEMS_SHOWN 16
+#define TEXT_SHOWN  65536
 
 /* --- values ------------------------------------------------------------------------------- */
 

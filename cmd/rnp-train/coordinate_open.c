@@ -25,8 +25,8 @@
 
 #define OUTER_RATE_STREAMING 0.4 /* training.md, Streaming */
 
-#define SLACK_MS \
-	1000 /* behind the median of arrivals: machines that are equal differ so much */
+/* behind the median of arrivals: machines that are equal differ so much */
+#define SLACK_MS 1000
 
 char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
 {

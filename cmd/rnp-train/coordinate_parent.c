@@ -14,8 +14,8 @@
 #include "common/hw/device.h"
 #include "common/lm/train/outer.h"
 
-#define PATIENCE_MS \
-	10000 /* without an answer, before the group trains on; and between tries */
+/* without an answer, before the group trains on; and between tries */
+#define PATIENCE_MS 10000
 
 /* --- opening ---------------------------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@
 #define CONNECTIONS        4
 #define CONNECTION_EACH_US 8000 /* of round trip: one more */
 #define RATE_EACH          8192 /* of a limit: a coordinator closes those that are much slower */
-#define PROGRESS \
-	65536 /* bytes: a fetch that gets so many goes on, however often it breaks off */
+/* bytes: a fetch that gets so many goes on, however often it breaks off */
+#define PROGRESS 65536
 
 int64_t client_now_ms(const struct client *c)
 {

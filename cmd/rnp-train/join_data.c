@@ -294,8 +294,8 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
 
 /* --- the month's quota ------------------------------------------------------------------------ */
 
-#define PARAMS_BYTES \
-	3 /* of a parameter, when all are fetched: a little less than it takes */
+/* of a parameter, when all are fetched: a little less than it takes */
+#define PARAMS_BYTES 3
 
 /* Workers of other runs have the same count: it is read and written by one at a time. Where a file
  * system has no locks, as with the state's own. Returns a descriptor to close; -1: the lock is not had. */

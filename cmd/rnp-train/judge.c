@@ -24,8 +24,8 @@
 #define POLL_MS     500
 #define END_POLLS   20 /* for the last round's record, behind the end of the run */
 #define ROUND_BYTES ((size_t)64 << 20)
-#define FRESH_BEHIND \
-	4 /* rounds of sequences that may be handed out while a record is read */
+/* rounds of sequences that may be handed out while a record is read */
+#define FRESH_BEHIND 4
 
 static struct worker_options options = { .give_up_ms = 600000 };
 static int64_t rounds_max, members_max;

@@ -15,8 +15,8 @@
 #define WINDOWS_MIN   16
 #define WINDOWS_MAX   512
 #define WINDOW_TOKENS 4096
-#define OTHER_RANGE \
-	(UINT64_C(1) << 20) /* sequences of nobody that windows are drawn from */
+/* sequences of nobody that windows are drawn from */
+#define OTHER_RANGE (UINT64_C(1) << 20)
 #define EVAL_TOKENS 256 /* of a pass, so that none is larger than a group of windows */
 
 int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run)

@@ -7,8 +7,8 @@
 
 #include "common/base/exit.h"
 
-#define ERR_TEXT_MAX \
-	1024 /* longer sentences are shortened; bytes that are not one line of UTF-8 become '?' */
+/* longer sentences are shortened; bytes that are not one line of UTF-8 become '?' */
+#define ERR_TEXT_MAX 1024
 
 struct err {
 	int code;

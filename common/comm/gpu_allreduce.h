@@ -13,8 +13,8 @@
 
 #include "common/comm/comm.h"
 
-#define GPU_ALLREDUCE_PIECE \
-	((uint64_t)4 << 20) /* floats that go through the host at once */
+/* floats that go through the host at once */
+#define GPU_ALLREDUCE_PIECE ((uint64_t)4 << 20)
 
 struct gpu_allreduce;
 

@@ -8,8 +8,8 @@
 #include "common/hw/hw.h"
 #include "common/base/num.h"
 
-#define NO_LIMIT \
-	(INT64_C(1) << 60) /* version 1 writes about 2^63 where there is no limit */
+/* version 1 writes about 2^63 where there is no limit */
+#define NO_LIMIT (INT64_C(1) << 60)
 
 int64_t hw_parse_limit(const char *text)
 {

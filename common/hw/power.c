@@ -13,8 +13,8 @@
 #include "common/hw/nvml_lib.h"
 
 #define ZONES_MAX 64
-#define SAMPLE_MS \
-	200 /* a RAPL counter of 262 kJ begins anew after minutes at the earliest */
+/* a RAPL counter of 262 kJ begins anew after minutes at the earliest */
+#define SAMPLE_MS 200
 
 struct zone {
 	char name[64]; /* "intel-rapl:0:2" */

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-#define CUDA_PROBE_VERSION \
-	1 /* version of this struct; a plug-in of another version is refused */
+/* version of this struct; a plug-in of another version is refused */
+#define CUDA_PROBE_VERSION 1
 
 #ifdef __cplusplus
 extern "C" {

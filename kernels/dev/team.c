@@ -14,11 +14,11 @@
 
 #include "kernels/dev/team_parts.h"
 
-#define CLAIM_BITS \
-	16 /* of a slot's word for its next piece; the others are the operation's tag */
+/* of a slot's word for its next piece; the others are the operation's tag */
+#define CLAIM_BITS 16
 #define PIECES_MAX ((UINT32_C(1) << CLAIM_BITS) - 1)
-#define LOOK_AHEAD \
-	4 /* operations by which a list's need for threads is judged before it begins */
+/* operations by which a list's need for threads is judged before it begins */
+#define LOOK_AHEAD 4
 
 /* A thread's range of the open operation: tag << CLAIM_BITS | number of its pieces that are
  * claimed. A word with the tag of an earlier operation means none claimed, so that nobody has

@@ -7,8 +7,8 @@
  * the same bits with it and without. */
 #include "kernels/lm/cuda.cuh"
 
-#define PAGED_THREADS \
-	128 /* and keys of a chunk, and columns of a head that a block makes */
+/* and keys of a chunk, and columns of a head that a block makes */
+#define PAGED_THREADS 128
 
 /* A thread for each 32 numbers of a row. */
 __global__ void paged_put_kernel(struct lm_paged_put p)

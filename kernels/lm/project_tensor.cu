@@ -9,9 +9,8 @@
 #define ROWS    64
 #define OUTPUTS 64
 #define STEP    4 /* blocks of 32 at a time */
-#define X_STRIDE \
-	208 /* bytes of a row of x in shared memory: four blocks, and 16 against
-			 * conflicts between banks */
+/* bytes of a row of x in shared memory: four blocks, and 16 against conflicts between banks */
+#define X_STRIDE    208
 #define CODE_STRIDE 144 /* the same of the codes of an output */
 /* 1.5 2^23: as bits of an f32 it can be added to like an integer */
 #define MAGIC       0x4b400000

@@ -14,9 +14,9 @@
 
 #define COMB_BITS   8
 #define COMB_PLACES 32 /* 256 bits */
-#define COMB_ROWS \
-	(1 + (1 << (COMB_BITS - 1))) /* digits 0 to 128; the sign is the addition's */
-#define COMB_WORDS 16                /* sum, diff, t2d, padded to whole vectors */
+/* digits 0 to 128; the sign is the addition's */
+#define COMB_ROWS  (1 + (1 << (COMB_BITS - 1)))
+#define COMB_WORDS 16 /* sum, diff, t2d, padded to whole vectors */
 
 /* Row [i][j] is j 2^(8 i) P with z = 1. 516 KiB. */
 struct ed25519_table {

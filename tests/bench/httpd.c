@@ -34,8 +34,8 @@
 #define IDLE           10000
 #define IDLE_BYTES_MAX 4096 /* server memory per connection */
 #define REQUESTS       2001
-#define IDLE_SLOWER \
-	2000000 /* ppm: the median request beside idle ones, of that without */
+/* ppm: the median request beside idle ones, of that without */
+#define IDLE_SLOWER 2000000
 
 static char work[] = "/tmp/bench_httpd.XXXXXX";
 static char path[100];

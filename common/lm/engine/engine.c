@@ -14,12 +14,12 @@
 
 /* proposed rows of all answers in a step: more cost more time than they save */
 #define SPECULATED_ROWS 16
-#define PAUSE_MIN \
-	4 /* steps without proposals after all proposals were wrong a few times */
+/* steps without proposals after all proposals were wrong a few times */
+#define PAUSE_MIN       4
 #define PAUSE_DOUBLINGS 6
 
-#define QUANTUM \
-	64 /* rows of a prompt that a group computes before the next group's turn */
+/* rows of a prompt that a group computes before the next group's turn */
+#define QUANTUM 64
 /* rows of prompts that every step computes, however many answers there are */
 #define PROMPT_ROWS_MIN 8
 /* A multiplication of attention takes as long as so many of a product: its operands come from

@@ -13,8 +13,8 @@
 #include "common/lm/model/model_file.h"
 #include "common/lm/token/token.h"
 
-#define LM_TYPE_UNCHANGED \
-	LM_TYPES /* every tensor in the type that it has (where the format has that) */
+/* every tensor in the type that it has (where the format has that) */
+#define LM_TYPE_UNCHANGED LM_TYPES
 
 /* Reads elements from..from + count of tensor i of the layout, as f32. Returns 0, or -1 with
  * err_set(). */

@@ -12,8 +12,8 @@
 #include "common/base/rng.h"
 #include "common/lm/infer/sample_scan.h"
 
-#define REACH \
-	32.0 /* tokens less likely than e^-REACH of the most likely are never drawn */
+/* tokens less likely than e^-REACH of the most likely are never drawn */
+#define REACH    32.0
 #define PER_UNIT 64 /* buckets per unit of log probability */
 #define BUCKETS  ((int)REACH * PER_UNIT)
 #define WORD(id) ((id) / 64)

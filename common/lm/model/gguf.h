@@ -13,11 +13,11 @@
 #include "common/base/buf.h"
 #include "common/lm/model/tensor.h"
 
-#define GGUF_ALIGNMENT \
-	32 /* of the data, where general.alignment does not say otherwise */
-#define GGUF_DIMS_MAX 4
-#define GGUF_NAME_MAX \
-	64 /* terminator included: ggml's engines read no longer tensor names */
+/* of the data, where general.alignment does not say otherwise */
+#define GGUF_ALIGNMENT 32
+#define GGUF_DIMS_MAX  4
+/* terminator included: ggml's engines read no longer tensor names */
+#define GGUF_NAME_MAX  64
 #define GGUF_DEPTH_MAX 8 /* depth of nested arrays */
 
 /* Values are the numbers in the file. */

@@ -11,10 +11,10 @@
 
 #include "common/lm/model/tensor.h"
 
-#define SAFETENSORS_HEADER_MAX \
-	UINT64_C(100000000) /* bytes, as the format's own readers have it */
-#define SAFETENSORS_TENSORS_MAX \
-	(1 << 18) /* of a model; those of today have up to 92,000 */
+/* bytes, as the format's own readers have it */
+#define SAFETENSORS_HEADER_MAX UINT64_C(100000000)
+/* of a model; those of today have up to 92,000 */
+#define SAFETENSORS_TENSORS_MAX (1 << 18)
 #define SAFETENSORS_SHARDS_MAX  4096
 #define SAFETENSORS_SHARD_BYTES (UINT64_C(5) << 30) /* the usual limit */
 

@@ -12,8 +12,8 @@
 #include "common/json/json.h"
 #include "common/base/mem.h"
 
-#define DATA_ALIGNMENT \
-	64 /* of the first byte of the data: a cache line, and what vectors like */
+/* of the first byte of the data: a cache line, and what vectors like */
+#define DATA_ALIGNMENT 64
 
 static const char *const names[LM_TYPES] = {
 	[LM_F32] = "F32",

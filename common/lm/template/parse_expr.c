@@ -7,8 +7,8 @@
 #include "common/lm/template/ast.h"
 #include "common/lm/template/template.h"
 
-#define DEPTH_MAX \
-	200 /* of an expression's tree: `a + b + ...` is one deep for each sign */
+/* of an expression's tree: `a + b + ...` is one deep for each sign */
+#define DEPTH_MAX 200
 
 /* --- the cursor ------------------------------------------------------------------------------- */
 

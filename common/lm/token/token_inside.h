@@ -12,8 +12,8 @@
 #define TOKEN_MERGES_MAX     (1u << 21)
 #define TOKEN_BYTES_MAX      ((size_t)16 << 10) /* longest token */
 #define TOKEN_POOL_BYTES_MAX ((size_t)1 << 30)
-#define TOKEN_SPECIAL_MAX \
-	512 /* bytes of a name to look for in texts: bounds the search at each place */
+/* bytes of a name to look for in texts: bounds the search at each place */
+#define TOKEN_SPECIAL_MAX 512
 #define TOKEN_NONE        UINT32_MAX
 #define TOKEN_BLANK       "\xe2\x96\x81" /* U+2581, a blank in SentencePiece's spelling */
 #define TOKEN_BLANK_BYTES 3

@@ -18,8 +18,8 @@
 #include "common/base/num.h"
 
 #define FORMAT "rnp-checkpoint-1"
-#define OPTIMISER_STEPS \
-	"optimiser_steps" /* steps of AdamW; absent: those of the schedule */
+/* steps of AdamW; absent: those of the schedule */
+#define OPTIMISER_STEPS "optimiser_steps"
 
 static const struct {
 	enum lm_state what;

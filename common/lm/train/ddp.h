@@ -15,8 +15,8 @@
 #include "common/comm/comm.h"
 #include "kernels/lm/ops.h"
 
-#define DDP_BUCKET_MIN \
-	((uint64_t)1 << 20) /* floats; smaller ranges are joined with the next */
+/* floats; smaller ranges are joined with the next */
+#define DDP_BUCKET_MIN ((uint64_t)1 << 20)
 #define DDP_BUCKET_MAX ((uint64_t)4 << 20) /* floats of one all-reduce */
 
 struct ddp;

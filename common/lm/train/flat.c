@@ -10,8 +10,8 @@
 #include "common/lm/train/train_parts.h"
 #include "kernels/grad/ops.h"
 
-#define PIECE \
-	((uint64_t)1 << 20) /* elements that are copied through the host at a time */
+/* elements that are copied through the host at a time */
+#define PIECE ((uint64_t)1 << 20)
 
 /* A part of a range that is contiguous on the device. */
 struct piece {

@@ -197,8 +197,8 @@ float *lm_train_flat(struct lm_train *t, enum lm_state what)
 	}
 }
 
-#define INIT_BLOCK \
-	(UINT64_C(1) << 20) /* parameters that are made on the host at a time */
+/* parameters that are made on the host at a time */
+#define INIT_BLOCK (UINT64_C(1) << 20)
 
 int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count)
 {
