@@ -66,12 +66,15 @@ usage() {
 gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 
 @test "usage: three nodes that name one GPU: the first that proved it is paid, the others hear why" {
-	node a . && node b . && node c '.gpus[0].uuid |= ascii_upcase'
+	# the cause is cut in the middle of a character, and holds what JSON escapes
+	node a 'del(.network.down_bps) | .unknown = {network: ("\"\n" + "ü" * 100)}'
+	node b . && node c '.gpus[0].uuid |= ascii_upcase'
 	verdict b 17T00:00:00 true "[$gpu]"
 	verdict a 16T12:00:00 true "[$gpu]"
 	verdict c 18T00:00:00 true "[$gpu | ascii_upcase]"
 	usage
 	assert_equal "$(of a '[.gpu_model, .gpu_count, .devices]')" "[\"RTX 4090\",1,[$gpu]]"
+	assert_equal "$(of a '.unknown.down_bps | [length, .[:3], .[100:]]')" '[101,"\"\nü","�"]'
 	assert_equal "$(of b '[.gpu_model, .devices]')" '[null,null]'
 	assert_equal "$(of b '.unknown["gpus[0]"]')" "\"node $a proved it first, and a device is paid once\""
 	assert_equal "$(of c '.gpu_model')" null

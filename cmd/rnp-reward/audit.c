@@ -287,10 +287,16 @@ static void add_value(struct buf *out, const json_t *v)
 /* Returns what the records and the ledger say of the i-th node; the caller owns it. */
 static json_t *usage_of(const struct audited *e, size_t i)
 {
-	json_t *usage = gather_usage(&e->gather, i);
+	int64_t staked_uusd = ledger_staked_uusd(gather_address(&e->gather, i), e->stakes,
+		e->nstakes);
+	struct buf text = BUF_INIT;
+	json_t *usage;
 
-	if (ledger_set_staked(usage, e->stakes, e->nstakes) < 0)
+	gather_usage_write(&e->gather, i, staked_uusd, &text);
+	usage = json_parse_object(text.data, text.len, "usage");
+	if (!usage)
 		bug("%s", err_get()->text);
+	buf_release(&text);
 	return usage;
 }
 

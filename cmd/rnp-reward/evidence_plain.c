@@ -46,9 +46,10 @@ static bool take_value(struct reader *r, const struct shape_field *f, struct pie
 
 /* --- pieces ---------------------------------------------------------------------------------- */
 
-static void add_piece(struct buf *out, const struct reader *r, const struct piece *p)
+/* Where a piece is; not for long, because scratch->inner grows. */
+static const char *piece_text(const struct reader *r, const struct piece *p)
 {
-	buf_add(out, p->text ? p->text : buf_text(&r->scratch->inner) + p->at, p->len);
+	return p->text ? p->text : r->scratch->inner.data + p->at;
 }
 
 /* A value whose canonical form is not its text is written to scratch->canon, where begun: everything
@@ -77,10 +78,13 @@ static bool is_text(const struct piece *p, const char *text)
 	return p->len == len + 2 && memcmp(p->text + 1, text, len) == 0;
 }
 
-/* Copies the text of a piece, which is no longer than size - 1. */
+/* Copies the text of a piece, as much as there is space for. */
 static void copy_text(char *out, size_t size, const struct piece *p)
 {
-	snprintf(out, size, "%.*s", (int)(p->len - 2), p->text + 1);
+	size_t len = p->len - 2 < size ? p->len - 2 : size - 1;
+
+	memcpy(out, p->text + 1, len);
+	out[len] = '\0';
 }
 
 /* --- objects --------------------------------------------------------------------------------- */
@@ -112,23 +116,35 @@ static bool take_fields(struct reader *r, const struct shape *shape, struct piec
 	return (*seen & shape->required) == shape->required && json_plain_take(s, '}');
 }
 
-/* Appends the canonical form of the fields in seen to out. */
+/* Appends the canonical form of the fields in seen to out, whose space is made at once: there are
+ * some sixty fields and braces to a record. */
 static void write_fields(struct buf *out, const struct reader *r,
 	const struct shape *shape, const struct piece *pieces, uint64_t seen)
 {
-	char before = '{';
+	size_t bytes = 2;
+	char *to;
 
-	if (!seen)
-		buf_addc(out, '{');
-	for (int i = 0; i < shape->n; i++) {
-		if (!(seen & SHAPE_BIT(i)))
-			continue;
-		buf_addc(out, before);
-		buf_add(out, shape->fields[i].key, shape->fields[i].len);
-		add_piece(out, r, &pieces[i]);
-		before = ',';
+	for (uint64_t left = seen; left; left &= left - 1) {
+		int i = __builtin_ctzll(left);
+
+		bytes += 1 + shape->fields[i].len + pieces[i].len;
 	}
-	buf_addc(out, '}');
+	to = buf_reserve(out, bytes);
+	*to++ = '{';
+	for (uint64_t left = seen; left; left &= left - 1) {
+		int i = __builtin_ctzll(left);
+		const struct shape_field *f = &shape->fields[i];
+
+		if (left != seen)
+			*to++ = ',';
+		memcpy(to, f->key, f->len);
+		to += f->len;
+		memcpy(to, piece_text(r, &pieces[i]), pieces[i].len);
+		to += pieces[i].len;
+	}
+	*to++ = '}';
+	out->len = (size_t)(to - out->data);
+	*to = '\0';
 }
 
 static bool take_proven(struct reader *r, const struct piece *device)
@@ -195,7 +211,7 @@ static void write_entries(struct buf *out, const struct reader *r,
 		buf_adds(out, i ? ",\"" : "\"");
 		buf_add(out, list[i].key, list[i].len);
 		buf_adds(out, "\":");
-		add_piece(out, r, &list[i].value);
+		buf_add(out, piece_text(r, &list[i].value), list[i].value.len);
 	}
 	buf_addc(out, '}');
 }
@@ -521,7 +537,8 @@ static bool check_proof(const struct reader *r)
 		return false;
 	/* RFC 3339 allows these, XML Schema does not */
 	for (size_t i = 0; i < created->len; i++)
-		if (strchr("tz ", created->text[i]))
+		if (created->text[i] == 't' || created->text[i] == 'z' ||
+			created->text[i] == ' ')
 			return false;
 	return true;
 }
@@ -579,6 +596,20 @@ static int64_t number_of(const struct piece *pieces, uint64_t seen, int i)
 	return seen & SHAPE_BIT(i) ? pieces[i].number : -1;
 }
 
+static int digit_of(char hex)
+{
+	return hex <= '9' ? hex - '0' : hex - 'a' + 10;
+}
+
+/* Reads the first n bytes of a hash that take_sha256 has taken. */
+static void bytes_of(unsigned char *out, size_t n, const struct piece *hash)
+{
+	const char *hex = hash->text + 1;
+
+	for (size_t i = 0; i < n; i++, hex += 2)
+		out[i] = (unsigned char)(digit_of(hex[0]) << 4 | digit_of(hex[1]));
+}
+
 static void fill_item(struct gather_item *item, const struct piece *pieces, uint64_t seen)
 {
 	item->kind = (enum gather_kind)pieces[RECORD_KIND].number;
@@ -596,14 +627,11 @@ static void fill_item(struct gather_item *item, const struct piece *pieces, uint
 		item->names_record = seen & SHAPE_BIT(RECORD_NODE_RECORD);
 		item->names_challenge = seen & SHAPE_BIT(RECORD_CHALLENGE_SHA256);
 		if (item->names_challenge)
-			sodium_hex2bin(item->challenge.bytes,
-				sizeof item->challenge.bytes,
-				pieces[RECORD_CHALLENGE_SHA256].text + 1,
-				2 * sizeof item->challenge.bytes, NULL, NULL, NULL);
+			bytes_of(item->challenge.bytes, sizeof item->challenge.bytes,
+				&pieces[RECORD_CHALLENGE_SHA256]);
 		if (item->names_record)
-			sodium_hex2bin(item->node_record, sizeof item->node_record,
-				pieces[RECORD_NODE_RECORD].text + 1, 64, NULL, NULL,
-				NULL);
+			bytes_of(item->node_record, sizeof item->node_record,
+				&pieces[RECORD_NODE_RECORD]);
 		return;
 	case GATHER_NODE:
 		item->at_ms = pieces[RECORD_AT].number;

@@ -551,3 +551,8 @@ void gather_finish(struct gather *g)
 	for (size_t i = 0; i < g->n; i++)
 		g->place[g->nodes[i].number] = (uint32_t)i;
 }
+
+const char *gather_address(const struct gather *g, size_t i)
+{
+	return g->nodes[i].address;
+}

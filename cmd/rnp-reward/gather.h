@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/buf.h"
 #include "common/record/policy.h"
 
 struct gather_item; /* gather_item.h */
@@ -51,7 +52,12 @@ int gather_take(struct gather *g, const struct gather_item *item, const char *wh
  * address; call it once, before gather_usage. */
 void gather_finish(struct gather *g);
 
-/* Returns the usage of the i-th node; the caller owns it. */
-json_t *gather_usage(const struct gather *g, size_t i);
+/* Appends the rnp.usage of the i-th node, without a newline. staked_uusd: what the ledger says that it
+ * has at stake, -1: it was not asked. Any thread. */
+void gather_usage_write(const struct gather *g, size_t i, int64_t staked_uusd,
+	struct buf *out);
+
+/* Returns the address of the i-th node. */
+const char *gather_address(const struct gather *g, size_t i);
 
 #endif

@@ -6,25 +6,77 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/gather_parts.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
+#include "common/base/utf8.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/record/facts.h"
 
 struct draft {
 	const struct gather *g;
 	const struct gather_node *node;
-	json_t *usage, *sources, *unknown;
+	struct buf usage, sources, unknown; /* objects but for their '}' */
 	json_t *proven; /* the rnp.node that the last passed verdict names, paid devices only */
 	json_t *newest; /* the newest rnp.node before the end of the epoch, for the wallet */
 	const struct gather_verdict *verdict; /* the last that proves devices, or NULL */
 	int64_t gpus;                         /* proven and paid */
 };
 
+/* --- text ------------------------------------------------------------------------------------ */
+
+/* Begins a field, which the object does not have yet. Names are plain. */
+static void add_name(struct buf *object, const char *name)
+{
+	buf_adds(object, object->len ? ",\"" : "{\"");
+	buf_adds(object, name);
+	buf_adds(object, "\":");
+}
+
+static void set_i64(struct buf *object, const char *name, int64_t v)
+{
+	json_t *large;
+
+	add_name(object, name);
+	if (v >= 0 && v <= JSON_SAFE_INTEGER_MAX) {
+		buf_add_i64(object, v);
+		return;
+	}
+	large = json_object();
+	json_set_i64(large, name, v);
+	json_write(object, json_object_get(large, name));
+	json_decref(large);
+}
+
+static void set_text(struct buf *object, const char *name, const char *text)
+{
+	json_t *clean;
+
+	add_name(object, name);
+	if (utf8_valid(text, strlen(text))) {
+		canon_string(object, text, strlen(text));
+		return;
+	}
+	/* a cause that was cut within a character */
+	clean = json_object();
+	json_set_text(clean, name, text);
+	json_write(object, json_object_get(clean, name));
+	json_decref(clean);
+}
+
+static void set_time(struct buf *object, const char *name, int64_t ms)
+{
+	char text[CLOCK_TEXT_MAX];
+
+	clock_format(text, ms);
+	set_text(object, name, text);
+}
+
 static void set_sourced(struct draft *d, const char *key, int64_t v, const char *source)
 {
-	json_set_i64(d->usage, key, v);
-	json_set_text(d->sources, key, source);
+	set_i64(&d->usage, key, v);
+	set_text(&d->sources, key, source);
 }
 
 /* --- which record holds --------------------------------------------------------------------- */
@@ -122,7 +174,7 @@ static void keep_paid_devices(struct draft *d)
 				why = "its uuid stands there twice";
 		if (why) {
 			snprintf(name, sizeof name, "gpus[%zu]", i);
-			json_set_text(d->unknown, name, why);
+			set_text(&d->unknown, name, why);
 			continue;
 		}
 		first_model = first_model ? first_model : model;
@@ -138,8 +190,10 @@ static void keep_paid_devices(struct draft *d)
 		json_object_del(d->proven, "gpus");
 		json_object_del(json_object_get(d->proven, "unknown"), "gpus");
 	}
-	if (d->gpus)
-		json_set(d->usage, "devices", json_incref(devices));
+	if (d->gpus) {
+		add_name(&d->usage, "devices");
+		json_write(&d->usage, devices);
+	}
 	json_decref(devices);
 	json_decref(paid);
 }
@@ -154,7 +208,7 @@ static void set_fact(struct draft *d, const json_t *node, const char *name,
 
 	fact_read(node, name, &f);
 	if (!f.known || (f.none && strcmp(name, "gpu_count") != 0)) {
-		json_set_text(d->unknown, name,
+		set_text(&d->unknown, name,
 			f.none             ? "this machine has no GPU" :
 				f.cause[0] ? f.cause :
 				strncmp(name, "gpu_", 4) == 0 ?
@@ -164,11 +218,11 @@ static void set_fact(struct draft *d, const json_t *node, const char *name,
 	}
 	snprintf(at, sizeof at, "%.40s", json_string_value(json_object_get(node, "at")));
 	snprintf(source, sizeof source, "rnp.node of %s, %s: %s", at, how, f.source);
-	json_set_text(d->sources, name, source);
+	set_text(&d->sources, name, source);
 	if (f.text)
-		json_set_text(d->usage, name, f.text);
+		set_text(&d->usage, name, f.text);
 	else
-		json_set_i64(d->usage, name, f.value);
+		set_i64(&d->usage, name, f.value);
 }
 
 static void set_verdict(struct draft *d)
@@ -176,7 +230,7 @@ static void set_verdict(struct draft *d)
 	char hex[2 * CANON_HASH_BYTES + 1];
 
 	sodium_bin2hex(hex, sizeof hex, d->verdict->sha256, CANON_HASH_BYTES);
-	json_set_text(d->usage, "verdict_sha256", hex);
+	set_text(&d->usage, "verdict_sha256", hex);
 }
 
 /* Returns who passed the challenge of a verdict first. */
@@ -194,10 +248,10 @@ static void say_why_unproven(struct draft *d)
 		snprintf(text, sizeof text,
 			"node %s passed the challenge of its last verdict first, and a challenge is for one node",
 			owner_of(d->g, &d->g->verdicts[node->taken - 1]));
-		json_set_text(d->unknown, "gpu_model", text);
+		set_text(&d->unknown, "gpu_model", text);
 		return;
 	}
-	json_set_text(d->unknown, "gpu_model",
+	set_text(&d->unknown, "gpu_model",
 		d->verdict ? "the rnp.node that was challenged is not among the records" :
 			node->verdicts ? "no verdict of this epoch proves a device" :
 					 "it was not challenged in this epoch");
@@ -213,7 +267,7 @@ static void set_facts(struct draft *d)
 	if (d->newest)
 		set_fact(d, d->newest, "wallet", "its newest");
 	else
-		json_set_text(d->unknown, "wallet", "there is no rnp.node record");
+		set_text(&d->unknown, "wallet", "there is no rnp.node record");
 	if (d->proven)
 		set_verdict(d);
 	else
@@ -323,9 +377,9 @@ static void set_challenges(struct draft *d)
 	if (node->verdicts)
 		set_sourced(d, "passed_ppm", passed * MONEY_PPM / node->verdicts, source);
 	else
-		json_set_text(d->unknown, "passed_ppm", "no verdict in this epoch");
+		set_text(&d->unknown, "passed_ppm", "no verdict in this epoch");
 	if (!node->scored) {
-		json_set_text(d->unknown, "score_ppm",
+		set_text(&d->unknown, "score_ppm",
 			node->verdicts ? "no verdict has all readings" :
 					 "no verdict in this epoch");
 		return;
@@ -336,29 +390,42 @@ static void set_challenges(struct draft *d)
 	set_sourced(d, "score_ppm", (int64_t)(node->score_sum / node->scored), source);
 }
 
-json_t *gather_usage(const struct gather *g, size_t i)
+/* Adds an object, which may be empty, to another. */
+static void set_object(struct buf *object, const char *name, const struct buf *v)
 {
-	struct draft d = { .g = g,
-		.node = &g->nodes[i],
-		.usage = json_record("rnp.usage"),
-		.sources = json_object(),
-		.unknown = json_object() };
+	add_name(object, name);
+	if (!v->len)
+		buf_addc(object, '{');
+	buf_add(object, v->data, v->len);
+	buf_addc(object, '}');
+}
 
-	json_set_text(d.usage, "node", d.node->address);
-	json_set_time(d.usage, "from", g->from_ms);
-	json_set_time(d.usage, "to", g->to_ms);
+void gather_usage_write(const struct gather *g, size_t i, int64_t staked_uusd,
+	struct buf *out)
+{
+	struct draft d = { .g = g, .node = &g->nodes[i] };
+
+	set_text(&d.usage, "kind", "rnp.usage");
+	set_i64(&d.usage, "v", 1);
+	set_text(&d.usage, "node", d.node->address);
+	set_time(&d.usage, "from", g->from_ms);
+	set_time(&d.usage, "to", g->to_ms);
 	find_records(&d);
 	keep_paid_devices(&d);
 	set_facts(&d);
 	set_uptime(&d);
 	set_work(&d);
 	set_challenges(&d);
-	json_set(d.usage, "sources", d.sources);
-	if (json_object_size(d.unknown))
-		json_set(d.usage, "unknown", d.unknown);
-	else
-		json_decref(d.unknown);
+	if (staked_uusd >= 0)
+		set_sourced(&d, "staked_uusd", staked_uusd, "the ledger");
+	set_object(&d.usage, "sources", &d.sources);
+	if (d.unknown.len)
+		set_object(&d.usage, "unknown", &d.unknown);
+	buf_add(out, d.usage.data, d.usage.len);
+	buf_addc(out, '}');
+	buf_release(&d.usage);
+	buf_release(&d.sources);
+	buf_release(&d.unknown);
 	json_decref(d.proven);
 	json_decref(d.newest);
-	return d.usage;
 }

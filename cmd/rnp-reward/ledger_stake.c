@@ -90,18 +90,15 @@ const struct ledger_stake *ledger_stake_find(const struct ledger_stake *list, lo
 	return NULL;
 }
 
-int ledger_set_staked(json_t *usage, const struct ledger_stake *list, long n)
+int64_t ledger_staked_uusd(const char *address, const struct ledger_stake *list, long n)
 {
 	const struct ledger_stake *s;
 	unsigned char node[32];
 
-	if (address_parse(json_string_value(json_object_get(usage, "node")), "node",
-		    node) < 0)
-		return -1;
+	if (address_parse(address, "node", node) < 0)
+		bug("%s", err_get()->text);
 	s = ledger_stake_find(list, n, node);
-	json_set_i64(usage, "staked_uusd", s ? s->uusd : 0);
-	json_set_text(json_object_get(usage, "sources"), "staked_uusd", "the ledger");
-	return 0;
+	return s ? s->uusd : 0;
 }
 
 /* --- moving --------------------------------------------------------------------------------- */

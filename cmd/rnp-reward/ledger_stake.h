@@ -33,8 +33,8 @@ long ledger_stakes(struct ledger *l, int64_t before, struct ledger_stake **out);
 const struct ledger_stake *ledger_stake_find(const struct ledger_stake *list, long n,
 	const unsigned char node[32]);
 
-/* Sets staked_uusd of an rnp.usage from such a list, and its source. Returns 0, or -1. */
-int ledger_set_staked(json_t *usage, const struct ledger_stake *list, long n);
+/* Returns what a node of that address, which is good, has at stake by such a list. */
+int64_t ledger_staked_uusd(const char *address, const struct ledger_stake *list, long n);
 
 /* Appends an rnp.stake and moves the stakes that it names, in one transaction. Refused with 65:
  * stakes that are not what the record says. Returns 0, or -1. */

@@ -226,14 +226,12 @@ static void write_slice(void *ctx, size_t from, size_t to, struct buf *out)
 	const struct writing *w = ctx;
 
 	for (size_t i = from; i < to; i++) {
-		json_t *usage = gather_usage(w->gather, i);
+		const char *address = gather_address(w->gather, i);
 
-		/* that the node is an address was checked when its records were read */
-		if (opts.store && ledger_set_staked(usage, w->stakes, w->n) < 0)
-			bug("%s", err_get()->text);
-		json_write(out, usage);
+		gather_usage_write(w->gather, i,
+			opts.store ? ledger_staked_uusd(address, w->stakes, w->n) : -1,
+			out);
 		buf_addc(out, '\n');
-		json_decref(usage);
 	}
 }
 

@@ -98,7 +98,9 @@ static bool digits(const char **s, int n, int *out)
 
 static bool one_of(const char **s, const char *set, char *got)
 {
-	if (!**s || !strchr(set, **s))
+	while (*set && *set != **s)
+		set++;
+	if (!*set)
 		return false;
 	*got = *(*s)++;
 	return true;
