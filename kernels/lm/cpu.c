@@ -1,4 +1,5 @@
-/* cpu.c - the table of ops.h on the CPU: the team of threads shares each operation. */
+/* cpu.c - the table of ops.h on the CPU: the team of threads shares each operation; long because it
+ * is one table, whose operations share the kernels of a level. */
 #include "kernels/lm/cpu.h"
 
 #include <stdlib.h>
