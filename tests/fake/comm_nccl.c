@@ -149,7 +149,7 @@ static int fake_receive(void *state, int from, void *data, size_t bytes, char *w
 static int fake_sendrecv(void *state, const struct comm_sendrecv *w, char *why)
 {
 	(void)state, (void)w;
-	return failed(why, "swap");
+	return failed(why, "sendrecv");
 }
 
 static void fake_close(void *state)
@@ -172,7 +172,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.open = fake_open,
 		.send = fake_send,
 		.receive = fake_receive,
-		.swap = fake_sendrecv,
+		.sendrecv = fake_sendrecv,
 		.allreduce = fake_allreduce,
 		.close = fake_close };
 
