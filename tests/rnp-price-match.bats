@@ -281,7 +281,7 @@ why() {
 	assert_equal "$output" ""
 }
 
-@test "match: on small markets the cheapest matches gain within 1% of the optimum" {
+@test "match: on each of some small markets the cheapest matches gain within 1% of the optimum" {
 	command -v glpsol >/dev/null || skip "no glpsol (package glpk-utils)"
 	run -0 python3 "$ROOT/tests/match_optimum.py" 25
 }
