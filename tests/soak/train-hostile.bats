@@ -24,7 +24,7 @@ loss_of() {
 	shift
 	rm -rf m port state-* c.out started
 	worker=()
-	start_coordinator --valid "$DIR/valid" --eval-tokens 4096 --workers 10 --rounds 8 --inner-steps 10 --lr 1e-3 "$@"
+	start_coordinator --valid "$DIR/valid" --eval-tokens 4096 --workers 10 --rounds 10 --inner-steps 25 --lr 1e-3 "$@"
 	for i in 1 2 3 4 5 6 7 8; do start_worker "w$i"; done
 	for i in 9 10; do if [[ $kind == none ]]; then start_worker "w$i"; else start_evil "w$i" "$kind"; fi; done
 	while kill -0 "$coordinator" 2>/dev/null && ((SECONDS < until)); do sleep 1; done
