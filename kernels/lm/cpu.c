@@ -364,16 +364,15 @@ static void attend_tiles_part(void *work, uint64_t from, uint64_t to)
 static int cpu_attend(struct dev *d, const struct lm_attend *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
-	bool tiles = lm->kernels.tiles[a->dtype] && a->head_dim <= LM_ATTEND_DIM_MAX;
 	struct attend_work w = { lm, *a, a->batch * a->heads * blocks_of(a->positions) };
 	struct lm_rotate r = lm_attend_rotation(a);
 
 	if (a->table && cpu_rotate(d, &r) < 0)
 		return -1;
-	if (!tiles)
-		return share(d, attend_part, a, sizeof *a,
-			a->batch * a->heads * a->positions, 64, PIECES);
-	return share(d, attend_tiles_part, &w, sizeof w, w.tasks, 1, UINT32_MAX);
+	if (lm->kernels.tiles[a->dtype] && a->head_dim <= LM_ATTEND_DIM_MAX)
+		return share(d, attend_tiles_part, &w, sizeof w, w.tasks, 1, UINT32_MAX);
+	return share(d, attend_part, a, sizeof *a, a->batch * a->heads * a->positions, 64,
+		PIECES);
 }
 
 static void attend_back_q_part(void *work, uint64_t from, uint64_t to)
