@@ -63,6 +63,27 @@ __device__ __forceinline__ uint4 load_some(const unsigned char *p, uint32_t coun
 	return v;
 }
 
+/* Bit k of four symbols, the first lowest. */
+__device__ __forceinline__ uint32_t four_bits(uint32_t w, unsigned k)
+{
+	return (w >> k & 0x01010101) * 0x01020408u >> 24;
+}
+
+/* Which bytes of w are not z: bit k for byte k. */
+__device__ __forceinline__ uint32_t differ(uint32_t w, unsigned z)
+{
+	uint32_t x = w ^ z * 0x01010101u;
+
+	return four_bits(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x, 7);
+}
+
+/* Which of 16 symbols are not z: bit i for symbol i. */
+__device__ __forceinline__ uint32_t others_of(uint4 v, unsigned z)
+{
+	return differ(v.x, z) | differ(v.y, z) << 4 | differ(v.z, z) << 8 |
+		differ(v.w, z) << 12;
+}
+
 __device__ __forceinline__ void count_word(struct encoder *e, uint32_t w)
 {
 	UNROLL
@@ -316,8 +337,9 @@ __device__ __noinline__ void codes_block(struct encoder *e, const struct huff_pl
 	__syncthreads();
 	UNROLL_1
 	for (; v < PAIRS && p->split >= PAIR_SPLIT; v += THREADS) {
-		uint32_t c = e->entry[v % (HUFF_ALPHABET >> PAIR_SPLIT)];
-		uint32_t next = e->entry[v / (HUFF_ALPHABET >> PAIR_SPLIT)];
+		unsigned more = p->split - PAIR_SPLIT;
+		uint32_t c = e->entry[v % (HUFF_ALPHABET >> PAIR_SPLIT) >> more];
+		uint32_t next = e->entry[v / (HUFF_ALPHABET >> PAIR_SPLIT) >> more];
 
 		e->pair[v] = (c & 4095) | (next & 4095) << (c >> 12) |
 			((c >> 12) + (next >> 12)) << 24;

@@ -29,12 +29,6 @@ __device__ __noinline__ void put_wide_lows_block(unsigned char *out, const uint3
 	}
 }
 
-/* Bit k of four symbols, the first lowest. */
-__device__ __forceinline__ uint32_t four_bits(uint32_t w, unsigned k)
-{
-	return (w >> k & 0x01010101) * 0x01020408u >> 24;
-}
-
 /* Writes the low bits of 16 symbols, of which `count` exist, from i on of n. */
 __device__ __forceinline__ void put_lows(unsigned char *out, uint4 v, uint32_t i,
 	uint32_t count, uint32_t bytes, unsigned width)
@@ -182,21 +176,6 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, uint32_t
 	}
 	__syncthreads();
 	return before;
-}
-
-/* Which bytes of w are not z: bit k for byte k. */
-__device__ __forceinline__ uint32_t differ(uint32_t w, unsigned z)
-{
-	uint32_t x = w ^ z * 0x01010101u;
-
-	return four_bits(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x, 7);
-}
-
-/* Which of 16 symbols are not z: bit i for symbol i. */
-__device__ __forceinline__ uint32_t others_of(uint4 v, unsigned z)
-{
-	return differ(v.x, z) | differ(v.y, z) << 4 | differ(v.z, z) << 8 |
-		differ(v.w, z) << 12;
 }
 
 /* Memory for a list of what is not z, which ends where s->lows does. */

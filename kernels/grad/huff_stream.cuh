@@ -25,13 +25,11 @@ __device__ __forceinline__ uint32_t bits_of(const struct encoder *e, uint32_t w,
 	return (c[0] >> 12) + (c[1] >> 12) + (c[2] >> 12) + (c[3] >> 12);
 }
 
-/* Which pairs the four symbols of w are, from their bits above `split`, which is PAIR_SPLIT or
- * more: the first in the lower half. */
-__device__ __forceinline__ uint32_t pairs_of(uint32_t w, unsigned split)
+/* Which pairs the four symbols of w are, by their bits from PAIR_SPLIT on: the first in the lower
+ * half. */
+__device__ __forceinline__ uint32_t pairs_of(uint32_t w)
 {
-	uint32_t mask = 0x00010001u * (0xffu >> split);
-
-	return (w >> split & mask) | (w >> (split + 3) & mask << 5);
+	return (w >> 3 & 0x001f001f) | (w >> 6 & 0x03e003e0);
 }
 
 /* How many of `left` symbols are behind the first n. */
@@ -44,7 +42,7 @@ template <bool PAIRED>
 __device__ __forceinline__ uint32_t bits_of_four(const struct encoder *e, uint32_t w,
 	unsigned split)
 {
-	uint32_t at = pairs_of(w, split);
+	uint32_t at = pairs_of(w);
 
 	if (!PAIRED)
 		return bits_of(e, w, 4, split);
@@ -105,10 +103,9 @@ __device__ __forceinline__ struct quad quad_of(const struct encoder *e, uint32_t
 }
 
 /* The same of four that there are, by the table of pairs. */
-__device__ __forceinline__ struct quad quad_of_pairs(const struct encoder *e, uint32_t w,
-	unsigned split)
+__device__ __forceinline__ struct quad quad_of_pairs(const struct encoder *e, uint32_t w)
 {
-	uint32_t at = pairs_of(w, split);
+	uint32_t at = pairs_of(w);
 	uint32_t first = e->pair[at & 0xffff], last = e->pair[at >> 16];
 	uint32_t bits = first >> 24;
 	struct quad q;
@@ -125,7 +122,7 @@ template <bool PAIRED>
 __device__ __forceinline__ struct quad quad_of_some(const struct encoder *e, uint32_t w,
 	uint32_t count, unsigned split)
 {
-	return PAIRED ? quad_of_pairs(e, w, split) : quad_of(e, w, count, split);
+	return PAIRED ? quad_of_pairs(e, w) : quad_of(e, w, count, split);
 }
 
 /* Adds bits to a warp's words, which start as zeros. */

@@ -51,7 +51,7 @@ static int run_refuse(struct dev *d, void *out, const void *arguments)
 		a->chunk);
 }
 
-enum kind { FLAT, BELL, GEOMETRIC, RARE, TWO, LEVELS, KINDS };
+enum kind { FLAT, BELL, GEOMETRIC, RARE, TWO, LEVELS, LOWS, KINDS };
 
 static void make(unsigned char *out, uint64_t n, enum kind kind, uint64_t seed)
 {
@@ -73,6 +73,9 @@ static void make(unsigned char *out, uint64_t n, enum kind kind, uint64_t seed)
 			out[i] = r >> 58 ? 7 : (unsigned char)(r & 31);
 		if (kind == TWO)
 			out[i] = r % 10 < 4 ? 200 : 3;
+		if (kind == LOWS) /* five bits that no code makes shorter */
+			out[i] = (unsigned char)(__builtin_ctzll(r >> 8 | 128) << 5 |
+				(r & 31));
 		if (kind == LEVELS) /* 0, often 1 and -1, sometimes more */
 			out[i] = r >> 61 ?
 				0 :
@@ -114,7 +117,7 @@ static void damaged(struct kcheck *k, struct arguments *a, const unsigned char *
 static void both_ways(struct kcheck *k, uint64_t n, uint32_t chunk, enum kind kind)
 {
 	static const char *const names[KINDS] = { "flat", "bell", "geometric", "rare",
-		"two", "levels" };
+		"two", "levels", "lows" };
 	uint64_t chunks = huff_chunks(n, chunk), head = 8 * (chunks + 1);
 	const struct huff_kernels *ref = huff_kernels(CPU_REF);
 	struct huff_work *work = aligned_alloc(64, (sizeof *work + 63) & ~(size_t)63);
