@@ -47,6 +47,18 @@ __device__ __forceinline__ void set_min(term<1> *t, float min, float x)
 	t->x = x;
 }
 
+/* sum + four products of int8; GPUs before sm_61 have no instruction for it. */
+__device__ __forceinline__ int dot_four(unsigned a, unsigned b, int sum)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 610
+	for (int i = 0; i < 32; i += 8)
+		sum += (int8_t)(a >> i) * (int8_t)(b >> i);
+	return sum;
+#else
+	return __dp4a((int)a, (int)b, sum);
+#endif
+}
+
 /* The sum of codes times activations, which is exact. */
 template <int TYPE>
 __device__ __forceinline__ int dot(const struct codes *c, const uint4 &low,
@@ -57,7 +69,7 @@ __device__ __forceinline__ int dot(const struct codes *c, const uint4 &low,
 
 	UNROLL
 	for (int i = 0; i < 8; i++)
-		half[i / 4] = __dp4a((int)c->word[i], (int)x[i], half[i / 4]);
+		half[i / 4] = dot_four(c->word[i], x[i], half[i / 4]);
 	return block_bytes<TYPE>::PARTS ? c->part[0] * half[0] + c->part[1] * half[1] :
 					  half[0] + half[1];
 }
