@@ -215,8 +215,9 @@ uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*
 # All major architectures and PTX for those to come; CUDA_ARCH=native for developers.
 CUDA_ARCH ?= all-major
 # LINEINFO=1 for profilers: it doubles the plug-in. Compressed for size (nvcc 12.8 on) it has a quarter
-# of the bytes; a kernel is decompressed when it is first loaded.
-COMPRESS := $(if $(NVCC),$(shell $(NVCC) --help 2>/dev/null | grep -q compress-mode && echo --compress-mode=size))
+# of the bytes, compressed as earlier ones can less than half; a kernel is decompressed when it is first
+# loaded.
+COMPRESS := $(if $(NVCC),$(shell $(NVCC) --help 2>/dev/null | grep -q compress-mode && echo --compress-mode=size || echo -Xfatbin=-compress-all))
 NVCCFLAGS ?= -O3 $(if $(LINEINFO),-lineinfo) $(COMPRESS) -std=c++17 -Xcompiler -fPIC,-Wall -I. --cudart static
 
 # As $(BUILD)/flags: other flags or architectures make other objects.
