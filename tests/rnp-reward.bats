@@ -490,6 +490,6 @@ EOT
 	rnp-reward usage "$@" records 2>/dev/null | rnp-reward epoch --policy testnet | tail -1 |
 		jq -e '.epoch_s == 3600 and .total_base_units > 0'
 	refused 64 "--to must be after" rnp-reward usage --from 2026-11-20T12:00:00Z --to 2026-11-20T12:00:00Z records
-	refused 64 "not an address" rnp-reward usage "$@" --trust nobody records
+	misused "not a base58 address" rnp-reward usage "$@" --trust nobody records
 	refused 65 "records.bad:1" sh -c 'echo "{" >records.bad; rnp-reward usage "$@" records.bad' sh "$@"
 }
