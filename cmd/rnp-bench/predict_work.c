@@ -402,7 +402,7 @@ int predict_encode(struct predict_kernel *out, const struct predict_step *s)
 int predict_decode(struct predict_kernel *out, const struct predict_step *s)
 {
 	double v = (double)s->values, chunks = ceil(v / CHUNK);
-	/* symbols are written, and again with their low bits, or behind runs */
+	/* symbols are written, and again with their low bits, or after runs */
 	struct predict_kernel k = { .kernel = "decode_kernel",
 		.part = "symbols",
 		.launches = 1,

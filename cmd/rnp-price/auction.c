@@ -69,7 +69,7 @@ static int64_t serve(struct auction_order *bids, size_t nbids, struct auction_or
 			bids[i].traded = bids[i].units;
 			bought += bids[i].units;
 		} else {
-			break; /* those behind it must not gain from its being large */
+			break; /* those after it must not gain from its being large */
 		}
 	for (size_t i = 0; i < nasks && sold < bought; i++) {
 		asks[i].traded = bought - sold < asks[i].units ? bought - sold :

@@ -245,7 +245,7 @@ static int find_key(const struct bid_prices *p, const char *key)
 	return -1;
 }
 
-/* Whether the words of a row's key behind the model have this one, or say nothing. */
+/* Whether the words of a row's key after the model have this one, or say nothing. */
 static bool has_word(const char *row, const char *word)
 {
 	const char *dot = strchr(row, '.');

@@ -453,7 +453,7 @@ struct planting {
 	size_t n;                     /* of leaves */
 };
 
-/* Adds up the claimant of refs from *i on, and moves *i behind it. Returns whether it is paid. */
+/* Adds up the claimant of refs from *i on, and moves *i after it. Returns whether it is paid. */
 static bool take_amounts(const struct planting *p, size_t *i, struct merkle_leaf *leaf)
 {
 	const struct epoch *e = p->epoch;

@@ -216,7 +216,7 @@ static bool read_plain(const struct reading *r, struct lines_job *job,
 {
 	struct passed passed;
 
-	/* the spans go behind it */
+	/* the spans go after it */
 	memset(&passed, 0, sizeof passed);
 	buf_add(&job->out, &passed, sizeof passed);
 	if (evidence_plain_read(plain, &job->out, scratch, r->keys, r->nkeys, job->line,

@@ -30,7 +30,7 @@ void evidence_key_release(struct evidence_key *k);
 
 /* A record that is good if its signature is. */
 struct evidence_plain {
-	struct gather_item item; /* its spans are those behind it in out */
+	struct gather_item item; /* its spans are those after it in out */
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 	unsigned char message[2 *
 		CANON_HASH_BYTES];       /* what is signed: hashes of proof and record */

@@ -43,7 +43,7 @@ int seen_check_epoch(struct seen *s);
 /* Whether files can be read a second time. */
 bool seen_regular(char **files, int n);
 
-/* A claims_reader's note and keep: the hash of a reward's line, and behind it the line if the input
+/* A claims_reader's note and keep: the hash of a reward's line, and after it the line if the input
  * cannot be read again. */
 void seen_note(void *seen, const char *line, size_t len, struct buf *out);
 void seen_keep(void *seen, const char *note, size_t len);

@@ -43,7 +43,7 @@ static const struct opt opts[] = {
 		.kind = OPT_TEXT,
 		.to = &resume,
 		.metavar = "OUT",
-		.help = "write answers there, and go on behind those that it has" },
+		.help = "write answers there, and go on after those that it has" },
 	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams, &speculate, &pack),
 	{ 0 },
 };
@@ -60,7 +60,7 @@ struct item {
 
 struct batch {
 	struct served model;
-	struct lm_outbox *outbox;
+	struct lm_events *outbox;
 	struct writer *writer;
 	pthread_mutex_t lock; /* protects done */
 	pthread_cond_t ready;
@@ -354,7 +354,7 @@ static int batch(struct batch *b, int n, char **files)
 
 	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
 		return -1;
-	o.outbox = b->outbox = lm_outbox_new();
+	o.outbox = b->outbox = lm_events_new();
 	if (served_name(&b->model, model) < 0 || name_adapters(&b->model) < 0 ||
 		served_load(&b->model, &o) < 0)
 		return -1;
@@ -384,7 +384,7 @@ static int run(int n, char **args)
 		item_free(item);
 	}
 	served_release(&b.model);
-	lm_outbox_free(b.outbox);
+	lm_events_free(b.outbox);
 	opt_list_release(&adapters);
 	if (b.fd >= 0)
 		close(b.fd);

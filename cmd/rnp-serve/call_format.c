@@ -101,7 +101,7 @@ static char *part(const char *from, const char *to, uint32_t i)
 	return out.len ? buf_take(&out) : xstrdup("");
 }
 
-/* Finds the arguments of a call behind its name: {"zqkey": "zqtext"} with any blanks. */
+/* Finds the arguments of a call after its name: {"zqkey": "zqtext"} with any blanks. */
 static bool find_arguments(const char *text, const char **begin, const char **end)
 {
 	const char *key = strstr(text, "\"" PROBE_KEY "\""), *at = key;
@@ -129,8 +129,8 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Returns where an answer begins in a rendered conversation: behind what it shares with the
- * prompt, but not within a mark that both merely begin alike; behind empty reasoning. */
+/* Returns where an answer begins in a rendered conversation: after what it shares with the
+ * prompt, but not within a mark that both merely begin alike; after empty reasoning. */
 static const char *answer_begin(const char *text, const char *prompt, const char *name)
 {
 	static const char think_end[] = "</think>";
@@ -153,7 +153,7 @@ static const char *answer_begin(const char *text, const char *prompt, const char
 	return at;
 }
 
-/* Shortens what stands behind the last call to what belongs to the call: without what ends
+/* Shortens what stands after the last call to what belongs to the call: without what ends
  * every answer, or a token that does. */
 static void cut_end(char *close, const char *tail, const struct lm_token *t)
 {
@@ -295,7 +295,7 @@ static bool learn(struct call_format *f, const struct lm_chat *chat,
 	if (good) {
 		f->shows_calls = true;
 		f->shows_tools = strstr(buf_text(&prompt), PROBE_TOOL) != NULL;
-		/* the answer comes last, behind the user's text and a tool's description */
+		/* the answer comes last, after the user's text and a tool's description */
 		plain = render(chat, "zqanswer", 0, false, &text) == 0 ?
 			strstr(buf_text(&text), "zqanswer") :
 			NULL;

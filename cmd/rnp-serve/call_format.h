@@ -2,7 +2,7 @@
  *
  * Every template shows earlier calls in the form that its model was taught. A conversation with
  * calls of invented names is rendered, and what stands before a name, between name and
- * arguments, between two calls and behind the last one is the format. Where a template shows no
+ * arguments, between two calls and after the last one is the format. Where a template shows no
  * calls, or writes arguments otherwise than as JSON, the format is one of our own, which the
  * model is told about (tool_prompt.h). */
 #ifndef RNP_SERVE_CALL_FORMAT_H
@@ -32,10 +32,10 @@ struct call_format {
 	/* the mark counts only where an answer begins, blanks and line breaks aside */
 	bool at_start;
 	uint32_t most; /* calls of an answer, 1 to CALLS_MAX */
-	/* before the name of a call: from the mark on, or behind the arguments of the call before */
+	/* before the name of a call: from the mark on, or after the arguments of the call before */
 	char *open[CALLS_MAX];
 	char *middle[CALLS_MAX]; /* between name and arguments */
-	char *close;             /* behind the arguments of the last call */
+	char *close;             /* after the arguments of the last call */
 	struct call_token *tokens;
 	uint32_t token_count;
 };

@@ -1,4 +1,4 @@
-/* call_text.c - a scanner for a format's mark, and one for the calls behind it. */
+/* call_text.c - a scanner for a format's mark, and one for the calls after it. */
 #include "cmd/rnp-serve/call_text.h"
 
 #include <sodium.h>
@@ -254,7 +254,7 @@ static void read_argument(struct calls *c, char byte)
 	}
 }
 
-/* Reads a byte of a name, or the one behind it. */
+/* Reads a byte of a name, or the one after it. */
 static void read_name(struct calls *c, char byte, struct buf *content);
 
 static void read_byte(struct calls *c, char byte, struct buf *content)

@@ -25,7 +25,7 @@ void call_watch_init(struct call_watch *w, const struct call_format *f);
 void call_watch_release(struct call_watch *w);
 
 /* Takes a piece of text, and appends what is content to content. Returns true when the mark is
- * complete: then w->held is the mark and what came behind it, and w takes no more. */
+ * complete: then w->held is the mark and what came after it, and w takes no more. */
 bool call_watch_push(struct call_watch *w, const char *text, size_t len,
 	struct buf *content);
 /* Returns how many bytes of w->held the mark takes, with the blanks before it. Only after

@@ -183,7 +183,7 @@ static void reason(struct constrained *t, uint32_t token)
 	}
 }
 
-/* Looks for the mark of a call, as the writer does (call_text.h). What its token has behind the
+/* Looks for the mark of a call, as the writer does (call_text.h). What its token has after the
  * mark must begin a call, else the answer stays unconstrained. */
 static void watch(struct constrained *t, uint32_t token)
 {

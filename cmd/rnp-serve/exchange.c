@@ -21,7 +21,7 @@
 #define COMPLETION_TOKENS 16
 
 struct writer {
-	struct lm_outbox *outbox;
+	struct lm_events *outbox;
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects all fields below */
 	struct exchange *live;
@@ -134,8 +134,8 @@ static void release_choice(struct choice *c)
 	calls_release(&c->calls);
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
-	buf_release(&c->said);
-	buf_release(&c->thought);
+	buf_release(&c->whole_text);
+	buf_release(&c->whole_reasoning);
 	free(c->embedding);
 	json_decref(c->logprobs);
 }
@@ -188,7 +188,7 @@ const char *exchange_model_name(const struct exchange *x)
 
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r)
 {
-	struct lm_answer **answers = xcalloc(x->count, sizeof *answers);
+	struct lm_request **answers = xcalloc(x->count, sizeof *answers);
 	struct writer *w = x->writer;
 	int rc;
 
@@ -236,7 +236,7 @@ void exchange_gone(struct exchange *x)
 		return;
 	cancel_all(x);
 	atomic_store(&x->gone, true);
-	lm_outbox_wake(x->writer->outbox);
+	lm_events_wake(x->writer->outbox);
 }
 
 /* --- events of the engine --------------------------------------------------------------------------- */
@@ -339,7 +339,7 @@ static void end_choice(struct choice *c, const char *finish)
 	c->x->open--;
 }
 
-static void hear_token(struct choice *c, const struct lm_news_event *e)
+static void hear_token(struct choice *c, const struct lm_batch_event *e)
 {
 	struct exchange *x = c->x;
 	struct buf text = BUF_INIT;
@@ -375,7 +375,7 @@ static void hear_end(struct choice *c)
 	struct exchange *x = c->x;
 	struct buf text = BUF_INIT;
 
-	c->over = true;
+	c->engine_done = true;
 	x->busy--;
 	if (c->index % x->request.n ==
 		0) /* the other choices reuse the first one's prompt */
@@ -524,7 +524,7 @@ static void add_time(struct histogram *h, int64_t ns, uint64_t times)
 
 static void count_end(struct writer *w, const struct exchange *x)
 {
-	const struct lm_answer *first = &x->choices[0].answer;
+	const struct lm_request *first = &x->choices[0].answer;
 	uint32_t tokens = 0;
 
 	for (uint32_t i = 0; i < x->count; i++)
@@ -580,7 +580,7 @@ static void advance(struct writer *w, struct exchange *x)
 
 /* --- the thread ------------------------------------------------------------------------------------------ */
 
-static void hear(struct writer *w, const struct lm_news *news)
+static void hear(struct writer *w, const struct lm_event_batch *news)
 {
 	for (size_t i = 0; i < news->count; i++) {
 		struct choice *c = news->events[i].answer->user;
@@ -602,7 +602,7 @@ static bool is_due(const struct exchange *x, int64_t now)
 		(x->request.stream && now - x->last_write_ns > COMMENT_NS);
 }
 
-static bool round_of(struct writer *w, struct lm_news *news)
+static bool round_of(struct writer *w, struct lm_event_batch *news)
 {
 	struct exchange *x, *next;
 	int64_t now;
@@ -611,7 +611,7 @@ static bool round_of(struct writer *w, struct lm_news *news)
 	pthread_mutex_lock(&w->lock);
 	idle = !w->live;
 	pthread_mutex_unlock(&w->lock);
-	lm_outbox_take(w->outbox, news, idle ? 1000 : TICK_MS);
+	lm_events_take(w->outbox, news, idle ? 1000 : TICK_MS);
 	pthread_mutex_lock(&w->lock);
 	hear(w, news);
 	now = clock_mono_ns();
@@ -632,15 +632,15 @@ static bool round_of(struct writer *w, struct lm_news *news)
 static void *run(void *arg)
 {
 	struct writer *w = arg;
-	struct lm_news news = { 0 };
+	struct lm_event_batch news = { 0 };
 
 	while (round_of(w, &news))
 		;
-	lm_news_release(&news);
+	lm_event_batch_release(&news);
 	return NULL;
 }
 
-struct writer *writer_open(struct lm_outbox *outbox)
+struct writer *writer_open(struct lm_events *outbox)
 {
 	struct writer *w = xcalloc(1, sizeof *w);
 
@@ -663,7 +663,7 @@ void writer_close(struct writer *w)
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_mutex_unlock(&w->lock);
-	lm_outbox_wake(w->outbox);
+	lm_events_wake(w->outbox);
 	pthread_join(w->thread, NULL);
 	while ((x = w->live)) {
 		w->live = x->next;

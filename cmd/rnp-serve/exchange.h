@@ -22,7 +22,7 @@ struct writer;
 
 /* One of the answers to a request. */
 struct choice {
-	struct lm_answer answer;
+	struct lm_request answer;
 	struct exchange *x;
 	uint32_t index;
 	struct lm_detoken detoken;
@@ -34,19 +34,19 @@ struct choice {
 		reasoning; /* text not written yet if streaming, else the whole text */
 	/* an array of tokens, if streaming those not written yet; NULL: not requested */
 	json_t *logprobs;
-	size_t text_bytes;   /* length so far, for offsets */
-	uint32_t tokens;     /* sent to the client */
-	bool begun;          /* its role was sent */
+	size_t text_bytes; /* length so far, for offsets */
+	uint32_t tokens;   /* sent to the client */
+	bool role_sent;
 	bool ended;          /* its finish reason is known */
-	bool over;           /* the engine has finished it */
+	bool engine_done;    /* the engine has finished it */
 	const char *finish;  /* "stop", "length", "tool_calls"; NULL after it was sent */
 	const char *outcome; /* the same, but never reset */
 	/* responses: the whole text of a stream so far, and the state of its output */
-	struct buf said, thought;
-	uint32_t item;    /* of its text: behind reasoning */
-	bool answers;     /* reasoning is over */
-	bool speaks;      /* its text has begun */
-	bool spoken;      /* its text is over, calls follow */
+	struct buf whole_text, whole_reasoning;
+	uint32_t item; /* of its text: after reasoning */
+	bool reasoning_done;
+	bool text_begun;
+	bool text_done;   /* calls follow */
 	float *embedding; /* [dim]; only of embeddings requests */
 };
 
@@ -147,7 +147,7 @@ struct writer_counts {
 
 /* Starts the thread; outbox is borrowed until writer_close. Returns NULL with err_set() on
  * failure. */
-struct writer *writer_open(struct lm_outbox *outbox);
+struct writer *writer_open(struct lm_events *outbox);
 
 /* Ends the thread; requests still in progress get 503 or the end of their stream. NULL
  * is fine. */

@@ -354,7 +354,7 @@ static int add_written(struct prompt *p, const struct lm_token *t,
 	return add_cut(p, t, f, text, bytes);
 }
 
-/* Encodes the texts before and behind the gap. Their order is the one in which nearly all models
+/* Encodes the texts before and after the gap. Their order is the one in which nearly all models
  * were trained, and the only one that the names of the tokens tell. */
 static int encode_gap(struct prompt *p, const struct served *m, const struct request *q,
 	uint32_t i, struct api_error *e)

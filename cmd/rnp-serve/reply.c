@@ -38,7 +38,7 @@ static double ms(int64_t from, int64_t to)
 /* Appends tokens and times of the whole request. */
 static void add_usage(const struct exchange *x, struct buf *out)
 {
-	const struct lm_answer *first = &x->choices[0].answer;
+	const struct lm_request *first = &x->choices[0].answer;
 	uint32_t tokens = 0, proposed = 0, accepted = 0;
 	int64_t now = clock_mono_ns();
 	double decode = ms(x->first_ns, now);
@@ -148,12 +148,12 @@ static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
 {
 	bool logprobs = json_array_size(c->logprobs) > 0;
 
-	if (!c->begun) {
+	if (!c->role_sent) {
 		begin_chat_chunk(x, c, out);
 		buf_adds(out,
 			"\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}");
 		end_chat_chunk(x, out);
-		c->begun = true;
+		c->role_sent = true;
 	}
 	if (c->reasoning.len)
 		add_delta(x, c, out, "reasoning_content", &c->reasoning,

@@ -206,25 +206,26 @@ static void begin_response(struct exchange *x, struct choice *c, struct buf *out
 
 static void reason(struct exchange *x, struct choice *c, struct buf *out)
 {
-	if (!c->thought.len) {
+	if (!c->whole_reasoning.len) {
 		begin_item_event(x, out, "response.output_item.added", 0);
-		add_reasoning_item(x, out, &c->thought, false);
+		add_reasoning_item(x, out, &c->whole_reasoning, false);
 		end_event(out);
 	}
 	part_event(x, out, "response.reasoning_text.delta", "rs_", 0, "delta",
 		&c->reasoning);
-	buf_add(&c->thought, c->reasoning.data, c->reasoning.len);
+	buf_add(&c->whole_reasoning, c->reasoning.data, c->reasoning.len);
 }
 
 static void end_reasoning(struct exchange *x, struct choice *c, struct buf *out)
 {
-	c->answers = true;
-	c->item = c->thought.len > 0;
-	if (!c->thought.len)
+	c->reasoning_done = true;
+	c->item = c->whole_reasoning.len > 0;
+	if (!c->whole_reasoning.len)
 		return;
-	part_event(x, out, "response.reasoning_text.done", "rs_", 0, "text", &c->thought);
+	part_event(x, out, "response.reasoning_text.done", "rs_", 0, "text",
+		&c->whole_reasoning);
 	begin_item_event(x, out, "response.output_item.done", 0);
-	add_reasoning_item(x, out, &c->thought, true);
+	add_reasoning_item(x, out, &c->whole_reasoning, true);
 	end_event(out);
 }
 
@@ -232,7 +233,7 @@ static void begin_message(struct exchange *x, struct choice *c, struct buf *out)
 {
 	const struct buf empty = BUF_INIT;
 
-	c->speaks = true;
+	c->text_begun = true;
 	begin_item_event(x, out, "response.output_item.added", c->item);
 	add_message_item(x, out, NULL, "in_progress");
 	end_event(out);
@@ -247,23 +248,23 @@ static void begin_message(struct exchange *x, struct choice *c, struct buf *out)
 static void end_message(struct exchange *x, struct choice *c, struct buf *out)
 {
 	part_event(x, out, "response.output_text.done", "msg_", c->item, "text",
-		&c->said);
+		&c->whole_text);
 	begin_event(x, out, "response.content_part.done");
 	buf_addf(out,
 		",\"item_id\":\"msg_%s\",\"output_index\":%u,\"content_index\":0,\"part\":",
 		x->id, c->item);
-	add_part(out, &c->said);
+	add_part(out, &c->whole_text);
 	end_event(out);
 	begin_item_event(x, out, "response.output_item.done", c->item);
-	add_message_item(x, out, &c->said, item_status(c));
+	add_message_item(x, out, &c->whole_text, item_status(c));
 	end_event(out);
 }
 
-/* Appends what is new of a call. Calls are output items behind reasoning and text. */
+/* Appends what is new of a call. Calls are output items after reasoning and text. */
 static void call_events(struct exchange *x, struct choice *c, uint32_t i, struct buf *out)
 {
 	struct call *call = &c->calls.at[i];
-	uint32_t item = c->item + c->speaks + i;
+	uint32_t item = c->item + c->text_begun + i;
 
 	if (!call->told) {
 		begin_item_event(x, out, "response.output_item.added", item);
@@ -301,24 +302,24 @@ static void response_chunk(struct exchange *x, struct choice *c, struct buf *out
 {
 	bool calls = c->calls.count > 0;
 
-	if (!c->begun) {
+	if (!c->role_sent) {
 		begin_response(x, c, out);
-		c->begun = true;
+		c->role_sent = true;
 	}
-	if (c->reasoning.len && !c->answers)
+	if (c->reasoning.len && !c->reasoning_done)
 		reason(x, c, out);
-	if ((c->content.len || c->ended || calls) && !c->answers)
+	if ((c->content.len || c->ended || calls) && !c->reasoning_done)
 		end_reasoning(x, c, out);
-	if ((c->content.len || (c->ended && !calls)) && !c->speaks)
+	if ((c->content.len || (c->ended && !calls)) && !c->text_begun)
 		begin_message(x, c, out);
 	if (c->content.len) {
 		part_event(x, out, "response.output_text.delta", "msg_", c->item, "delta",
 			&c->content);
-		buf_add(&c->said, c->content.data, c->content.len);
+		buf_add(&c->whole_text, c->content.data, c->content.len);
 	}
-	if (c->speaks && !c->spoken && (c->ended || calls)) {
+	if (c->text_begun && !c->text_done && (c->ended || calls)) {
 		end_message(x, c, out);
-		c->spoken = true;
+		c->text_done = true;
 	}
 	for (uint32_t i = 0; i < c->calls.count; i++)
 		call_events(x, c, i, out);
@@ -331,8 +332,8 @@ static void response_end(struct exchange *x, struct buf *out)
 
 	begin_event(x, out, complete ? "response.completed" : "response.incomplete");
 	buf_adds(out, ",\"response\":");
-	add_response(x, c, out, complete ? "completed" : "incomplete", &c->said,
-		&c->thought);
+	add_response(x, c, out, complete ? "completed" : "incomplete", &c->whole_text,
+		&c->whole_reasoning);
 	end_event(out);
 }
 

@@ -337,7 +337,7 @@ static int run(int n, char **args)
 	/* before any thread is started, so that all threads inherit the mask */
 	httpd_block_signals();
 	team_resize((int)threads);
-	s.outbox = lm_outbox_new();
+	s.outbox = lm_events_new();
 	if (open_access(&s) == 0 && open_models(&s) == 0) {
 		s.writer = writer_open(s.outbox);
 		rc = s.writer ? serve(&s) : -1;
@@ -347,7 +347,7 @@ static int run(int n, char **args)
 		lm_service_close(s.models.at[i].service), s.models.at[i].service = NULL;
 	writer_close(s.writer);
 	models_release(&s.models);
-	lm_outbox_free(s.outbox);
+	lm_events_free(s.outbox);
 	keys_release(&s.keys);
 	opt_list_release(&models);
 	opt_list_release(&adapters);

@@ -21,7 +21,7 @@ struct served_options {
 	/* 0: whole contexts of all streams, but at most half of the free memory */
 	int64_t cache_bytes;
 	enum lm_cache_type cache;
-	struct lm_outbox *outbox;
+	struct lm_events *outbox;
 	bool must_fit; /* a model is not loaded if it needs more than room_bytes, or than is free */
 	uint64_t room_bytes;
 	bool pools_mean; /* embeddings are the mean of all rows instead of the last row */

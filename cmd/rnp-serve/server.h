@@ -8,7 +8,7 @@
 
 struct server {
 	struct models models;
-	struct lm_outbox *outbox;
+	struct lm_events *outbox;
 	struct writer *writer;
 	int64_t started_s;     /* seconds since 1970 */
 	_Atomic bool draining; /* new requests are refused */

@@ -129,7 +129,7 @@ static struct lm_grammar_part *names(struct maker *m, uint32_t from, uint32_t to
 	return keep(m, &p);
 }
 
-/* The sequence of call i, from its name on, and of those behind it. The calls are made from the
+/* The sequence of call i, from its name on, and of those after it. The calls are made from the
  * last one on. */
 static const struct lm_grammar_part *calls(struct maker *m, uint32_t i,
 	const struct lm_grammar_part *next)

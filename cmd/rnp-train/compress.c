@@ -113,7 +113,7 @@ static size_t leading_zeros(const struct compress *c, size_t n)
 }
 
 /* The window of a pipe begins with its first element that is not zero: no step can be chosen from
- * zeros, and with the step 0 all that comes behind the window would be lost. Zeros need not be kept
+ * zeros, and with the step 0 all that comes after the window would be lost. Zeros need not be kept
  * to be written. */
 static int fill_window(struct compress *c)
 {

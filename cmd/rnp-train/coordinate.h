@@ -50,7 +50,7 @@ struct waiter {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	char node[KEY_ADDRESS_MAX];
-	uint64_t round; /* waits for the parameters behind this round; 0: for work */
+	uint64_t round; /* waits for the parameters after this round; 0: for work */
 	int64_t until_ns;
 };
 
@@ -113,7 +113,7 @@ void coordinate_digest(const struct lm_shards *set, char hex[PROTOCOL_HEX]);
 
 #define COORDINATE_STATE_METHOD "bf16"
 
-/* Where the model's directory has the checkpoint of a run on one machine, g->run begins behind it, and
+/* Where the model's directory has the checkpoint of a run on one machine, g->run begins after it, and
  * AdamW's state lies in g->dir. Before the run is signed. Returns 0, or -1 with err_set(). */
 int coordinate_start(struct coordinator *g);
 
@@ -166,7 +166,7 @@ struct climbed {
 };
 
 struct closed {
-	struct counted *c; /* [k], borrowed; behind them those that judging refused */
+	struct counted *c; /* [k], borrowed; after them those that judging refused */
 	size_t k, refused;
 	char model[PROTOCOL_HEX];
 	uint64_t update_bytes;
@@ -207,7 +207,7 @@ int coordinate_join(struct coordinator *g, const char *node, const char *facts,
 /* With the lock: a member leaves; its text is handed out again. */
 int coordinate_leave(struct coordinator *g, const char *node);
 
-/* With the lock: the turn behind the one that a member works on, if it is given ahead. Returns 0 with
+/* With the lock: the turn after the one that a member works on, if it is given ahead. Returns 0 with
  * the record of an assignment, or NULL: there is none at present; 1: the node is no member; -1. */
 int coordinate_assign_ahead(struct coordinator *g, const char *node, json_t **record);
 

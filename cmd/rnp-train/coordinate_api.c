@@ -281,7 +281,7 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 	return wait_for(g, q, r, node, 0);
 }
 
-/* The parameters behind a round, for who goes on meanwhile. */
+/* The parameters after a round, for who goes on meanwhile. */
 static enum httpd_when get_base(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct coordinator *g = ctx;
@@ -416,7 +416,7 @@ static enum httpd_when get_data(void *ctx, struct httpd_request *q, struct httpd
 	return httpd_error(r, 404, "no shard of the run has this digest");
 }
 
-/* Sequences of the run's order, each with the token behind it, as ids of 2 or 4 bytes. */
+/* Sequences of the run's order, each with the token after it, as ids of 2 or 4 bytes. */
 static enum httpd_when get_tokens(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -632,7 +632,7 @@ void coordinate_metrics(void *ctx, struct buf *out)
 	pthread_mutex_lock(&g->lock);
 	add_metric(out, "round", "gauge", "The round that is open.", (double)g->round);
 	buf_addf(out,
-		"# HELP rnp_train_tokens_total Tokens behind counted deltas.\n"
+		"# HELP rnp_train_tokens_total Tokens of counted deltas.\n"
 		"# TYPE rnp_train_tokens_total counter\nrnp_train_tokens_total %" PRIu64
 		"\n",
 		g->tokens);

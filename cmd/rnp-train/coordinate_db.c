@@ -136,7 +136,7 @@ static int64_t number_in(const char *name, const char *prefix)
 	return strncmp(name, prefix, n) == 0 ? strtoll(name + n, NULL, 10) : -1;
 }
 
-/* The oldest round whose deltas are kept for others, behind its close. */
+/* The oldest round whose deltas are kept for others, after its close. */
 static int64_t kept_from(const struct coordinator *g)
 {
 	return (int64_t)g->round - g->o.keep_deltas;

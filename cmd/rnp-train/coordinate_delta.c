@@ -216,7 +216,7 @@ static enum httpd_when take_delta(struct coordinator *g, struct httpd_request *q
 {
 	struct turn t;
 
-	/* a turn is found behind the lock: the same record may have come twice at once */
+	/* a turn is found with the lock: the same record may have come twice at once */
 	pthread_mutex_lock(&g->check_lock);
 	if (find_turn(g, q, r, &t)) {
 		if (t.turn != d->turn)

@@ -25,7 +25,7 @@
 
 #define OUTER_RATE_STREAMING 0.4 /* training.md, Streaming */
 
-/* behind the median of arrivals: machines that are equal differ so much */
+/* after the median of arrivals: machines that are equal differ so much */
 #define SLACK_MS 1000
 
 char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
@@ -496,7 +496,7 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 		device_open(&g->check, "cpu") < 0 || open_eval(g) < 0)
 		return -1;
 	coordinate_db_sweep(g);
-	/* behind a kill the model may be that of the round before */
+	/* after a kill the model may be that of the round before */
 	return coordinate_export(g);
 }
 

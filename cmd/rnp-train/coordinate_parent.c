@@ -270,7 +270,7 @@ static int deliver(struct coordinator *g, const struct closed *x, const float *t
 	return rc;
 }
 
-/* The parameters behind the parent's round, in w.state.pub, and the turn after it. */
+/* The parameters after the parent's round, in w.state.pub, and the turn after it. */
 static int follow_parent(struct coordinator *g, struct closed *x)
 {
 	struct parent *p = g->parent;

@@ -2,7 +2,7 @@
  * takes turns from the parent, its group trains them in as many rounds as the turn's tokens take, and
  * what came of it goes up as one delta. Uses join.h.
  *
- * training.md, "Tree". The turn ends with the first round behind which the group has counted as many
+ * training.md, "Tree". The turn ends with the first round after which the group has counted as many
  * tokens as the turn has. Before that round is committed the delta, parent - theta, is delivered, and
  * theta and the array "parent" become what the parent's round made of all deltas. What is sent is kept
  * first, in the state of p->w: theta-N.f32, began-N.f32 (what the container left out) and the
@@ -29,7 +29,7 @@ struct parent {
 	int64_t tried_ns; /* the end of the last try then */
 };
 
-/* Reads the parent's run, and takes seed, length and rounds from it; behind the text and the key. mine: of the model.
+/* Reads the parent's run, and takes seed, length and rounds from it; after the text and the key. mine: of the model.
  * Returns 0, or -1 with err_set(): as `join`; 64, 65 the two runs do not go together. */
 int coordinate_parent_open(struct coordinator *g, const struct lm_config *mine);
 /* For a new run: becomes a member, and gets the first turn and the parameters that it begins with,

@@ -1,5 +1,5 @@
-/* coordinate_pieces.c - which pieces are there stands in a file of a byte each, behind the name of the
- * machine's boot: a piece that was never flushed may be gone behind the next one. */
+/* coordinate_pieces.c - which pieces are there stands in a file of a byte each, after the name of the
+ * machine's boot: a piece that was never flushed may be gone after the next one. */
 #include "cmd/rnp-train/coordinate_pieces.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* coordinate_pieces.h - deltas on their way: pieces that have arrived, each at its place in one file,
  * and beside it which are there. Uses coordinate.h.
  *
- * Pieces survive a kill of the coordinator, but not a fall of the machine, behind which they are asked
+ * Pieces survive a kill of the coordinator, but not a fall of the machine, after which they are asked
  * for again: only a whole delta is flushed to the disk. From any thread. */
 #ifndef RNP_TRAIN_COORDINATE_PIECES_H
 #define RNP_TRAIN_COORDINATE_PIECES_H

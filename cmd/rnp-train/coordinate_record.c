@@ -162,7 +162,7 @@ static int read_valid(void *arg, uint64_t n, uint32_t *ids)
 		ids);
 }
 
-/* The loss of pub, as it is behind the last round. */
+/* The loss of pub, as it is after the last round. */
 static int validate(struct coordinator *g, double *loss)
 {
 	uint64_t windows = (g->valid.count - 1) / g->run.length;

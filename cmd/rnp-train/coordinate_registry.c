@@ -12,7 +12,7 @@
 #include "common/net/registry_client.h"
 
 #define TRY_MS   3000
-#define AGAIN_NS INT64_C(10000000000) /* behind a failure */
+#define AGAIN_NS INT64_C(10000000000) /* after a failure */
 
 int coordinate_is_registered(struct coordinator *g, const char *node)
 {

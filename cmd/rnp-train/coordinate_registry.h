@@ -8,7 +8,7 @@
  * no --registry; 0: not; -1 with err_set(): the registry cannot be asked. */
 int coordinate_is_registered(struct coordinator *g, const char *node);
 
-/* Posts receipts that the registry has not; behind a failure not at once again, unless now. Of one
+/* Posts receipts that the registry has not; after a failure not at once again, unless now. Of one
  * thread. */
 void coordinate_post_receipts(struct coordinator *g, bool now);
 

@@ -14,7 +14,7 @@
 #include "common/json/json.h"
 
 #define TICK_NS   INT64_C(1000000000)
-#define LINGER_NS (5 * TICK_NS) /* behind the last round: those who ask are told */
+#define LINGER_NS (5 * TICK_NS) /* after the last round: those who ask are told */
 
 /* --- closing ---------------------------------------------------------------------------------- */
 
@@ -93,7 +93,7 @@ static int close_round(struct coordinator *g)
 	rc = find_deltas(g, &x);
 	if (rc == 0)
 		rc = coordinate_parent_due(g, &x);
-	/* what goes to the parent is a function of these deltas, also behind a kill */
+	/* what goes to the parent is a function of these deltas, also after a kill */
 	if (rc == 0 && x.up.ends)
 		rc = coordinate_db_keep(g);
 	if (rc == 0) {
@@ -130,7 +130,7 @@ static int after_round(struct coordinator *g)
 }
 
 /* Closes the round if it is time. Returns 1 where it was, 0, or -1 with err_set(). */
-static int look(struct coordinator *g)
+static int close_if_due(struct coordinator *g)
 {
 	enum round_phase was = g->r.phase;
 
@@ -168,7 +168,7 @@ void *coordinate_rounds(void *ctx)
 	while (rc >= 0 && !g->stop) {
 		rc = coordinate_answer(g);
 		if (rc == 0)
-			rc = look(g);
+			rc = close_if_due(g);
 		if (rc == 0 && g->over) {
 			if (!over_ns)
 				over_ns = clock_mono_ns() + LINGER_NS;

@@ -51,7 +51,7 @@ static int hash_file(const char *path, uint64_t max, char hex[PROTOCOL_HEX])
 	return rc;
 }
 
-/* m and v, one behind the other, as bf16. */
+/* m and v, one after the other, as bf16. */
 static int write_state(struct coordinator *g, const struct safetensors *from)
 {
 	struct flatfile both = FLATFILE_INIT;

@@ -220,7 +220,7 @@ static int lose(struct coordinator *g, struct waiter *w)
 	return coordinate_db_join(g, w->node, NULL, number);
 }
 
-/* The parameters behind a round are there, or the request waits on. */
+/* The parameters after a round are there, or the request waits on. */
 static int answer_base(struct coordinator *g, struct waiter *w, int64_t now_ns)
 {
 	json_t *record = NULL;

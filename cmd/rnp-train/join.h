@@ -30,7 +30,7 @@ struct worker {
 	bool by_turn;    /* the text is fetched turn by turn, into this: */
 	struct buf text; /* sequences from text_first on */
 	uint64_t text_first;
-	struct buf text_next;   /* of the turn behind, where it is fetched ahead */
+	struct buf text_next;   /* of the turn after, where it is fetched ahead */
 	uint64_t quota_counted; /* bytes that the quota has counted */
 	int64_t quota_last; /* bytes of the month when the last turn began; 0: none did */
 	struct shuffle shuffle;
@@ -67,7 +67,7 @@ int worker_open_as(struct worker *w, const struct key *key,
 
 /* Becomes a member. Returns 0; 1: the run is over; -1. */
 int worker_join(struct worker *w);
-/* Waits until a round, from 1, is closed. Returns 0 and the parameters behind it; 1: stopped; 2: join
+/* Waits until a round, from 1, is closed. Returns 0 and the parameters after it; 1: stopped; 2: join
  * again; -1. */
 int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
 	uint64_t *version);
@@ -80,7 +80,7 @@ int worker_stop_signal(void);
 /* The options of a loop whose passes have `rows` sequences; text as worker_read_text. */
 void worker_loop_options(struct worker *w, uint64_t rows, struct lm_loop_options *l);
 
-/* Fetches what leads to the parameters named base, those behind `version` rounds: updates from those
+/* Fetches what leads to the parameters named base, those after `version` rounds: updates from those
  * that are here, or the whole. Returns 0; 1: the coordinator has them not any more (ask for work
  * again); -1 with err_set(): 65 what came is not what it was said to be, 74, 75. */
 int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX], uint64_t version);
@@ -113,11 +113,11 @@ int worker_quota(struct worker *w);
 /* Holds the BLAKE2b-256 of a file that came against its name. Returns 0, or -1 with err_set(). */
 int worker_check_file(const char *path, const char hash[PROTOCOL_HEX]);
 
-/* Asks for a turn, or (ahead) for the one behind the present. Returns 0 and a; 1: there is none yet; 2:
+/* Asks for a turn, or (ahead) for the one after the present. Returns 0 and a; 1: there is none yet; 2:
  * join again; -1. */
 int worker_ask(struct worker *w, bool ahead, struct assignment *a);
 
-/* Streaming: turns one behind the other while deltas and updates are under way, as long as there is one.
+/* Streaming: turns one after the other while deltas and updates are under way, as long as there is one.
  * As worker_train and worker_deliver. Returns also 2: join again. */
 int worker_stream(struct worker *w);
 

@@ -21,7 +21,7 @@ struct join_state {
 	uint64_t next;                /* number of the next file */
 	char base[PROTOCOL_HEX];      /* of pub */
 	uint64_t adam_steps, turns, tokens;
-	/* Streaming: theta-N.f32 and began-N.f32 behind round `done`, the update of round `unmerged`
+	/* Streaming: theta-N.f32 and began-N.f32 after round `done`, the update of round `unmerged`
 	 * not applied to them; all counted from 1, 0: there is none. */
 	uint64_t theta, done, unmerged;
 	uint64_t version;   /* rounds that pub is behind */

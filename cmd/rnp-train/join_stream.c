@@ -1,6 +1,6 @@
 /* join_stream.c - a streaming worker (Streaming DiLoCo, arXiv 2501.18512): it trains on while a thread
  * of its own delivers its last delta, waits for what all deltas made of the fragment, and asks for the
- * turn behind the present one.
+ * turn after the present one.
  *
  * A turn ends where a fragment is due: its delta is measured, kept, and given to the thread, and the
  * next turn begins at once. `overlap` steps into it the thread has to be done; the update is then

@@ -22,7 +22,7 @@
 #include "common/record/signature.h"
 
 #define POLL_MS     500
-#define END_POLLS   20 /* for the last round's record, behind the end of the run */
+#define END_POLLS   20 /* for the last round's record, after the end of the run */
 #define ROUND_BYTES ((size_t)64 << 20)
 /* rounds of sequences that may be handed out while a record is read */
 #define FRESH_BEHIND 4
@@ -431,7 +431,7 @@ static int next_round(struct judged *d)
 	rc = judge_round(d);
 	if (rc < 0 || *d->w->stopped)
 		return rc;
-	/* behind the last round the coordinator ends */
+	/* after the last round the coordinator ends */
 	if (d->w->run.rounds && s.round >= training_rounds(&d->w->run))
 		return 2;
 	return follow(d) < 0 ? -1 : 0;

@@ -100,10 +100,10 @@
 		.help = "mean, clip, trimmed:F, cclip or krum:F (default mean)" }
 #define OPT_LATE(to_) \
 	{ .name = "late", .kind = OPT_CHOICE, .to = (to_), .metavar = "L", .choices = "drop|count", \
-		.help = "what comes behind the deadline: drop (default), or count half in the next round" }
+		.help = "what comes after the deadline: drop (default), or count half in the next round" }
 #define OPT_GRACE(to_) \
 	{ .name = "grace", .kind = OPT_DURATION, .to = (to_), .metavar = "D", .min = 0, .max = 86400000, \
-		.help = "of dn: take who comes so soon behind the first (default 1s)" }
+		.help = "of dn: take who comes so soon after the first (default 1s)" }
 #define OPT_DELTA_METHOD(to_) \
 	{ .name = "method", .kind = OPT_TEXT, .to = (to_), .metavar = "M", \
 		.help = "how deltas are compressed, see compress (default q4)" }

@@ -54,7 +54,7 @@ struct training {
 	int64_t outer_rate_ppm, outer_momentum_ppm;
 	char method[PROTOCOL_METHOD_MAX], method_down[PROTOCOL_METHOD_MAX];
 	uint64_t piece_bytes;
-	/* Where it begins, behind a run on one machine: inner step of the schedule, sequence, steps that
+	/* Where it begins, after a run on one machine: inner step of the schedule, sequence, steps that
 	 * AdamW has made, and its m and v as a container (BLAKE2b-256 of the file; "": zeros). */
 	uint64_t first_step, first_sequence, adam_steps;
 	char state[PROTOCOL_HEX];

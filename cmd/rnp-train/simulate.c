@@ -138,7 +138,7 @@ static const struct opt opts[] = {
 		.metavar = "D",
 		.min = 0,
 		.max = 86400000,
-		.help = "the least that the deadline is behind the usual arrival (default 1s)" },
+		.help = "the least that the deadline is after the usual arrival (default 1s)" },
 	OPT_GRACE(&options.grace_ms),
 	{ .name = "dynamic-steps",
 		.kind = OPT_FLAG,

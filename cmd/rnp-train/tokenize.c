@@ -322,7 +322,7 @@ static const struct opt opts[] = {
 	{ .name = "special", .kind = OPT_FLAG, .to = &options.special,
 		.help = "names of special tokens in the text are those tokens" },
 	{ .name = "eos", .kind = OPT_FLAG, .to = &options.eos,
-		.help = "put the end-of-text token behind each file" },
+		.help = "put the end-of-text token after each file" },
 	{ 0 },
 };
 /* clang-format on */

@@ -80,7 +80,7 @@ static int next_file(struct lines *l)
 	return 1;
 }
 
-/* Moves the unread rest to the front and reads more behind it. Returns 0 or -1. */
+/* Moves the unread rest to the front and reads more after it. Returns 0 or -1. */
 static int fill(struct lines *l)
 {
 	ssize_t n;
@@ -123,7 +123,7 @@ static int line_at_hand(struct lines *l, char **line, size_t *len)
 		}
 		if (!end && !l->ended)
 			return 0;
-		start[n] = '\0'; /* the newline, or the NUL behind the last byte */
+		start[n] = '\0'; /* the newline, or the NUL after the last byte */
 		l->from += n + (end != NULL);
 		l->number++;
 		/* a raw NUL makes the text look shorter than it is: such a line is not blank,
@@ -175,8 +175,8 @@ struct batch {
 	struct lines_job *jobs;
 	int n;
 	const char *name;
-	int rc;         /* 1: there may be more behind it; 0: the end; -1 */
-	struct err err; /* if rc is -1: why there is none behind the n good ones */
+	int rc;         /* 1: there may be more after it; 0: the end; -1 */
+	struct err err; /* if rc is -1: why there is none after the n good ones */
 };
 
 /* Collects the lines that are available; only the first may wait for input. They stay where

@@ -14,7 +14,7 @@ struct progress {
 	struct progress_mark {
 		int64_t done, elapsed_ns;
 	} from, next;
-	char note[40]; /* behind it all, such as "loss 3.21"; "": none */
+	char note[40]; /* after it all, such as "loss 3.21"; "": none */
 	bool on, drawn;
 };
 
@@ -33,7 +33,7 @@ void progress_wipe(void);
 /* Erases the bar: before other lines on standard error, and at the end. */
 void progress_end(struct progress *p);
 
-/* Sets what stands behind the bar from now on. */
+/* Sets what stands after the bar from now on. */
 void progress_note(struct progress *p, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -20,11 +20,11 @@ struct grad_encoder {
 	crypto_generichash_state root;
 	struct buf sizes; /* of the chunks, for the index */
 	uint64_t elements, chunks;
-	bool over; /* a partial batch was the last */
+	bool finished; /* a partial batch was the last */
 	/* on the host, where nothing else needs the levels, a thread quantises a chunk and
 	 * codes it at once: the levels stay in its cache */
-	bool at_once;
-	const void *from; /* with at_once: the elements of the batch */
+	bool fused;
+	const void *from; /* with fused: the elements of the batch */
 	/* per chunk of a batch, for stats */
 	struct grad_stats *parts;
 	float *sent;    /* device: the values that the decoder will produce */
@@ -106,9 +106,9 @@ static void build_chunk(struct grad_encoder *e, struct huff_work *w, uint64_t c,
 	}
 	for (int p = 0; p < l.planes; p++)
 		to += put_plane(e, w, &l.plane[p], c, p,
-			e->at_once ? quant_plane_at(&e->b.layout, my_planes(e), 1, 0, p) :
-				     quant_plane_at(&e->b.layout, e->b.planes,
-					     e->b.chunks, c, p),
+			e->fused ? quant_plane_at(&e->b.layout, my_planes(e), 1, 0, p) :
+				   quant_plane_at(&e->b.layout, e->b.planes, e->b.chunks,
+					   c, p),
 			to, e->stats && p == 0 ? &e->parts[c] : NULL);
 	bytes = (uint32_t)(to - payload);
 	grad_put32(slot, bytes);
@@ -240,7 +240,7 @@ static int quantise(struct grad_encoder *e, const void *elements, uint64_t n,
 		return -1;
 	job.elements = (void *)(uintptr_t)from; /* encoding only reads them */
 	e->from = from;
-	if (e->at_once)
+	if (e->fused)
 		return 0;
 	if (grad_dev(b, d->ops->quant->encode(d, &job)) < 0)
 		return -1;
@@ -284,7 +284,7 @@ static int write_batch(struct grad_encoder *e, uint64_t n)
 	return 0;
 }
 
-/* Quantises one chunk, which quantise() leaves to the threads when e->at_once is set. */
+/* Quantises one chunk, which quantise() leaves to the threads when e->fused is set. */
 static int quantise_chunk(struct grad_encoder *e, uint64_t c, uint32_t n)
 {
 	struct grad_batch *b = &e->b;
@@ -315,7 +315,7 @@ static int add_batch(struct grad_encoder *e, const void *elements, uint64_t n,
 	for (uint64_t c = 0; c < b->chunks; c++) {
 		uint32_t length = grad_batch_length(b, c, n);
 
-		if (e->at_once && quantise_chunk(e, c, length) < 0)
+		if (e->fused && quantise_chunk(e, c, length) < 0)
 			failed++;
 		else
 			build_chunk(e, &b->work[thread_number()], c, length);
@@ -334,9 +334,9 @@ int grad_encoder_add(struct grad_encoder *e, const void *elements, uint64_t n,
 	for (uint64_t at = 0; at < n; at += e->b.elements) {
 		uint64_t part = n - at < e->b.elements ? n - at : e->b.elements;
 
-		if (e->over)
+		if (e->finished)
 			bug("elements behind a batch that was not whole");
-		e->over = part % e->b.chunk != 0;
+		e->finished = part % e->b.chunk != 0;
 		if (add_batch(e, (const char *)elements + at * size, part,
 			    feedback ? feedback + at : NULL) < 0)
 			return -1;
@@ -380,7 +380,7 @@ static int begin(struct grad_encoder *e)
 	uint64_t bytes = e->b.elements * 4;
 
 	crypto_generichash_init(&e->root, e->b.check, GRAD_CHECK_BYTES, GRAD_ROOT_BYTES);
-	e->at_once = e->b.host && !e->stats && !e->b.g.feedback;
+	e->fused = e->b.host && !e->stats && !e->b.g.feedback;
 	if (e->stats) {
 		*e->stats = (struct grad_stats){ .output_bytes = len };
 		e->parts = xcalloc(e->b.chunks_max, sizeof *e->parts);

@@ -509,7 +509,7 @@ bool hw_disk_of(unsigned major, unsigned minor, char *out, size_t size)
 	if (len <= 0)
 		return false;
 	link[len] = '\0';
-	/* the word behind "block" in .../block/nvme0n1/nvme0n1p2 or .../block/vda */
+	/* the word after "block" in .../block/nvme0n1/nvme0n1p2 or .../block/vda */
 	block = strstr(link, "/block/");
 	if (!block)
 		return false;

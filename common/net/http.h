@@ -161,7 +161,7 @@ struct http_request {
 	 * no ranges */
 	int connections;
 	/* with connections: about how large the file is; 0: not known. Half of it is asked for at
-	 * once, over all connections, else they begin behind the first answer */
+	 * once, over all connections, else they begin after the first answer */
 	int64_t bytes_guess;
 	const struct http_abort *abort;
 };
@@ -208,7 +208,7 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
  * an older file; q has no sink and no range. Until then the bytes so far are in "PATH.part" and
  * their entity tag in "PATH.part.etag", and a later call continues there. One caller at a time.
  *
- * With q->connections the part has gaps, and notes behind the tag say where; "PATH.part" then has
+ * With q->connections the part has gaps, and notes after the tag say where; "PATH.part" then has
  * the size of the whole. Further connections begin when the first answer says that there is more,
  * or at once with bytes_guess; one that fails leaves its range to the others. What they carried
  * counts as h's.

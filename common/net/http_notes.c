@@ -18,7 +18,7 @@ static bool take_number(const char **s, char end, int64_t *out)
 	return true;
 }
 
-/* Reads the lines behind the first two up to the last that has an end. Returns how many ranges,
+/* Reads the lines after the first two up to the last that has an end. Returns how many ranges,
  * or -1. */
 static long read_there(const char *s, int64_t total, struct http_piece *there)
 {

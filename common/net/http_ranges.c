@@ -27,7 +27,7 @@
 #define NOTES_MAX  ((size_t)4 << 20)
 /* Of all connections together, see http_request.rate_min. */
 #define RATE_MIN 1024
-#define BROKEN   (-2) /* notes_fd, behind a line that may be there in part */
+#define BROKEN   (-2) /* notes_fd, after a line that may be there in part */
 
 struct ranges {
 	const struct http_request *q;

@@ -20,7 +20,7 @@
 
 #define STOP_NS INT64_C(5000000000)
 /* for clients to see the end of their connection */
-#define LAST_WORDS_NS   INT64_C(500000000)
+#define LINGER_NS       INT64_C(500000000)
 #define TICK_MS         250
 #define LOG_FLUSH_NS    200000000
 #define CLASS_BYTES     ((size_t)64 << 20) /* besides the largest body of the class */
@@ -510,7 +510,7 @@ void httpd_stop(struct httpd *h)
 	wake_all(h);
 	while (h->handling > 0 || (h->in_progress > 0 && clock_mono_ns() < deadline))
 		nanosleep(&pause, NULL);
-	last = clock_mono_ns() + LAST_WORDS_NS;
+	last = clock_mono_ns() + LINGER_NS;
 	while (h->counters.connections > 0 && clock_mono_ns() < last)
 		nanosleep(&pause, NULL);
 	end_threads(h);

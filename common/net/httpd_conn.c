@@ -78,7 +78,7 @@ static void keep(struct httpd_conn *c)
 	}
 }
 
-/* Receives more bytes behind the unused ones. Returns false if there are none at present, or the
+/* Receives more bytes after the unused ones. Returns false if there are none at present, or the
  * connection was closed. */
 static bool refill(struct httpd_conn *c)
 {

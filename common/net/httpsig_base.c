@@ -196,7 +196,7 @@ static int add_field(struct buf *out, const struct httpsig_message *m,
 
 /* --- derived components -------------------------------------------------------------------- */
 
-/* Returns where the path of a request target begins: behind scheme and authority, if it has
+/* Returns where the path of a request target begins: after scheme and authority, if it has
  * them. */
 static const char *path_of(const char *target)
 {

@@ -143,7 +143,7 @@ static size_t name_length(const char *s)
 	return isdigit((unsigned char)*s) ? 0 : n;
 }
 
-/* Reads `VALUE"` with its escapes \\, \" and \n; *at is behind the opening quote, then behind the closing
+/* Reads `VALUE"` with its escapes \\, \" and \n; *at is after the opening quote, then after the closing
  * one. */
 static int read_quoted(const struct metrics *m, const char **at, struct buf *out)
 {
@@ -165,7 +165,7 @@ static int read_quoted(const struct metrics *m, const char **at, struct buf *out
 	return 0;
 }
 
-/* Reads `name="value",...}` behind the brace into labels. */
+/* Reads `name="value",...}` after the brace into labels. */
 static int read_labels(const struct metrics *m, const char **at, json_t *labels)
 {
 	struct buf value = BUF_INIT;

@@ -45,7 +45,7 @@ static void skip(struct parser *p, const char *set)
 		p->at++;
 }
 
-/* Copies bytes into the arena, with a NUL behind them. */
+/* Copies bytes into the arena, with a NUL after them. */
 static char *keep(struct parser *p, const char *bytes, size_t len)
 {
 	char *copy = arena_alloc(&p->out->arena, len + 1);

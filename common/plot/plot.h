@@ -52,12 +52,12 @@ struct plot_chart {
 	size_t n;
 };
 
-/* Horizontal bars from 0, one a row, their values written behind them. On a logarithmic axis, for
+/* Horizontal bars from 0, one a row, their values written after them. On a logarithmic axis, for
  * values that span decades, they begin at a power of ten. */
 struct plot_bar {
 	const char *name;
 	double value, low, high; /* low > high: no interval */
-	const char *note;        /* behind the value; NULL: none */
+	const char *note;        /* after the value; NULL: none */
 };
 
 struct plot_bars {

@@ -1,7 +1,7 @@
 /* mem.cu - copies and fills memory on a GPU. There is nothing to contract (-fmad). */
 #include "kernels/dev/cuda.cuh"
 
-/* 16 bytes per thread if both sides allow it; the bytes before and behind one by one */
+/* 16 bytes per thread if both sides allow it; the bytes before and after one by one */
 __global__ void copy_kernel(unsigned char *to, const unsigned char *from, uint64_t bytes,
 	uint64_t lead, uint64_t wide)
 {

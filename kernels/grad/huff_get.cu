@@ -14,7 +14,7 @@ struct decoder {
 
 /* What a lane has of its stream, whose bits it takes from the top down. */
 struct window {
-	uint64_t bits;           /* the next ones, from bit 63 on; zeros behind them */
+	uint64_t bits;           /* the next ones, from bit 63 on; zeros after them */
 	int32_t have;            /* how many; below 0: more were taken than there are */
 	const unsigned char *in; /* the bytes before them, ending at a multiple of 4 */
 	uint32_t bytes;
@@ -37,7 +37,7 @@ template <bool PLENTY> __device__ __forceinline__ void refill(struct window *w)
 	}
 }
 
-/* Begins behind the 1 that ends the stream. Returns 0 or -1. */
+/* Begins after the 1 that ends the stream. Returns 0 or -1. */
 __device__ __forceinline__ int begin(struct window *w, const unsigned char *in,
 	uint32_t bytes)
 {

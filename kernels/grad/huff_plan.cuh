@@ -44,7 +44,7 @@ __device__ __forceinline__ uint4 load_each(const unsigned char *p)
 	return *(const uint4 *)(const void *)p;
 }
 
-/* The first `count` of up to 16 symbols, zeros behind them; reads nothing else. */
+/* The first `count` of up to 16 symbols, zeros after them; reads nothing else. */
 __device__ __forceinline__ uint4 load_some(const unsigned char *p, uint32_t count)
 {
 	uint4 v = make_uint4(0, 0, 0, 0);

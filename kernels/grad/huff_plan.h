@@ -318,7 +318,7 @@ HD void huff_put_layout(unsigned char *out, const struct huff_layout *layout,
 		out[HUFF_RUNS_HEADER + j] = layout->symbol[j];
 }
 
-/* The parts behind that header. */
+/* The parts after that header. */
 struct huff_runs {
 	unsigned split, direct;
 	uint32_t rest, tokens;
@@ -385,7 +385,7 @@ HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned str
 	return at;
 }
 
-/* Computes from[0 .. S] of the streams from the sizes behind them. Returns 0 or -1. */
+/* Computes from[0 .. S] of the streams from the sizes after them. Returns 0 or -1. */
 HD int huff_get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned char *in,
 	uint64_t bytes)
 {

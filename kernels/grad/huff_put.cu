@@ -235,7 +235,7 @@ __device__ __noinline__ void make_tokens(struct encoder *e, const struct space *
 		uint32_t at = i + threadIdx.x * LISTED, entry[LISTED], all, rank, token;
 		uint32_t before = last, prev, both = 0, close = 0;
 
-		/* positions behind a symbol, so that 0 means before the first */
+		/* positions after a symbol, so that 0 means before the first */
 		if (threadIdx.x && at < count)
 			before = (list[at - 1] >> 8) + 1;
 		if (i + THREADS * LISTED < count)

@@ -32,7 +32,7 @@ __device__ __forceinline__ uint32_t pairs_of(uint32_t w)
 	return (w >> 3 & 0x001f001f) | (w >> 6 & 0x03e003e0);
 }
 
-/* How many of `left` symbols are behind the first n. */
+/* How many of `left` symbols are after the first n. */
 __device__ __forceinline__ uint32_t behind(uint32_t left, uint32_t n)
 {
 	return left > n ? left - n : 0;

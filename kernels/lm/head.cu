@@ -60,7 +60,7 @@ struct logits {
 	bool gradient, wide;
 };
 
-/* The logit of each row's target in f32, one warp per row, and -infinity behind the row's logits. The loss is computed from it: the
+/* The logit of each row's target in f32, one warp per row, and -infinity after the row's logits. The loss is computed from it: the
  * rounding of the many other logits averages out, that of one does not. */
 template <class T, class L>
 __global__ void target_kernel(struct logits x, const T *h, const T *w, uint64_t dim,

@@ -75,7 +75,7 @@ void lm_quantize_ref(const struct lm_quantize *q, uint64_t from, uint64_t to);
  * not transpose them; none of their bits change, nor do those of products. Of each group of
  * `outputs` rows the first bytes of all, which are one field of a block, come first, then the
  * next field of all, where a field has 4 bytes, or 2 if it is an f16 alone; so row j's group is
- * where it was. Rows behind the last whole group stay as they are. The fields of Q6_K change places,
+ * where it was. Rows after the last whole group stay as they are. The fields of Q6_K change places,
  * too: lm_packed_6_k. */
 void lm_pack(void *to, const void *w, enum lm_weight type, uint64_t n, uint64_t k,
 	uint32_t outputs);

@@ -10,7 +10,7 @@
 #define THREADS (32 * WARPS)
 #define PAD     (WARPS + 1) /* so that the lanes of a warp write to different banks */
 
-/* 16-byte chunks that 32 blocks of a row touch, and the word behind them. */
+/* 16-byte chunks that 32 blocks of a row touch, and the word after them. */
 template <int TYPE> struct raw_room {
 	enum {
 		BYTES = block_bytes<TYPE>::BLOCK * (block_bytes<TYPE>::SUPER ? 4 : 32),

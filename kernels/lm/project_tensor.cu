@@ -17,7 +17,7 @@
 #define MAGIC_FLOAT 12582912.0f
 
 #if CUDA_TENSOR
-/* 16-byte chunks that four blocks, or a super block, touch, and the word behind them. */
+/* 16-byte chunks that four blocks, or a super block, touch, and the word after them. */
 template <int TYPE> struct raw_room {
 	enum {
 		BYTES = block_bytes<TYPE>::BLOCK * (block_bytes<TYPE>::SUPER ? 1 : STEP),

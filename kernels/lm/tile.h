@@ -39,7 +39,7 @@ struct lm_tiles {
 	void (*end)(void);
 
 	/* c is f32 [LM_TILE][LM_TILE]; 1 <= rows <= LM_TILE; panels is 1 or 2 (the second
-	 * panel_bytes behind the first); k is a multiple of k_step; add: adds to the contents
+	 * panel_bytes after the first); k is a multiple of k_step; add: adds to the contents
 	 * of c. c and b are aligned to 64 bytes. Rows of c beyond `rows` are unspecified
 	 * afterwards. */
 	void (*mul)(float *c, const void *a, uint64_t lda_bytes, uint64_t rows,

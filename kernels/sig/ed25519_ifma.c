@@ -183,7 +183,7 @@ IFMA static __mmask8 multiply_keys(struct point *p,
 	return there;
 }
 
-/* Computes S B - h A of n signatures, 1 to 8; the lanes behind them repeat the first one. */
+/* Computes S B - h A of n signatures, 1 to 8; the lanes after them repeat the first one. */
 IFMA static void begin_eight(struct eight *e, struct ed25519 *const *some, size_t n)
 {
 	const struct ed25519_table *base[FE_LANES], *tables[FE_LANES];

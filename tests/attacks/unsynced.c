@@ -20,7 +20,7 @@
 
 static int (*real_fsync)(int);
 
-/* Returns the watched file or folder behind fd, by its name within UNSYNCED ("." for the folder
+/* Returns the watched file or folder after fd, by its name within UNSYNCED ("." for the folder
  * itself), or 0 if it is not watched. */
 static int watched(int fd, char name[PATH_MAX])
 {

@@ -55,7 +55,7 @@ static void hear(void *arg, const struct lm_event *e)
 		first_ns = worked_ns();
 }
 
-/* Returns the tokens per second behind the first, and how many were proposed and accepted. */
+/* Returns the tokens per second after the first, and how many were proposed and accepted. */
 static double answer(enum kind kind, bool speculate, uint64_t seed, uint32_t counts[2])
 {
 	struct lm_engine_limits limits = { .pages = 64,
@@ -63,7 +63,7 @@ static double answer(enum kind kind, bool speculate, uint64_t seed, uint32_t cou
 		.rows = 64,
 		.context = PROMPT + ANSWER };
 	uint32_t prediction[PROMPT];
-	struct lm_answer a = { .prompt = PROMPT,
+	struct lm_request a = { .prompt = PROMPT,
 		.tokens_max = ANSWER,
 		.speculate = speculate ? LM_PROPOSED_MAX : 0,
 		.prediction = kind == MISLEADS ? prediction : NULL,

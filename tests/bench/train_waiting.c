@@ -131,7 +131,7 @@ int main(void)
 		fds[i] = ask(url, t.name, &k, i);
 		key_release(&k);
 	}
-	/* the last one's request is behind that of somebody who is answered */
+	/* the last one's request is after that of somebody who is answered */
 	json_decref(run);
 	run = client_run(&c);
 	check_waiting(fds, WORKERS);

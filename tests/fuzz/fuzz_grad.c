@@ -2,7 +2,7 @@
  *
  * The first byte selects what happens to the rest. It may be decoded as it is; or decoded after
  * its checksums were corrected (checksums stop a fuzzer, not an attacker), so that the code
- * behind them is reached; or taken as elements, which are encoded and decoded.
+ * after them is reached; or taken as elements, which are encoded and decoded.
  *
  * It checks that decoding writes exactly the requested elements or gives an error with
  * EX_DATAERR; that the round trip works for all bits; that lossless methods give the input

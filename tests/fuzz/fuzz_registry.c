@@ -4,7 +4,7 @@
  * uses: cmd/rnp-register
  *
  * Input: method letter (G, P, other), target, newline, If-None-Match, newline, body. A body
- * that begins with '+' is signed first, so that the code behind the signature check is reached.
+ * that begins with '+' is signed first, so that the code after the signature check is reached.
  *
  * It checks that every request gets exactly one answer with an HTTP status; that an answer
  * declared as JSON is JSON; that an error has a message; and that a refused record leaves no

@@ -2,7 +2,7 @@
  * with a brace) or a llama2.c model from strangers.
  *
  * It checks that a refused file gives exit code 65 and a message; that accepted tensors cover
- * the data, one behind the other; and that no shard's name leads out of its directory. */
+ * the data, one after the other; and that no shard's name leads out of its directory. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

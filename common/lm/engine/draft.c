@@ -111,7 +111,7 @@ static void adopt(struct lm_draft *d, struct lm_draft_text *t)
 	int64_t page;
 
 	while (r->sequence.length == (uint64_t)r->hashed * LM_PAGE &&
-		r->sequence.length + LM_PAGE < t->known) {
+		r->sequence.length + LM_PAGE < t->length) {
 		if (!r->hashed)
 			lm_prefix_root(&r->hash, t->space, 0);
 		lm_prefix_next(&hash, &r->hash, t->tokens + r->sequence.length);
@@ -145,19 +145,19 @@ static void keep(struct lm_draft *d, struct lm_draft_text *t)
 static void add_rows(struct lm_draft *d, struct lm_draft_text *t, uint32_t take,
 	bool last)
 {
-	t->take = take;
+	t->step_rows = take;
 	for (uint32_t i = 0; i < take; i++) {
 		uint32_t at = t->read->sequence.length + i, row = d->row_count++;
 
 		d->rows[row] = (struct lm_row){ .sequence = &t->read->sequence,
-			.token = at < t->known ? t->tokens[at] : t->out[at - t->known],
+			.token = at < t->length ? t->tokens[at] : t->out[at - t->length],
 			.position = at,
 			.logits = last && i + 1 == take };
 		d->of[row] = t;
 	}
 }
 
-static int hear(void *arg, uint32_t row, const float *logits)
+static int on_logits(void *arg, uint32_t row, const float *logits)
 {
 	struct lm_draft *d = arg;
 	struct lm_draft_text *t = d->of[row];
@@ -172,7 +172,7 @@ static int hear(void *arg, uint32_t row, const float *logits)
 static bool has_room(struct lm_draft *d, struct lm_draft_text *t)
 {
 	struct lm_sequence *s = &t->read->sequence;
-	uint32_t end = t->known + t->wanted, pages = lm_cache_pages(end);
+	uint32_t end = t->length + t->wanted, pages = lm_cache_pages(end);
 
 	/* and one for a copy of a page that others share */
 	lm_prefix_make_room(d->prefix, (pages > s->n ? pages - s->n : 0) + 1);
@@ -194,18 +194,18 @@ static uint32_t plan_reading(struct lm_draft *d, struct lm_draft_text *texts, ui
 		struct lm_draft_text *t = &texts[i];
 		uint32_t take;
 
-		t->count = t->take = 0;
+		t->count = t->step_rows = 0;
 		if (!t->wanted)
 			continue;
 		adopt(d, t);
 		if (!has_room(d, t))
 			continue;
-		take = t->known - t->read->sequence.length;
+		take = t->length - t->read->sequence.length;
 		/* one that has only its last token to read always gets its row */
 		if (take > 1 && take > left)
 			take = left;
 		left -= take > 1 ? take : 0;
-		add_rows(d, t, take, t->read->sequence.length + take == t->known);
+		add_rows(d, t, take, t->read->sequence.length + take == t->length);
 	}
 	return d->row_count;
 }
@@ -232,7 +232,7 @@ int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n
 	plan_reading(d, texts, n);
 	while (rc == 0 && d->row_count) {
 		d->computed += d->row_count;
-		rc = lm_forward_rows(d->forward, d->rows, d->row_count, hear, d);
+		rc = lm_forward_rows(d->forward, d->rows, d->row_count, on_logits, d);
 		if (rc == 0)
 			plan_next(d, texts, n);
 	}
@@ -242,8 +242,8 @@ int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n
 		if (rc < 0)
 			t->count = 0;
 		/* what becomes of the proposals is not known yet */
-		if (t->read->sequence.length > t->known)
-			lm_sequence_truncate(&t->read->sequence, d->cache, t->known);
+		if (t->read->sequence.length > t->length)
+			lm_sequence_truncate(&t->read->sequence, d->cache, t->length);
 		keep(d, t);
 	}
 	return rc;

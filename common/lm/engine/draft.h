@@ -34,14 +34,14 @@ struct lm_draft_read {
 struct lm_draft_text {
 	struct lm_draft_read *read;
 	uint64_t space;         /* of its pages (prefix.h) */
-	const uint32_t *tokens; /* known of them */
-	uint32_t known;
+	const uint32_t *tokens; /* length of them */
+	uint32_t length;
 	const struct lm_sampling *sampling;
 	uint32_t wanted; /* proposals */
 	uint32_t *out;   /* [wanted] */
 	uint32_t count; /* result: of proposals; 0 while it has not read the whole text */
 
-	uint32_t take; /* private: rows of the pass */
+	uint32_t step_rows; /* private: of the pass */
 };
 
 /* Computes the bytes that a draft model takes besides its weights. */

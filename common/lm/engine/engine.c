@@ -1,5 +1,5 @@
-/* engine.c - the steps of an engine: which answers finish, which are admitted, which rows each
- * computes, and how their logits are used.
+/* engine.c - the scheduler: in each step, which requests finish, which are admitted, which rows
+ * each computes, and how their logits are used.
  * long because the parts of a step share one state */
 #include "common/lm/engine/engine.h"
 
@@ -22,8 +22,8 @@
 #define QUANTUM 64
 /* rows of prompts that every step computes, however many answers there are */
 #define PROMPT_ROWS_MIN 8
-/* A multiplication of attention takes as long as so many of a product: its operands come from
- * the cache of keys, and it is f32. Measured on Zen 5 with 8-bit weights; service.c corrects
+/* One multiply-add of attention takes as long as this many of a matrix product: its operands come
+ * from the cache of keys, and it is f32. Measured on Zen 5 with 8-bit weights; service.c corrects
  * the budget where it differs. */
 #define ATTENTION_COST 6
 
@@ -35,27 +35,27 @@ struct lm_engine {
 	struct lm_draft *draft; /* NULL: none */
 	uint32_t draft_misses; /* consecutive attempts for any text that were all wrong */
 	struct lm_draft_text *drafts; /* [streams] */
-	struct lm_answer **drafting;  /* [streams] */
+	struct lm_request **drafting; /* [streams] */
 	struct lm_engine_limits limits;
 	uint32_t *ends, ends_count;
 	lm_event_fn event;
 	void *arg;
 
-	struct lm_answer *waiting, **waiting_end; /* by age */
-	struct lm_answer **running;               /* [streams], by age */
+	struct lm_request *waiting, **waiting_end; /* by age */
+	struct lm_request **running;               /* [streams], by age */
 	uint32_t running_count;
 	uint64_t next_serial, turn; /* turn: the group that was served last */
 	uint32_t budget;
-	/* attention to so many keys takes as long as the products of a row; and for how many
-	 * layers of each 1024, at most how many keys: those with a window */
+	/* attention to this many keys takes as long as the products of a row */
 	uint64_t keys_per_row;
+	/* of each 1024 layers, those with a window, and how many keys it has */
 	uint32_t local_per_1024, local_window;
 	uint32_t reach; /* keys that any layer attends to at most; 0: all there are */
 	uint64_t load;  /* of this step, in keys */
 	bool full;      /* prompts had more rows than the budget */
 
-	struct lm_row *rows;   /* rows of this step */
-	struct lm_answer **of; /* the answer of each row */
+	struct lm_row *rows;    /* rows of this step */
+	struct lm_request **of; /* the answer of each row */
 	uint32_t row_count, rows_max;
 	struct lm_scratch scratch;
 	struct lm_engine_counts counts;
@@ -181,10 +181,10 @@ void lm_engine_close(struct lm_engine *e)
 	for (uint32_t i = 0; i < e->running_count; i++) {
 		lm_sequence_release(&e->running[i]->sequence, e->cache);
 		if (e->draft)
-			lm_draft_forget(e->draft, &e->running[i]->drafted);
+			lm_draft_forget(e->draft, &e->running[i]->draft_read);
 		lm_history_release(&e->running[i]->history);
 	}
-	for (struct lm_answer *a = e->waiting; a; a = a->next)
+	for (struct lm_request *a = e->waiting; a; a = a->next)
 		lm_history_release(&a->history);
 	lm_draft_close(e->draft);
 	free(e->drafts);
@@ -233,9 +233,9 @@ uint32_t lm_engine_load(const struct lm_engine *e, bool *full)
 
 /* --- those that wait ------------------------------------------------------------------------ */
 
-void lm_engine_submit(struct lm_engine *e, struct lm_answer *a)
+void lm_engine_submit(struct lm_engine *e, struct lm_request *a)
 {
-	a->known = a->prompt;
+	a->length = a->prompt;
 	a->serial = e->next_serial++;
 	a->next = NULL;
 	*e->waiting_end = a;
@@ -243,9 +243,9 @@ void lm_engine_submit(struct lm_engine *e, struct lm_answer *a)
 	e->counts.waiting++;
 }
 
-static void take_waiting(struct lm_engine *e, struct lm_answer **at)
+static void take_waiting(struct lm_engine *e, struct lm_request **at)
 {
-	struct lm_answer *a = *at;
+	struct lm_request *a = *at;
 
 	*at = a->next;
 	if (!a->next)
@@ -255,9 +255,9 @@ static void take_waiting(struct lm_engine *e, struct lm_answer **at)
 }
 
 /* Puts a preempted answer back into the queue, at the place of its age. */
-static void wait_again(struct lm_engine *e, struct lm_answer *a)
+static void wait_again(struct lm_engine *e, struct lm_request *a)
 {
-	struct lm_answer **at = &e->waiting;
+	struct lm_request **at = &e->waiting;
 
 	while (*at && (*at)->serial < a->serial)
 		at = &(*at)->next;
@@ -272,7 +272,7 @@ static void wait_again(struct lm_engine *e, struct lm_answer *a)
 
 /* Releases the pages. Those that the prefix index keeps become its most recently used, the
  * first page of the text last. */
-static void release_pages(struct lm_engine *e, struct lm_answer *a)
+static void release_pages(struct lm_engine *e, struct lm_request *a)
 {
 	for (uint32_t i = a->sequence.n; i-- > 0;)
 		lm_prefix_touch(e->prefix, a->sequence.pages[i]);
@@ -280,7 +280,7 @@ static void release_pages(struct lm_engine *e, struct lm_answer *a)
 	a->hashed = 0;
 }
 
-static void leave(struct lm_engine *e, struct lm_answer *a)
+static void leave(struct lm_engine *e, struct lm_request *a)
 {
 	uint32_t i = 0;
 
@@ -291,10 +291,10 @@ static void leave(struct lm_engine *e, struct lm_answer *a)
 		(e->running_count - i) * sizeof *e->running);
 	release_pages(e, a);
 	if (e->draft)
-		lm_draft_forget(e->draft, &a->drafted);
+		lm_draft_forget(e->draft, &a->draft_read);
 }
 
-static void tell(struct lm_engine *e, struct lm_answer *a, int64_t token,
+static void emit(struct lm_engine *e, struct lm_request *a, int64_t token,
 	const struct lm_logprobs *logprobs)
 {
 	struct lm_event event = { a, token, logprobs };
@@ -303,16 +303,16 @@ static void tell(struct lm_engine *e, struct lm_answer *a, int64_t token,
 }
 
 /* Reports the end of an answer, which then belongs to the caller again. */
-static void finished(struct lm_engine *e, struct lm_answer *a, enum lm_finish how)
+static void finished(struct lm_engine *e, struct lm_request *a, enum lm_finish how)
 {
 	a->finish = how;
 	lm_history_release(&a->history);
 	free(a->hidden);
 	a->hidden = NULL;
-	tell(e, a, -1, NULL);
+	emit(e, a, -1, NULL);
 }
 
-static void fail(struct lm_answer *a)
+static void fail(struct lm_request *a)
 {
 	a->finish = LM_FINISH_ERROR;
 	if (!a->error) {
@@ -323,7 +323,7 @@ static void fail(struct lm_answer *a)
 
 static void drop_cancelled(struct lm_engine *e)
 {
-	struct lm_answer **at = &e->waiting, *a;
+	struct lm_request **at = &e->waiting, *a;
 
 	for (uint32_t i = 0; i < e->running_count;) {
 		a = e->running[i];
@@ -355,13 +355,13 @@ static uint32_t pages_missing(const struct lm_sequence *s, uint32_t tokens)
 
 /* Computes the hash of the next page of a text. Returns false if the page is not full, or
  * contains the last token, whose logits are needed. */
-static bool next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
+static bool next_hash(struct lm_request *a, struct lm_prefix_hash *out)
 {
 	uint32_t length = a->sequence.length;
 
 	if (a->embedding && a->mean)
 		return false; /* every row has to be computed */
-	if (length % LM_PAGE || length + LM_PAGE >= a->known)
+	if (length % LM_PAGE || length + LM_PAGE >= a->length)
 		return false;
 	if (!length) {
 		lm_prefix_root(&a->hash, a->space, a->adapter);
@@ -372,7 +372,7 @@ static bool next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
 }
 
 /* Adopts the pages that the prefix index already has. */
-static void adopt(struct lm_engine *e, struct lm_answer *a)
+static void adopt(struct lm_engine *e, struct lm_request *a)
 {
 	struct lm_prefix_hash hash;
 	int64_t page;
@@ -388,7 +388,7 @@ static void adopt(struct lm_engine *e, struct lm_answer *a)
 }
 
 /* Counts the tokens that were adopted beyond `before` as cached. */
-static void count_cached(struct lm_engine *e, struct lm_answer *a, uint32_t before)
+static void count_cached(struct lm_engine *e, struct lm_request *a, uint32_t before)
 {
 	uint32_t tokens = a->sequence.length - before;
 
@@ -398,7 +398,7 @@ static void count_cached(struct lm_engine *e, struct lm_answer *a, uint32_t befo
 }
 
 /* Adds the pages that a step has filled to the prefix index. */
-static void keep(struct lm_engine *e, struct lm_answer *a)
+static void keep(struct lm_engine *e, struct lm_request *a)
 {
 	const struct lm_sequence *s = &a->sequence;
 
@@ -413,7 +413,7 @@ static void keep(struct lm_engine *e, struct lm_answer *a)
 
 /* Releases the pages that no row to come attends to, of models whose layers all have a window. The
  * prefix index keeps them as long as there is room. */
-static void forget(struct lm_engine *e, struct lm_answer *a)
+static void forget(struct lm_engine *e, struct lm_request *a)
 {
 	if (e->reach && a->sequence.length >= e->reach)
 		lm_sequence_forget(&a->sequence, e->cache,
@@ -432,12 +432,12 @@ static uint32_t running_of(const struct lm_engine *e, uint64_t group)
 }
 
 /* Returns the answer to admit next: the oldest of the group with the fewest in progress. */
-static struct lm_answer **next_waiting(struct lm_engine *e)
+static struct lm_request **next_waiting(struct lm_engine *e)
 {
-	struct lm_answer **best = NULL;
+	struct lm_request **best = NULL;
 	uint32_t fewest = UINT32_MAX;
 
-	for (struct lm_answer **at = &e->waiting; *at && fewest; at = &(*at)->next) {
+	for (struct lm_request **at = &e->waiting; *at && fewest; at = &(*at)->next) {
 		uint32_t n = running_of(e, (*at)->group);
 
 		if (n < fewest) {
@@ -448,31 +448,31 @@ static struct lm_answer **next_waiting(struct lm_engine *e)
 	return best;
 }
 
-static bool fits(struct lm_engine *e, struct lm_answer *a)
+static bool fits(struct lm_engine *e, struct lm_request *a)
 {
 	uint32_t margin = LM_ENGINE_MARGIN, needed;
 
-	if (margin > a->prompt + a->tokens_max - a->known)
-		margin = a->prompt + a->tokens_max - a->known;
-	needed = pages_missing(&a->sequence, a->known + margin - a->sequence.length);
+	if (margin > a->prompt + a->tokens_max - a->length)
+		margin = a->prompt + a->tokens_max - a->length;
+	needed = pages_missing(&a->sequence, a->length + margin - a->sequence.length);
 	if (needed <= lm_cache_free_pages(e->cache))
 		return true;
 	/* an answer alone may use the whole cache, and ends when the cache is full */
 	return needed <= lm_prefix_free_pages(e->prefix) ||
 		(!e->running_count &&
-			pages_missing(&a->sequence, a->known + 1 - a->sequence.length) <=
+			pages_missing(&a->sequence, a->length + 1 - a->sequence.length) <=
 				lm_prefix_free_pages(e->prefix));
 }
 
-static void enter(struct lm_engine *e, struct lm_answer *a)
+static void enter(struct lm_engine *e, struct lm_request *a)
 {
 	uint32_t i = e->running_count++;
 
 	for (; i && e->running[i - 1]->serial > a->serial; i--)
 		e->running[i] = e->running[i - 1];
 	e->running[i] = a;
-	a->pace[LM_LOOKUP] = (struct lm_pace){ .most = 2 };
-	a->pace[LM_DRAFT] = (struct lm_pace){ .most = 2,
+	a->pace[LM_LOOKUP] = (struct lm_pace){ .propose_max = 2 };
+	a->pace[LM_DRAFT] = (struct lm_pace){ .propose_max = 2,
 		.pause = e->draft_misses ? PAUSE_MIN << e->draft_misses : 0,
 		.misses = e->draft_misses };
 	if (!a->admitted_ns)
@@ -485,17 +485,17 @@ static void enter(struct lm_engine *e, struct lm_answer *a)
 }
 
 /* Reserves pages for `tokens` more tokens, evicting cached pages if necessary. */
-static bool grow(struct lm_engine *e, struct lm_answer *a, uint32_t tokens)
+static bool grow(struct lm_engine *e, struct lm_request *a, uint32_t tokens)
 {
 	return lm_prefix_make_room(e->prefix, pages_missing(&a->sequence, tokens)) &&
 		lm_sequence_grow(&a->sequence, e->cache, tokens) == 0;
 }
 
 /* Whether an answer could be admitted; if so, its pages are reserved. */
-static bool prepare(struct lm_engine *e, struct lm_answer *a)
+static bool prepare(struct lm_engine *e, struct lm_request *a)
 {
 	adopt(e, a);
-	if (fits(e, a) && grow(e, a, a->known - a->sequence.length))
+	if (fits(e, a) && grow(e, a, a->length - a->sequence.length))
 		return true;
 	err_clear();
 	release_pages(e, a);
@@ -504,7 +504,7 @@ static bool prepare(struct lm_engine *e, struct lm_answer *a)
 
 static void admit(struct lm_engine *e)
 {
-	struct lm_answer **at, *a;
+	struct lm_request **at, *a;
 
 	while (e->running_count < e->limits.streams && (at = next_waiting(e))) {
 		a = *at;
@@ -524,14 +524,14 @@ static void admit(struct lm_engine *e)
 
 /* Preempts the newest answer, which releases its pages and waits; returns false if that is
  * `but` and it is alone. */
-static bool preempt(struct lm_engine *e, const struct lm_answer *but)
+static bool preempt(struct lm_engine *e, const struct lm_request *but)
 {
-	struct lm_answer *a = e->running[e->running_count - 1];
+	struct lm_request *a = e->running[e->running_count - 1];
 
 	if (e->running_count == 1 && a == but)
 		return false;
 	leave(e, a);
-	a->take = 0;
+	a->step_rows = 0;
 	a->preempted++;
 	e->counts.preempted++;
 	wait_again(e, a);
@@ -542,7 +542,7 @@ static bool preempt(struct lm_engine *e, const struct lm_answer *but)
 
 /* Reserves pages for n rows of an answer, preempting newer answers if necessary. Returns false
  * if the answer itself was preempted or has ended. */
-static bool make_room(struct lm_engine *e, struct lm_answer *a, uint32_t n)
+static bool make_room(struct lm_engine *e, struct lm_request *a, uint32_t n)
 {
 	while (!grow(e, a, n)) {
 		err_clear();
@@ -557,18 +557,19 @@ static bool make_room(struct lm_engine *e, struct lm_answer *a, uint32_t n)
 	return true;
 }
 
-static bool is_prompt(const struct lm_answer *a)
+static bool is_prompt(const struct lm_request *a)
 {
-	return a->known - a->sequence.length > 1;
+	return a->length - a->sequence.length > 1;
 }
 
 /* Returns how many tokens may be proposed from a source: as many as paid off lately. */
-static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a, enum lm_source from)
+static uint32_t guesses_max(struct lm_engine *e, struct lm_request *a,
+	enum lm_source from)
 {
 	struct lm_pace *p = &a->pace[from];
-	uint32_t max = p->most < a->speculate ? p->most : a->speculate;
+	uint32_t max = p->propose_max < a->speculate ? p->propose_max : a->speculate;
 	uint32_t left = a->tokens_max - a->generated - 1;
-	uint32_t room = e->limits.context - a->known;
+	uint32_t room = e->limits.context - a->length;
 
 	if (max > SPECULATED_ROWS / e->running_count)
 		max = SPECULATED_ROWS / e->running_count;
@@ -582,43 +583,43 @@ static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a, enum lm_so
 	return 0;
 }
 
-/* Takes n proposals, which stand behind the text, if pages are free. */
-static void take_guesses(struct lm_engine *e, struct lm_answer *a, uint32_t n)
+/* Takes n proposals, which stand after the text, if pages are free. */
+static void take_guesses(struct lm_engine *e, struct lm_request *a, uint32_t n)
 {
 	if (n && !grow(e, a, 1 + n)) {
 		err_clear();
 		return;
 	}
-	a->guesses = n;
-	a->take += n;
+	a->step_proposed = n;
+	a->step_rows += n;
 }
 
 /* Proposes tokens from the text itself, else asks the draft model for them, if there is one. */
-static void guess(struct lm_engine *e, struct lm_answer *a, uint32_t *drafting)
+static void guess(struct lm_engine *e, struct lm_request *a, uint32_t *drafting)
 {
 	uint32_t max, n = 0;
 
 	if (!a->speculate)
 		return;
 	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
-		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
+		(size_t)a->length + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
 	a->source = LM_LOOKUP;
 	max = guesses_max(e, a, LM_LOOKUP);
 	if (max)
-		n = lm_guess(a->tokens + a->known, max, a->tokens, a->known, a->prompt,
+		n = lm_guess(a->tokens + a->length, max, a->tokens, a->length, a->prompt,
 			a->prediction, a->prediction_count);
 	take_guesses(e, a, n);
 	max = !n && e->draft ? guesses_max(e, a, LM_DRAFT) : 0;
 	if (!max)
 		return;
 	a->source = LM_DRAFT;
-	e->drafts[*drafting] = (struct lm_draft_text){ .read = &a->drafted,
+	e->drafts[*drafting] = (struct lm_draft_text){ .read = &a->draft_read,
 		.space = a->space,
 		.tokens = a->tokens,
-		.known = a->known,
+		.length = a->length,
 		.sampling = &a->sampling,
 		.wanted = max,
-		.out = a->tokens + a->known };
+		.out = a->tokens + a->length };
 	e->drafting[(*drafting)++] = a;
 }
 
@@ -634,30 +635,31 @@ static void draft(struct lm_engine *e, uint32_t n)
 
 /* Adapts the number of tokens to propose next to how many of these were right. A draft model that
  * was wrong for others makes a new text wait, too. */
-static void learn(struct lm_engine *e, struct lm_answer *a)
+static void learn(struct lm_engine *e, struct lm_request *a)
 {
 	struct lm_pace *p = &a->pace[a->source];
 
-	if (!a->guesses)
+	if (!a->step_proposed)
 		return;
-	a->proposed += a->guesses;
-	a->accepted += a->hits;
-	e->counts.proposed += a->guesses;
-	e->counts.accepted += a->hits;
+	a->proposed += a->step_proposed;
+	a->accepted += a->step_accepted;
+	e->counts.proposed += a->step_proposed;
+	e->counts.accepted += a->step_accepted;
 	if (a->source == LM_DRAFT)
-		e->draft_misses = a->hits                 ? 0 :
+		e->draft_misses = a->step_accepted        ? 0 :
 			e->draft_misses < PAUSE_DOUBLINGS ? e->draft_misses + 1 :
 							    PAUSE_DOUBLINGS;
-	if (!a->hits) {
+	if (!a->step_accepted) {
 		p->misses += p->misses < PAUSE_DOUBLINGS;
 		p->pause = PAUSE_MIN << p->misses;
-		p->most = 1;
+		p->propose_max = 1;
 		return;
 	}
 	p->misses = 0;
-	p->most = a->hits == a->guesses ? 2 * p->most : a->hits + 1;
-	if (p->most > LM_PROPOSED_MAX)
-		p->most = LM_PROPOSED_MAX;
+	p->propose_max = a->step_accepted == a->step_proposed ? 2 * p->propose_max :
+								a->step_accepted + 1;
+	if (p->propose_max > LM_PROPOSED_MAX)
+		p->propose_max = LM_PROPOSED_MAX;
 }
 
 /* Adds the rows of answers whose prompts are complete. */
@@ -666,17 +668,17 @@ static void plan_next_tokens(struct lm_engine *e)
 	uint32_t drafting = 0;
 
 	for (uint32_t i = 0; i < e->running_count;) {
-		struct lm_answer *a = e->running[i];
+		struct lm_request *a = e->running[i];
 
-		a->take = a->guesses = a->hits = 0;
-		a->wrong = false;
+		a->step_rows = a->step_proposed = a->step_accepted = 0;
+		a->rejected = false;
 		if (is_prompt(a)) {
 			i++;
 			continue;
 		}
 		if (!make_room(e, a, 1))
 			continue; /* i is now another answer, or the end */
-		a->take = 1;
+		a->step_rows = 1;
 		guess(e, a, &drafting);
 		i++;
 	}
@@ -690,7 +692,7 @@ static bool is_computed(struct lm_engine *e, uint32_t i,
 {
 	for (uint32_t k = 0; k < i; k++) {
 		struct lm_prefix_hash other;
-		struct lm_answer *b = e->running[k];
+		struct lm_request *b = e->running[k];
 
 		if (is_prompt(b) &&
 			b->sequence.length == e->running[i]->sequence.length &&
@@ -702,14 +704,15 @@ static bool is_computed(struct lm_engine *e, uint32_t i,
 
 /* Returns the oldest prompt that can take rows in the group after `group`, or NULL. Groups are
  * ordered by number. */
-static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
+static struct lm_request *next_prompt(struct lm_engine *e, uint64_t group)
 {
-	struct lm_answer *best = NULL;
+	struct lm_request *best = NULL;
 
 	for (uint32_t i = 0; i < e->running_count; i++) {
-		struct lm_answer *a = e->running[i];
+		struct lm_request *a = e->running[i];
 
-		if (!is_prompt(a) || a->wrong || a->take == a->known - a->sequence.length)
+		if (!is_prompt(a) || a->deferred ||
+			a->step_rows == a->length - a->sequence.length)
 			continue;
 		/* wraps around: takes the smallest distance after group, group itself last */
 		if (!best || a->group - group - 1 < best->group - group - 1)
@@ -720,11 +723,11 @@ static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
 
 /* Returns how many rows of a prompt its next turn computes, and what they cost. least: fewer are
  * not worth a turn. */
-static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_answer *a,
+static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_request *a,
 	uint64_t left, uint32_t least, uint64_t *cost)
 {
-	uint32_t from = a->sequence.length + a->take;
-	uint32_t most = a->known - from < QUANTUM ? a->known - from : QUANTUM, rows;
+	uint32_t from = a->sequence.length + a->step_rows;
+	uint32_t most = a->length - from < QUANTUM ? a->length - from : QUANTUM, rows;
 	uint64_t affordable = left / cost_of(e, from);
 
 	/* what they cost on average is what the one in the middle costs */
@@ -742,7 +745,7 @@ static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_answer *
 static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 {
 	struct lm_prefix_hash hash;
-	struct lm_answer *a;
+	struct lm_request *a;
 	uint32_t before, least = PROMPT_ROWS_MIN;
 
 	for (uint32_t i = 0; i < e->running_count; i++) {
@@ -752,8 +755,7 @@ static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 		before = a->sequence.length;
 		adopt(e, a);
 		count_cached(e, a, before);
-		/* `wrong` excludes an answer from the rest of this step */
-		a->wrong = next_hash(a, &hash) && is_computed(e, i, &hash);
+		a->deferred = next_hash(a, &hash) && is_computed(e, i, &hash);
 	}
 	e->full = false;
 	while ((a = next_prompt(e, e->turn))) {
@@ -766,7 +768,7 @@ static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 			e->full = true;
 			break;
 		}
-		a->take += more;
+		a->step_rows += more;
 		room -= more;
 		left -= cost < left ? cost : left;
 		least = 0;
@@ -774,7 +776,7 @@ static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 		e->turn = a->group;
 	}
 	for (uint32_t i = 0; i < e->running_count; i++)
-		e->running[i]->wrong = false;
+		e->running[i]->deferred = false;
 }
 
 static void plan(struct lm_engine *e)
@@ -786,24 +788,24 @@ static void plan(struct lm_engine *e)
 	plan_next_tokens(e);
 	e->load = 0;
 	for (uint32_t i = 0; i < e->running_count; i++) {
-		const struct lm_answer *a = e->running[i];
+		const struct lm_request *a = e->running[i];
 
-		e->load += a->take * cost_of(e, a->known);
+		e->load += a->step_rows * cost_of(e, a->length);
 	}
 	/* prompts advance in every step, however many answers there are */
 	plan_prompts(e, room, budget > e->load + min ? budget - e->load : min);
 	e->row_count = 0;
 	for (uint32_t i = 0; i < e->running_count; i++) {
-		struct lm_answer *a = e->running[i];
+		struct lm_request *a = e->running[i];
 
-		for (uint32_t k = 0; k < a->take; k++) {
+		for (uint32_t k = 0; k < a->step_rows; k++) {
 			uint32_t position = a->sequence.length + k, row = e->row_count++;
 
 			e->rows[row] = (struct lm_row){ .sequence = &a->sequence,
 				.token = a->tokens[position],
 				.position = position,
 				.adapter = a->adapter,
-				.logits = position + 1 >= a->known ||
+				.logits = position + 1 >= a->length ||
 					(a->embedding && a->mean) };
 			e->of[row] = a;
 		}
@@ -821,14 +823,14 @@ static bool ends_text(const struct lm_engine *e, uint32_t token)
 }
 
 /* Appends a token to the text and reports it. */
-static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
+static void append(struct lm_engine *e, struct lm_request *a, uint32_t token,
 	const float *logits)
 {
 	struct lm_logprobs logprobs;
 
 	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
-		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
-	a->tokens[a->known++] = token;
+		(size_t)a->length + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
+	a->tokens[a->length++] = token;
 	if (!a->generated++)
 		a->first_ns = clock_mono_ns();
 	e->counts.generated++;
@@ -837,13 +839,13 @@ static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
 	if (a->logprobs)
 		lm_logprobs(&logprobs, logits, lm_weights_config(e->w)->vocab, token,
 			a->top_logprobs);
-	tell(e, a, token, a->logprobs ? &logprobs : NULL);
-	if (a->generated == a->tokens_max || a->known == e->limits.context)
+	emit(e, a, token, a->logprobs ? &logprobs : NULL);
+	if (a->generated == a->tokens_max || a->length == e->limits.context)
 		a->finish = LM_FINISH_LENGTH;
 }
 
 /* Adds a row to the embedding, and completes it with the last row. */
-static void embed(struct lm_engine *e, struct lm_answer *a, uint32_t position)
+static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position)
 {
 	uint32_t dim = lm_weights_config(e->w)->dim;
 	float *row = a->mean ? a->hidden : a->embedding;
@@ -857,20 +859,20 @@ static void embed(struct lm_engine *e, struct lm_answer *a, uint32_t position)
 	for (uint32_t i = 0; i < dim && a->mean; i++)
 		a->embedding[i] = (position ? a->embedding[i] : 0) +
 			row[i] / (float)a->prompt;
-	if (position + 1 == a->known)
+	if (position + 1 == a->length)
 		a->finish = LM_FINISH_STOP;
 }
 
-static int hear(void *arg, uint32_t row, const float *logits)
+static int on_logits(void *arg, uint32_t row, const float *logits)
 {
 	struct lm_engine *e = arg;
-	struct lm_answer *a = e->of[row];
+	struct lm_request *a = e->of[row];
 	uint32_t vocab = lm_weights_config(e->w)->vocab, token;
 	const uint64_t *allowed;
 	bool guessed = e->rows[row].position + 1 < a->sequence.length;
-	uint32_t proposal = guessed ? a->tokens[a->known] : 0;
+	uint32_t proposal = guessed ? a->tokens[a->length] : 0;
 
-	if (a->finish != LM_UNFINISHED || a->wrong)
+	if (a->finish != LM_UNFINISHED || a->rejected)
 		return 0;
 	if (a->embedding) {
 		embed(e, a, e->rows[row].position);
@@ -891,8 +893,8 @@ static int hear(void *arg, uint32_t row, const float *logits)
 		a->finish = LM_FINISH_STOP;
 	else
 		append(e, a, token, logits);
-	a->wrong = guessed && proposal != token;
-	a->hits += guessed && !a->wrong;
+	a->rejected = guessed && proposal != token;
+	a->step_accepted += guessed && !a->rejected;
 	return 0;
 }
 
@@ -900,12 +902,12 @@ static int hear(void *arg, uint32_t row, const float *logits)
 static void settle(struct lm_engine *e)
 {
 	for (uint32_t i = 0; i < e->running_count;) {
-		struct lm_answer *a = e->running[i];
+		struct lm_request *a = e->running[i];
 
-		if (a->guesses && a->sequence.length >= a->known)
-			lm_sequence_truncate(&a->sequence, e->cache, a->known - 1);
+		if (a->step_proposed && a->sequence.length >= a->length)
+			lm_sequence_truncate(&a->sequence, e->cache, a->length - 1);
 		learn(e, a);
-		if (a->take)
+		if (a->step_rows)
 			keep(e, a);
 		if (a->finish == LM_UNFINISHED) {
 			forget(e, a);
@@ -932,7 +934,7 @@ static bool draft_sound(const struct lm_engine *e)
 	bool sound;
 
 	for (uint32_t i = 0; i < e->running_count; i++)
-		texts[i] = &e->running[i]->drafted;
+		texts[i] = &e->running[i]->draft_read;
 	sound = lm_draft_sound(e->draft, texts, e->running_count);
 	free(texts);
 	return sound;
@@ -964,9 +966,9 @@ uint32_t lm_engine_step(struct lm_engine *e)
 	plan(e);
 	if (e->row_count) {
 		count_step(e);
-		if (lm_forward_rows(e->forward, e->rows, e->row_count, hear, e) < 0)
+		if (lm_forward_rows(e->forward, e->rows, e->row_count, on_logits, e) < 0)
 			for (uint32_t i = 0; i < e->running_count; i++)
-				if (e->running[i]->take)
+				if (e->running[i]->step_rows)
 					fail(e->running[i]);
 		settle(e);
 	}

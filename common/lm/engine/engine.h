@@ -18,7 +18,7 @@
 #include "common/lm/infer/sample.h"
 
 #define LM_ENGINE_MARGIN   64 /* free tokens after a prompt that admission requires */
-#define LM_PROPOSED_MAX    8  /* speculated tokens of an answer in a step */
+#define LM_PROPOSED_MAX    8  /* draft tokens of a request in a step */
 #define LM_ENGINE_STEP_MAX 4096
 
 struct lm_engine;
@@ -40,14 +40,15 @@ enum lm_source {
 
 /* How many tokens to propose: what paid off lately. */
 struct lm_pace {
-	uint32_t most, pause,
-		misses; /* pause: steps until the next attempt; misses: consecutive
-	                               * attempts that were all wrong */
+	uint32_t propose_max;
+	uint32_t pause;  /* steps until the next attempt */
+	uint32_t misses; /* consecutive attempts that were all wrong */
 };
 
-/* One answer. The caller fills in the first part and submits it; until the event that reports
- * its end it touches nothing but cancel. Initialise with zeros. */
-struct lm_answer {
+/* One request: a prompt, how to go on, and what became of it. The caller fills in the first part
+ * and submits it; until the event that reports its end it touches nothing but cancel. Initialise
+ * with zeros. */
+struct lm_request {
 	/* malloc'ed: the prompt; the engine appends. The caller frees it */
 	uint32_t *tokens;
 	size_t tokens_capacity;
@@ -77,24 +78,25 @@ struct lm_answer {
 	enum lm_finish finish;
 	uint32_t generated;
 	uint32_t cached;             /* tokens of the prompt found in the cache */
-	uint32_t proposed, accepted; /* speculated tokens */
+	uint32_t proposed, accepted; /* draft tokens */
 	uint32_t preempted;          /* how often */
 	int64_t submitted_ns, admitted_ns, first_ns; /* monotonic; 0: not yet */
 	struct err *error; /* with LM_FINISH_ERROR; the caller frees it */
 
 	/* Private to the engine. */
-	struct lm_answer *next;
+	struct lm_request *next;
 	struct lm_sequence sequence;
-	struct lm_draft_read drafted;
+	struct lm_draft_read draft_read;
 	struct lm_history history;
-	uint32_t known;  /* number of tokens so far: prompt and answer */
+	uint32_t length; /* number of tokens so far: prompt and answer */
 	uint32_t hashed; /* pages of the sequence that hash covers */
 	struct lm_prefix_hash hash;
-	uint32_t take, guesses,
-		/* take: rows in this step; guesses: those that are proposals; hits: right
-		 * proposals */
-		hits;
-	bool wrong;    /* a proposal differed from the token drawn */
+	uint32_t step_rows;     /* rows in this step */
+	uint32_t step_proposed; /* of them, rows of proposed tokens */
+	uint32_t step_accepted; /* of those, tokens that were drawn, too */
+	bool rejected;          /* a proposal differed from the token drawn */
+	/* excluded from the rest of this step: another one computes the page that it needs */
+	bool deferred;
 	float *hidden; /* with mean: [dim] of one row */
 	uint64_t serial;
 	struct lm_pace pace[LM_SOURCES];
@@ -103,7 +105,7 @@ struct lm_answer {
 
 /* A new token of an answer, or its end. */
 struct lm_event {
-	struct lm_answer *answer;
+	struct lm_request *answer;
 	int64_t token; /* of the answer, or -1: it has ended, see answer.finish */
 	/* NULL: not requested. Valid during the call */
 	const struct lm_logprobs *logprobs;
@@ -122,10 +124,10 @@ struct lm_engine_limits {
 
 struct lm_engine_counts {
 	uint64_t steps, rows, generated, prompt, cached, preempted, proposed, accepted;
-	uint64_t draft_rows;       /* of the draft model */
-	uint32_t running, waiting; /* number of answers now */
-	uint32_t pages, pages_used,
-		pages_reusable; /* now; kept: held only by the prefix index */
+	uint64_t draft_rows;        /* of the draft model */
+	uint32_t running, waiting;  /* number of answers now */
+	uint32_t pages, pages_used; /* now */
+	uint32_t pages_reusable;    /* held only by the prefix index */
 };
 
 /* Computes the bytes that an engine uses besides the weights. */
@@ -154,7 +156,7 @@ void lm_engine_close(
 int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n);
 
 /* Appends an answer that lm_engine_accepts accepted to the waiting ones. */
-void lm_engine_submit(struct lm_engine *e, struct lm_answer *a);
+void lm_engine_submit(struct lm_engine *e, struct lm_request *a);
 
 /* Sets what the rows of a step may cost together, in rows at the beginning of a text; at most
  * limits.rows. A row further on costs more, since it attends to more keys. */

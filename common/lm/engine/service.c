@@ -15,16 +15,16 @@
 
 /* --- the outbox ------------------------------------------------------------------------------ */
 
-struct lm_outbox {
+struct lm_events {
 	pthread_mutex_t lock;
 	pthread_cond_t ready;
-	struct lm_news news;
+	struct lm_event_batch news;
 	bool woken;
 };
 
-struct lm_outbox *lm_outbox_new(void)
+struct lm_events *lm_events_new(void)
 {
-	struct lm_outbox *o = xcalloc(1, sizeof *o);
+	struct lm_events *o = xcalloc(1, sizeof *o);
 	pthread_condattr_t monotonic;
 
 	pthread_mutex_init(&o->lock, NULL);
@@ -35,31 +35,31 @@ struct lm_outbox *lm_outbox_new(void)
 	return o;
 }
 
-void lm_outbox_free(struct lm_outbox *o)
+void lm_events_free(struct lm_events *o)
 {
 	if (!o)
 		return;
-	lm_news_release(&o->news);
+	lm_event_batch_release(&o->news);
 	pthread_cond_destroy(&o->ready);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
 
-void lm_news_release(struct lm_news *n)
+void lm_event_batch_release(struct lm_event_batch *n)
 {
 	free(n->events);
 	free(n->logprobs);
-	*n = (struct lm_news){ 0 };
+	*n = (struct lm_event_batch){ 0 };
 }
 
-static void empty(struct lm_news *n)
+static void empty(struct lm_event_batch *n)
 {
 	n->count = n->logprobs_count = 0;
 }
 
 /* While events are collected, they store the index of their logprobs + 1 instead of a pointer,
  * because the array moves as it grows. */
-static void add(struct lm_news *n, const struct lm_event *e)
+static void add(struct lm_event_batch *n, const struct lm_event *e)
 {
 	uintptr_t number = 0;
 
@@ -70,12 +70,12 @@ static void add(struct lm_news *n, const struct lm_event *e)
 		number = n->logprobs_count;
 	}
 	n->events = xgrow(n->events, &n->cap, n->count + 1, sizeof *n->events);
-	n->events[n->count++] = (struct lm_news_event){ .answer = e->answer,
+	n->events[n->count++] = (struct lm_batch_event){ .answer = e->answer,
 		.token = e->token,
 		.logprobs = (const struct lm_logprobs *)number };
 }
 
-static void resolve(struct lm_news *n)
+static void resolve(struct lm_event_batch *n)
 {
 	for (size_t i = 0; i < n->count; i++) {
 		uintptr_t number = (uintptr_t)n->events[i].logprobs;
@@ -85,7 +85,7 @@ static void resolve(struct lm_news *n)
 }
 
 /* Appends the events that a step collected, and empties the collection. */
-static void post(struct lm_outbox *o, struct lm_news *from)
+static void post(struct lm_events *o, struct lm_event_batch *from)
 {
 	if (!from->count)
 		return;
@@ -102,9 +102,9 @@ static void post(struct lm_outbox *o, struct lm_news *from)
 	empty(from);
 }
 
-void lm_outbox_take(struct lm_outbox *o, struct lm_news *news, int timeout_ms)
+void lm_events_take(struct lm_events *o, struct lm_event_batch *news, int timeout_ms)
 {
-	struct lm_news swap;
+	struct lm_event_batch swap;
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
@@ -127,7 +127,7 @@ void lm_outbox_take(struct lm_outbox *o, struct lm_news *news, int timeout_ms)
 	resolve(news);
 }
 
-void lm_outbox_wake(struct lm_outbox *o)
+void lm_events_wake(struct lm_events *o)
 {
 	pthread_mutex_lock(&o->lock);
 	o->woken = true;
@@ -144,16 +144,16 @@ struct lm_service {
 
 	pthread_mutex_t lock; /* protects all fields below */
 	pthread_cond_t work;
-	struct lm_answer *first, **end; /* submitted, not yet passed to the engine */
-	uint32_t pending;               /* submitted and not yet admitted */
+	struct lm_request *first, **end; /* submitted, not yet passed to the engine */
+	uint32_t pending;                /* submitted and not yet admitted */
 	bool stop;
 	struct lm_service_counts counts;
 
-	struct lm_news news; /* only the thread's: events of this step */
+	struct lm_event_batch news; /* only the thread's: events of this step */
 	uint32_t budget;
 };
 
-static void hear(void *arg, const struct lm_event *e)
+static void on_event(void *arg, const struct lm_event *e)
 {
 	struct lm_service *s = arg;
 
@@ -170,7 +170,7 @@ static bool receive(struct lm_service *s)
 	while (!s->stop && !s->first && lm_engine_idle(s->engine))
 		pthread_cond_wait(&s->work, &s->lock);
 	while (s->first) {
-		struct lm_answer *a = s->first;
+		struct lm_request *a = s->first;
 
 		s->first = a->next;
 		lm_engine_submit(s->engine, a);
@@ -225,7 +225,7 @@ static void *run(void *arg)
 		if (rows)
 			s->counts.step_ns += (uint64_t)ns;
 		s->pending = counts.waiting;
-		for (struct lm_answer *a = s->first; a; a = a->next)
+		for (struct lm_request *a = s->first; a; a = a->next)
 			s->pending++;
 		pthread_mutex_unlock(&s->lock);
 	}
@@ -244,7 +244,7 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 	if (config->step_ns && s->budget > BUDGET_FIRST)
 		s->budget = BUDGET_FIRST;
 	if (lm_engine_open(&s->engine, w, &config->limits, config->ends,
-		    config->ends_count, hear, s) < 0 ||
+		    config->ends_count, on_event, s) < 0 ||
 		(config->draft && lm_engine_draft(s->engine, config->draft) < 0)) {
 		lm_engine_close(s->engine);
 		free(s);
@@ -274,7 +274,7 @@ void lm_service_close(struct lm_service *s)
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->thread, NULL);
 	lm_engine_close(s->engine);
-	lm_news_release(&s->news);
+	lm_event_batch_release(&s->news);
 	pthread_cond_destroy(&s->work);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -285,7 +285,7 @@ int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint3
 	return lm_engine_accepts(s->engine, tokens, n);
 }
 
-int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n)
+int lm_service_submit(struct lm_service *s, struct lm_request *const *answers, uint32_t n)
 {
 	int rc = 0;
 	/* answers that get a free stream at once do not count as waiting */
@@ -312,7 +312,7 @@ int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, ui
 	return rc;
 }
 
-void lm_service_cancel(struct lm_service *s, struct lm_answer *a)
+void lm_service_cancel(struct lm_service *s, struct lm_request *a)
 {
 	(void)s;
 	atomic_store(&a->cancel, true);

@@ -7,32 +7,32 @@
 
 /* --- what becomes of answers, of any number of services ------------------------------------ */
 
-struct lm_outbox;
+struct lm_events;
 
-/* Like struct lm_event; logprobs points into lm_news. */
-struct lm_news_event {
-	struct lm_answer *answer;
+/* Like struct lm_event; logprobs points into lm_event_batch. */
+struct lm_batch_event {
+	struct lm_request *answer;
 	int64_t token;
 	const struct lm_logprobs *logprobs;
 };
 
-/* Events in order, valid until the next lm_outbox_take. Initialise with zeros. */
-struct lm_news {
-	struct lm_news_event *events;
+/* Events in order, valid until the next lm_events_take. Initialise with zeros. */
+struct lm_event_batch {
+	struct lm_batch_event *events;
 	size_t count, cap;
 	struct lm_logprobs *logprobs;
 	size_t logprobs_count, logprobs_cap;
 };
 
-struct lm_outbox *lm_outbox_new(void);
-void lm_outbox_free(
-	struct lm_outbox *o); /* NULL is fine; no service may use it any more */
+struct lm_events *lm_events_new(void);
+void lm_events_free(
+	struct lm_events *o); /* NULL is fine; no service may use it any more */
 
-/* Waits at most timeout_ms for events, or for lm_outbox_wake, and takes all there are. Only one
+/* Waits at most timeout_ms for events, or for lm_events_wake, and takes all there are. Only one
  * thread at a time may call it, always with the same news. */
-void lm_outbox_take(struct lm_outbox *o, struct lm_news *news, int timeout_ms);
-void lm_outbox_wake(struct lm_outbox *o);
-void lm_news_release(struct lm_news *n);
+void lm_events_take(struct lm_events *o, struct lm_event_batch *news, int timeout_ms);
+void lm_events_wake(struct lm_events *o);
+void lm_event_batch_release(struct lm_event_batch *n);
 
 /* --- a service ------------------------------------------------------------------------------ */
 
@@ -44,7 +44,7 @@ struct lm_service_config {
 	int64_t step_ns; /* if a step takes longer, pieces of prompts get smaller; 0: never */
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
-	struct lm_outbox *outbox;       /* borrowed until close */
+	struct lm_events *outbox;       /* borrowed until close */
 	const struct lm_weights *draft; /* as for lm_engine_draft; NULL: none */
 };
 
@@ -61,10 +61,11 @@ int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint3
 
 /* Submits n answers, from any thread: all of them, or none if the queue is full, which returns
  * -1 with err_set(EX_TEMPFAIL). Their events go to the outbox. */
-int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n);
+int lm_service_submit(struct lm_service *s, struct lm_request *const *answers,
+	uint32_t n);
 
 /* Cancels an answer, from any thread, until its last event is taken from the outbox. */
-void lm_service_cancel(struct lm_service *s, struct lm_answer *a);
+void lm_service_cancel(struct lm_service *s, struct lm_request *a);
 
 /* Counts as of the last step, and the time of all steps; any thread may read them. */
 struct lm_service_counts {

@@ -88,7 +88,7 @@ int dfa_copy(struct lm_dfa *out, const struct lm_dfa *d, struct lm_budget *b);
 struct lm_decimal {
 	bool negative;
 	uint32_t whole_len, part_len; /* digits before and after the point */
-	char digits[56];              /* whole, then part; no zeros in front or behind */
+	char digits[56];              /* whole, then part; no zeros in front or after */
 };
 struct lm_number {
 	bool whole; /* without a fraction other than 0 */

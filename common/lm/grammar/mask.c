@@ -77,7 +77,7 @@ static bool is_plain(const struct lm_grammar *g, const struct place *at, uint32_
 	return false;
 }
 
-/* The tokens below a node from a plain text; level: where the places go that are behind it. */
+/* The tokens below a node from a plain text; level: where the places go that are after it. */
 static void walk_plain(struct walk *w, uint32_t node, const struct place *at,
 	uint32_t label, unsigned level)
 {
@@ -99,7 +99,7 @@ static void walk_plain(struct walk *w, uint32_t node, const struct place *at,
 				UINT64_C(1) << token % 64;
 		}
 	}
-	while (low < high) { /* the first one behind the node */
+	while (low < high) { /* the first one after the node */
 		size_t middle = (low + high) / 2;
 
 		if (plain->pops[middle].node <= node)

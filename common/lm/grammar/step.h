@@ -23,15 +23,15 @@ enum frame_kind {
 
 /* Where an object or an array is. */
 enum frame_phase {
-	OPENED,    /* behind its bracket */
-	WANTS_KEY, /* behind a comma */
-	KEYED,     /* behind a key */
+	OPENED,    /* after its bracket */
+	WANTS_KEY, /* after a comma */
+	KEYED,     /* after a key */
 	WANTS_VALUE,
-	VALUED, /* behind a value */
+	VALUED, /* after a value */
 	/* of texts */
 	PLAIN,
 	UTF8,       /* within a character: left bytes more */
-	ESCAPE,     /* behind a backslash */
+	ESCAPE,     /* after a backslash */
 	HEX,        /* left digits more */
 	LOW_ESCAPE, /* a low surrogate has to follow */
 	LOW_U,
@@ -88,7 +88,7 @@ struct places {
 void step(const struct lm_grammar *g, struct pool *p, const struct place *from,
 	uint8_t byte, struct places *to);
 
-/* The places behind the frame below, which a walk had not looked at; label: of the key that ended. */
+/* The places after the frame below, which a walk had not looked at; label: of the key that ended. */
 void step_out(const struct lm_grammar *g, struct pool *p, uint32_t below, uint32_t label,
 	struct places *to);
 
@@ -96,7 +96,7 @@ void step_out(const struct lm_grammar *g, struct pool *p, uint32_t below, uint32
 bool step_done(const struct lm_grammar *g, const struct pool *p, const struct place *from,
 	enum frame_kind lowest);
 
-/* Tells the tokens that a place wants as such; what comes behind the one that is `want` is added to
+/* Tells the tokens that a place wants as such; what comes after the one that is `want` is added to
  * `to`. */
 typedef void (*token_fn)(void *ctx, uint32_t token);
 void step_tokens(const struct lm_grammar *g, struct pool *p, const struct place *from,

@@ -24,7 +24,7 @@ struct lm_forward {
 	float *local_table;   /* those of layers with a window, where they differ */
 	float *x, *h;         /* [rows][dim] */
 	float *q, *a;         /* [rows][heads head_dim] */
-	float *k, *v;         /* [rows][kv_heads head_dim]; k lies behind the rows of q */
+	float *k, *v;         /* [rows][kv_heads head_dim]; k lies after the rows of q */
 	float *gu, *y;        /* [rows][2 hidden], [rows][hidden] */
 	struct lm_block8 *x8; /* activations of the next quantised products */
 	float *low;           /* [rows][rank] of adapters; NULL: there are none */

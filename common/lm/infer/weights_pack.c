@@ -34,7 +34,7 @@ static uint64_t room_of(const struct lm_matrix *m)
 	return (bytes_of(m) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Returns matrix i of all, or NULL behind the last. */
+/* Returns matrix i of all, or NULL after the last. */
 static struct lm_matrix *matrix_at(struct lm_weights *w, uint32_t i)
 {
 	struct lm_layer *l = &w->layers[i / 7];

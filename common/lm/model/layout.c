@@ -198,7 +198,7 @@ void lm_layout_hf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *plac
 {
 	const char *within = parts[place->part].hf;
 
-	/* where there are norms behind attention, they have the name of that before feed-forward */
+	/* where there are norms after attention, they have the name of that before feed-forward */
 	if (place->part == LM_FFN_NORM && place->post_norms)
 		within = "pre_feedforward_layernorm.weight";
 	if (parts[place->part].where == IN_LAYER)

@@ -338,7 +338,7 @@ static int merges(const struct reader *r, const json_t *model)
 	return 0;
 }
 
-/* --- what the model's makers put before and behind a text --------------------------------- */
+/* --- what the model's makers put before and after a text --------------------------------- */
 
 static void special_by_name(const struct lm_token *t, const json_t *name, int64_t *id)
 {

@@ -62,7 +62,7 @@ void outer_dn(float *theta, float *m, float *buffer, const float *g, uint64_t n,
  * `steps`: floor(speed / fastest steps), at least 1. Speeds are above 0, in the same unit. */
 uint64_t outer_dylu_steps(uint64_t steps, uint64_t speed, uint64_t fastest);
 
-/* Inner steps of the round that begins behind `done` of them, H a round: the first `warm` steps of
+/* Inner steps of the round that begins after `done` of them, H a round: the first `warm` steps of
  * a run that starts cold come in four quarters of H/10, H/5, 2H/5 and 4H/5 a round. At least 1. */
 uint64_t outer_round_steps(uint64_t inner_steps, uint64_t warm, uint64_t done);
 

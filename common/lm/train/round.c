@@ -1,5 +1,5 @@
 /* round.c - events of a round, and the ranges of sequences behind them. Every sequence below
- * r->next is in exactly one place: free, assigned, behind a delta, or counted in a round before. */
+ * r->next is in exactly one place: free, assigned, after a delta, or counted in a round before. */
 #include "common/lm/train/round.h"
 
 #include <stdlib.h>
@@ -184,7 +184,7 @@ static uint64_t steps_of(const struct round *r, const struct round_member *m)
 	return outer_dylu_steps(r->policy.steps, m->speed, r->fastest);
 }
 
-/* An assignment in the open round, or in the one behind it. */
+/* An assignment in the open round, or in the one after it. */
 static struct round_assignment make_assignment(struct round *r,
 	const struct round_member *m, bool ahead, int64_t now)
 {
@@ -303,7 +303,7 @@ static void add_delta(struct round *r, const struct round_delta *d, uint64_t num
 	r->deltas[r->ndeltas++] = *d;
 	if (d->late)
 		return;
-	r->sound++;
+	r->on_time++;
 	r->last_arrival = d->at;
 	if (r->first_arrival == ROUND_NEVER)
 		r->first_arrival = d->at;
@@ -365,7 +365,7 @@ bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
 		if (d->member != member || d->turn != turn || d->refused)
 			continue;
 		d->refused = true;
-		r->sound -= !d->late;
+		r->on_time -= !d->late;
 		give_back(r, d->range);
 		return true;
 	}
@@ -389,7 +389,7 @@ static int64_t median(int64_t *v, size_t n)
 }
 
 /* median + 3 MAD of the offsets that are kept. */
-static int64_t usual(const struct round *r)
+static int64_t typical_arrival(const struct round *r)
 {
 	size_t n = r->noffsets < ROUND_OFFSETS ? (size_t)r->noffsets : ROUND_OFFSETS;
 	int64_t v[ROUND_OFFSETS], middle, slack;
@@ -411,7 +411,7 @@ int64_t round_deadline(const struct round *r)
 	if (r->policy.asynchronous)
 		return first ? ROUND_NEVER : r->first_arrival + r->policy.grace_ms;
 	if (r->noffsets >= r->policy.quorum && r->noffsets >= ROUND_OFFSETS_MIN)
-		return r->opened + usual(r);
+		return r->opened + typical_arrival(r);
 	if (first)
 		return ROUND_NEVER;
 	return r->first_arrival >= r->opened ?
@@ -421,7 +421,7 @@ int64_t round_deadline(const struct round *r)
 
 static bool quorate(const struct round *r)
 {
-	return r->sound >= (r->policy.asynchronous ? 1 : r->policy.quorum);
+	return r->on_time >= (r->policy.asynchronous ? 1 : r->policy.quorum);
 }
 
 /* Whether a round that opens is to wait for this member. */
@@ -553,7 +553,7 @@ void round_publish(struct round *r, int64_t now)
 	for (size_t i = 0; i < r->nmembers; i++)
 		set(&r->members[i].expected, false, &r->expected);
 	r->number++;
-	r->ndeltas = r->sound = 0;
+	r->ndeltas = r->on_time = 0;
 	r->opened_before = r->opened;
 	r->opened = r->first_arrival = r->last_arrival = ROUND_NEVER;
 	memset(r->waited, 0, sizeof r->waited);

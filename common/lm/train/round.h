@@ -34,7 +34,7 @@ struct round_policy {
 	/* A late delta counts in the next round with half its tokens, never later; else it is
 	 * dropped. */
 	bool late_count;
-	/* The least that the deadline lies behind the median of the arrivals: machines that are
+	/* The least that the deadline lies after the median of the arrivals: machines that are
 	 * all equal have no deviation. 0: the formula alone. */
 	int64_t slack_ms;
 	/* Delayed Nesterov: a round closes grace_ms after its first arrival; a member that has
@@ -45,7 +45,7 @@ struct round_policy {
 	bool dylu; /* a member's steps by its speed (outer_dylu_steps) */
 	/* Streaming: who works on the open round, or has delivered, gets its assignment in the next
 	 * one, of ahead_steps (0: there is none); nobody waits for a round to close. The caller
-	 * sets steps and ahead_steps behind each round_publish. */
+	 * sets steps and ahead_steps after each round_publish. */
 	bool ahead;
 	uint64_t ahead_steps;
 };
@@ -81,7 +81,7 @@ struct round_member {
 /* A delta of the open or closed round. */
 struct round_delta {
 	uint64_t member, turn, steps;
-	struct round_range range; /* behind it: steps times batch */
+	struct round_range range; /* after it: steps times batch */
 	uint64_t weight_tokens;   /* halved when late */
 	int64_t at;
 	bool late, refused;
@@ -97,8 +97,8 @@ struct round {
 	/* of this round, in order of arrival until it is closed, then of (member, turn) */
 	struct round_delta *deltas;
 	size_t ndeltas;
-	size_t sound;  /* of them neither late nor refused: what the quorum counts */
-	int64_t began; /* of the phase */
+	size_t on_time; /* of them neither late nor refused: what the quorum counts */
+	int64_t began;  /* of the phase */
 	int64_t opened, first_arrival, last_arrival; /* ROUND_NEVER: not yet */
 	/* what was waited for in this round, ms by name: see round_waits */
 	int64_t waited[4];
@@ -117,7 +117,7 @@ struct round {
 };
 
 /* Names of round.waited: "members" until the quorum asks, "first" until the first delta,
- * "deadline" from the last delta to a close by the deadline, "quorum" behind the deadline. */
+ * "deadline" from the last delta to a close by the deadline, "quorum" after the deadline. */
 extern const char *const round_waits[4];
 
 void round_init(struct round *r, const struct round_policy *p, uint64_t first_sequence,

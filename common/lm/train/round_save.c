@@ -184,7 +184,7 @@ static int load_ahead(struct round *r, const json_t *ahead, int64_t now)
 
 static void count_members(struct round *r)
 {
-	r->here = r->asking = r->working = r->expected = r->sound = 0;
+	r->here = r->asking = r->working = r->expected = r->on_time = 0;
 	for (size_t i = 0; i < r->nmembers; i++) {
 		r->here += r->members[i].here;
 		r->asking += r->members[i].asks;
@@ -192,7 +192,7 @@ static void count_members(struct round *r)
 		r->expected += r->members[i].expected;
 	}
 	for (size_t i = 0; i < r->ndeltas; i++)
-		r->sound += !r->deltas[i].late && !r->deltas[i].refused;
+		r->on_time += !r->deltas[i].late && !r->deltas[i].refused;
 }
 
 int round_load(struct round *r, const json_t *saved, int64_t now, const char *where)

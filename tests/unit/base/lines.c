@@ -169,7 +169,7 @@ static void check_map(void)
 	CHECK_I64(EX_DATAERR, err_get()->code);
 	CHECK(strstr(err_get()->text, "/") && strstr(err_get()->text, ":3: bad"));
 	err_clear();
-	/* the same in the middle of a file, while the lines behind it are being read */
+	/* the same in the middle of a file, while the lines after it are being read */
 	buf_reset(&text);
 	buf_reset(&expected);
 	for (int i = 0; i < 20000; i++) {

@@ -101,7 +101,7 @@ static void round_trip(const char *name, uint64_t n, bool wild)
 			(unsigned long long)n);
 		CHECK(false);
 	}
-	for (int i = 0; i < 4; i++) /* nothing behind it was touched */
+	for (int i = 0; i < 4; i++) /* nothing after it was touched */
 		CHECK(((unsigned char *)(got + n % 5 + n))[i] == 0x5a);
 	if (g.q.method == QUANT_NONE || g.q.method == QUANT_LOSSLESS)
 		CHECK(memcmp(x, want, n * 4) == 0);
@@ -320,7 +320,7 @@ static void check_damage(void)
 	}
 }
 
-/* More than a batch, whose last chunk is whole or not: all comes back, and damage behind the
+/* More than a batch, whose last chunk is whole or not: all comes back, and damage after the
  * first batch is found. */
 static void check_batches(void)
 {

@@ -1,6 +1,6 @@
 /* engine.c - a seed's text is the same alone, among others, after a cache hit,
  * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
- * page and mix up no tokens; a window releases what lies behind it; groups take turns; rows far into a text count for more; name spaces
+ * page and mix up no tokens; a window releases what lies after it; groups take turns; rows far into a text count for more; name spaces
  * share nothing; queues refuse what is too much.
  *
  * long because every case runs on the same small models and requests. */
@@ -131,7 +131,7 @@ static void make_texts(void)
 /* --- an engine driven by hand ------------------------------------------------------------------ */
 
 struct asked {
-	struct lm_answer a;
+	struct lm_request a;
 	const struct text *t;
 	uint32_t heard, wrong;
 	bool done;
@@ -574,7 +574,7 @@ static void whole_cache(void)
 
 static void service(void)
 {
-	struct lm_outbox *box = lm_outbox_new();
+	struct lm_events *box = lm_events_new();
 	uint32_t end = END, done = 0;
 	struct lm_service_config config = { .limits = { .pages = 64,
 						    .streams = 4,
@@ -588,9 +588,9 @@ static void service(void)
 		.outbox = box };
 	struct lm_service *s = NULL;
 	struct lm_service_counts counts;
-	struct lm_news news = { 0 };
+	struct lm_event_batch news = { 0 };
 	static struct asked all[TEXTS];
-	struct lm_answer *list[TEXTS];
+	struct lm_request *list[TEXTS];
 
 	CHECK(lm_service_open(&s, weights, &config) == 0);
 	for (int i = 0; i < TEXTS; i++) {
@@ -600,7 +600,7 @@ static void service(void)
 	CHECK_FAILS(EX_TEMPFAIL, lm_service_submit(s, list, 30));
 	CHECK(lm_service_submit(s, list, 20) == 0);
 	for (int tries = 0; done < 20 && tries < 10000; tries++) {
-		lm_outbox_take(box, &news, 1000);
+		lm_events_take(box, &news, 1000);
 		for (size_t i = 0; i < news.count; i++) {
 			struct lm_event e = { news.events[i].answer, news.events[i].token,
 				news.events[i].logprobs };
@@ -616,8 +616,8 @@ static void service(void)
 	lm_service_count(s, &counts);
 	CHECK(counts.engine.steps > 0 && counts.step_ns > 0);
 	lm_service_close(s);
-	lm_news_release(&news);
-	lm_outbox_free(box);
+	lm_event_batch_release(&news);
+	lm_events_free(box);
 }
 
 int main(void)

@@ -36,7 +36,7 @@ static float number(uint64_t i)
 	return (float)((i * 2654435761u + 12345) % 2000003) / 1000001.5f - 1;
 }
 
-/* A llama2.c model: its header is seven int32, its arrays lie one behind the other. */
+/* A llama2.c model: its header is seven int32, its arrays lie one after the other. */
 static void write_model(const char *path)
 {
 	int32_t header[7] = { DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT };
@@ -420,7 +420,7 @@ static void shared_pages(struct lm_weights *w)
 	read_on(f, c, &a, 0, 50, got);
 	CHECK(memcmp(got, want[49], sizeof got) == 0);
 	CHECK(lm_cache_sound(c, both, 2));
-	/* copies of whole pages, over and over: b goes on as a did behind 32 */
+	/* copies of whole pages, over and over: b goes on as a did after 32 */
 	lm_sequence_release(&b, c);
 	lm_sequence_truncate(&a, c, 32);
 	CHECK(lm_sequence_repeat(&b, &a, c, 32) == 0);

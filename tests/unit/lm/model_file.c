@@ -46,7 +46,7 @@ static struct lm_config shape(bool tied, bool bias)
 
 /* --- llama2.c ----------------------------------------------------------------------------- */
 
-/* Number i of the file behind the header is i. */
+/* Number i of the file after the header is i. */
 static void put_llama2c(struct buf *b, const struct lm_config *c)
 {
 	int32_t head[7] = { (int32_t)c->dim, (int32_t)c->hidden, (int32_t)c->layers,

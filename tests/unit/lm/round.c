@@ -331,7 +331,7 @@ static void ahead(void)
 		a.range.count == 24);
 	CHECK(round_ask_ahead(&r, 0, 2, &again) == ROUND_WORK);
 	CHECK(memcmp(&a, &again, sizeof a) == 0);
-	/* until it has delivered it works on the open round, then on the one behind it */
+	/* until it has delivered it works on the open round, then on the one after it */
 	CHECK(round_ask(&r, 0, 3, &again) == ROUND_WORK && again.turn == 0);
 	CHECK(round_deliver(&r, 0, 0, 10, 5) == ROUND_COUNTED);
 	CHECK(r.members[0].works && r.members[0].work.turn == 1);
@@ -344,7 +344,7 @@ static void ahead(void)
 	round_close(&r, 9);
 	CHECK(round_ask(&r, 0, 9, &again) == ROUND_WORK && again.turn == 1);
 	round_publish(&r, 10);
-	/* it opens at once: both are at work on it; there is none behind it */
+	/* it opens at once: both are at work on it; there is none after it */
 	r.policy.steps = 6;
 	r.policy.ahead_steps = 0;
 	CHECK(!round_tick(&r, 10) && r.phase == ROUND_OPEN);
@@ -526,7 +526,7 @@ static void finish_round(struct round *r, struct rng *rng, int64_t *now)
 	for (size_t i = 0; i < r->ndeltas; i++)
 		if (!r->deltas[i].refused)
 			mark(r->deltas[i].range, 1);
-	r->ndeltas = r->sound = 0; /* counted now */
+	r->ndeltas = r->on_time = 0; /* counted now */
 	round_publish(r, *now);
 }
 

@@ -58,7 +58,7 @@ static void check_merges(void)
 	CHECK_IDS("5", t, "abc");
 	CHECK_IDS("6", t, " ab");
 	CHECK_IDS("5 3 3 5", t,
-		"abc  abc"); /* " ab" ranks behind "abc": here the blank stays alone */
+		"abc  abc"); /* " ab" ranks after "abc": here the blank stays alone */
 	CHECK_IDS("4 4 0", t, "ababa");
 	CHECK_IDS("", t, "");
 	CHECK_IDS("0 1", t, "axb"); /* no token for x: left out */

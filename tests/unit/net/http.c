@@ -40,7 +40,7 @@
 struct exchange {
 	int fd, number; /* of the connection: 1, 2, ... */
 	char head[8192];
-	struct buf body; /* what came behind the head at once */
+	struct buf body; /* what came after the head at once */
 };
 
 static struct server {

@@ -172,7 +172,7 @@ static void many_fields(void)
 	}
 }
 
-/* Decodes text given in pieces of step bytes. Returns 1 end, 0 more, -1 bad; what is behind the end
+/* Decodes text given in pieces of step bytes. Returns 1 end, 0 more, -1 bad; what is after the end
  * must be "rest". */
 static int decode(const char *text, size_t len, size_t step, char *out)
 {

@@ -525,7 +525,7 @@ static void framing(void)
 		"POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\na\r\n0\r\n\r\n",
 		"\x16\x03\x01\x02\r\n", /* TLS, to a server without */
 	};
-	/* behind each something that must not be answered */
+	/* after each something that must not be answered */
 	char text[600];
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

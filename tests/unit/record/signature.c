@@ -38,7 +38,7 @@ static json_t *read_json(const char *text)
 	return v;
 }
 
-/* multibase and multicodec (0x1300: ed25519-priv) off, public half behind */
+/* multibase and multicodec (0x1300: ed25519-priv) off, public half after */
 static void load_w3c_key(struct key *k)
 {
 	unsigned char bytes[34], secret[KEY_SECRET_BYTES], public_key[KEY_PUBLIC_BYTES];
@@ -127,7 +127,7 @@ static void check_w3c_vector(const struct key *k)
 	r = verify(record);
 	CHECK(r.ok && r.valid && r.nsigners == 1);
 	CHECK_TEXT(k->address, r.signers[0]);
-	/* contexts behind those that were signed are allowed, others are not */
+	/* contexts after those that were signed are allowed, others are not */
 	json_array_append_new(json_object_get(record, "@context"),
 		json_string("https://x/"));
 	CHECK(verify(record).ok);

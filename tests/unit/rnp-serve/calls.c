@@ -50,7 +50,7 @@ static const char *const special[] = { "<|im_start|>", "<|im_end|>", "[CALLS]", 
 	"[ARGS]", "<|eot_id|>", "<|eom_id|>", "[TOOL_CALLS]", "[CALL_ID]", "<s>" };
 #define SPECIALS (sizeof special / sizeof *special)
 
-/* A tokenizer whose every character is a token, with some special ones behind them. */
+/* A tokenizer whose every character is a token, with some special ones after them. */
 static struct lm_token *letters(void)
 {
 	static const char config[] = "{\"bos_token\":\"<s>\"}";
