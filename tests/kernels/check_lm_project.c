@@ -79,20 +79,39 @@ static double terms(const struct lm_project *p, uint64_t r, uint64_t j)
 	return sum;
 }
 
+/* Puts the inputs of `host` into the device's memory, for one case: kcheck_case frees them. */
+static void put_inputs(struct kcheck *k, struct lm_project *p,
+	const struct lm_project *host, unsigned offset)
+{
+	*p = *host;
+	p->x = kcheck_put(k, host->x, p->rows * p->ldx * 4, offset % 8);
+	p->x8 = lm_weight_is_quantized(p->type) ?
+		kcheck_put(k, host->x8,
+			p->rows * (p->k / LM_WEIGHT_BLOCK) * sizeof *host->x8, 0) :
+		NULL;
+	p->w = kcheck_put(k, host->w, lm_weight_row_bytes(p->type, p->k) * p->n,
+		offset % 8 / 2);
+	if (host->from)
+		p->from = kcheck_put(k, host->from, p->rows * p->ldy * 4, 0);
+	if (host->bias)
+		p->bias = kcheck_put(k, host->bias, p->n * 4, 0);
+}
+
 /* The same of weights that were packed, where the device takes such. */
 static void check_packed(struct kcheck *k, struct kcase *c, struct lm_project *p,
-	const void *w, unsigned offset)
+	const struct lm_project *host, unsigned offset)
 {
-	uint64_t bytes = lm_weight_row_bytes(p->type, p->k) * p->n;
-	uint32_t outputs = lm_pack_outputs(&k->dev, p->type);
+	uint32_t outputs = lm_pack_outputs(&k->dev, host->type);
+	struct lm_project other = *host;
 	unsigned char *packed;
 
 	if (!outputs)
 		return;
-	packed = malloc(bytes + 1);
-	lm_pack(packed, w, p->type, p->n, p->k, outputs);
-	p->w = kcheck_put(k, packed, bytes, offset);
-	p->packed = true;
+	packed = malloc(lm_weight_row_bytes(host->type, host->k) * host->n + 1);
+	lm_pack(packed, host->w, host->type, host->n, host->k, outputs);
+	other.w = packed;
+	other.packed = true;
+	put_inputs(k, p, &other, offset);
 	strncat(c->label, ", packed", sizeof c->label - strlen(c->label) - 1);
 	kcheck_case(k, c);
 	free(packed);
@@ -111,7 +130,7 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 	bool quantized = lm_weight_is_quantized(type);
 	uint64_t x8_bytes = rows * (cols / LM_WEIGHT_BLOCK) * sizeof(struct lm_block8);
 	struct lm_block8 *x8 = malloc(x8_bytes + 1);
-	struct lm_project p = { .type = type,
+	struct lm_project host = { .type = type,
 		.rows = rows,
 		.n = n,
 		.k = cols,
@@ -123,6 +142,7 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		.from = more ? from : NULL,
 		.bias = more ? bias : NULL,
 		.y = want };
+	struct lm_project p;
 	/* every version gives the reference's bits */
 	bool exact = quantized;
 	struct kcase c = { .run = run,
@@ -142,27 +162,21 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 	if (quantized)
 		lm_quantize_ref(&(struct lm_quantize){ x8, x, rows, cols, ldx }, 0,
 			rows * (cols / LM_WEIGHT_BLOCK));
-	lm_project_ref(&p, 0, n);
+	lm_project_ref(&host, 0, n);
 	for (uint64_t r = 0; r < rows; r++)
 		for (uint64_t j = 0; j < n; j++)
 			bound[r * ldy + j] = (float)((double)(cols + 4) * 0x1p-22 *
-				terms(&p, r, j));
+				terms(&host, r, j));
 	c.out_bytes = rows * n * 4;
 	c.offset = offset;
 	c.work = 2 * (double)rows * (double)n * (double)cols;
 	c.unit = "op";
-	p.x = kcheck_put(k, x, rows * ldx * 4, offset % 8);
-	p.x8 = quantized ? kcheck_put(k, x8, x8_bytes, 0) : NULL;
-	p.w = kcheck_put(k, w, row_bytes * n, offset % 8 / 2);
-	if (more) {
-		p.from = kcheck_put(k, from, rows * ldy * 4, 0);
-		p.bias = kcheck_put(k, bias, n * 4, 0);
-	}
+	put_inputs(k, &p, &host, offset);
 	snprintf(c.label, sizeof c.label, "project %s %llux%llux%llu%s", names[type],
 		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
 		more ? " + from + bias" : "");
 	kcheck_case(k, &c);
-	check_packed(k, &c, &p, w, offset % 8 / 2);
+	check_packed(k, &c, &p, &host, offset);
 	free(w), free(x), free(x8), free(want), free(from), free(bias), free(bound);
 }
 

@@ -56,6 +56,7 @@ static int parse(struct buf *args, int argc, const char **words)
 	int nargs = 0, rc;
 
 	opt_list_release(&got.list);
+	opt_list_release(&got.addresses);
 	memset(&got, 0, sizeof got);
 	for (int i = 0; i < argc; i++)
 		argv[i + 1] = (char *)words[i];
@@ -182,6 +183,7 @@ int main(void)
 	check_bad();
 	check_help();
 	opt_list_release(&got.list);
+	opt_list_release(&got.addresses);
 	buf_release(&args);
 	TEST_END();
 }
