@@ -38,6 +38,13 @@ unit_command() {
 		"$ROOT/scripts/systemd/$1" | sed "s|/usr/local/bin/|$RNP_BUILD/bin/|g"
 }
 
+# leads_session PID: whether setsid(1) has begun
+leads_session() {
+	local stat
+	read -r -a stat <"/proc/$1/stat"
+	((stat[5] == $1))
+}
+
 @test "ops: the units' commands register a node, keep it alive and pass its challenges" {
 	cd "$BATS_TEST_TMPDIR"
 	export CREDENTIALS_DIRECTORY=$PWD
@@ -57,6 +64,8 @@ unit_command() {
 	echo "-$node $registry" >pids
 	# with the unit's priority, where that is allowed (see tests/soak/busy)
 	nice=$(sed -n 's/^Nice=//p' "$ROOT/scripts/systemd/rnp-heartbeat.service")
+	# before it has a session of its own, the priority would be that of all tests, and stay
+	wait_until "a session of the node's" leads_session "$node"
 	echo "$nice" 2>/dev/null >"/proc/$node/autogroup" || renice -n "$nice" -g "$node" >/dev/null 2>&1 || true
 	for _ in {1..240}; do
 		rnp-register status --key key >status
@@ -67,7 +76,10 @@ unit_command() {
 	wait "$node" || true
 	kill "$registry"
 	wait "$registry" || true
-	jq -e '.challenges_passed > 0 and .online and .challenges_failed == 0 and .pool.country == "DE"' status
+	jq -e '.challenges_passed > 0 and .online and .challenges_failed == 0 and .pool.country == "DE"' status || {
+		tail -n 20 status node.log log
+		false
+	}
 }
 
 @test "ops: the registry's unit makes a key, challenges, and goes on with key and records after a restart" {
