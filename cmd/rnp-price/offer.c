@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/utf8.h"
-#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/gpu.h"
@@ -112,35 +110,15 @@ static void add_text(struct buf *out, const char *key, const char *text)
 	if (!text)
 		return;
 	buf_adds(out, key);
-	if (utf8_valid(text, strlen(text))) {
-		canon_string(out, text, strlen(text));
-	} else {
-		/* as json_set_text does */
-		json_t *obj = json_object();
-
-		json_set_text(obj, "t", text);
-		json_write(out, json_object_get(obj, "t"));
-		json_decref(obj);
-	}
+	json_write_text(out, text);
 }
 
 static void add_i64(struct buf *out, const char *key, int64_t v)
 {
-	char digits[24], *p = digits + sizeof digits;
-	uint64_t n = (uint64_t)v;
-	bool text = v > JSON_SAFE_INTEGER_MAX;
-
 	if (v < 0)
 		return;
 	buf_adds(out, key);
-	if (text)
-		*--p = '"';
-	do
-		*--p = (char)('0' + n % 10);
-	while (n /= 10);
-	if (text)
-		*--p = '"';
-	buf_add(out, p, (size_t)(digits + sizeof digits - p));
+	json_write_i64(out, v);
 }
 
 static void add_flag(struct buf *out, const char *key, int v)

@@ -109,7 +109,7 @@ static struct seller *seller_of(struct ours *o, uint64_t id)
 static bool has_stood(struct seller *s, size_t step)
 {
 	if (!s->follower.price)
-		s->from = step ? step : 0;
+		s->from = step;
 	else if (s->last + 1 < step)
 		s->from = step;
 	s->last = step;

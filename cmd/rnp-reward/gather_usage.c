@@ -9,8 +9,6 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
-#include "common/base/utf8.h"
-#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/record/facts.h"
 
@@ -36,33 +34,15 @@ static void add_name(struct buf *object, const char *name)
 
 static void set_i64(struct buf *object, const char *name, int64_t v)
 {
-	json_t *large;
-
 	add_name(object, name);
-	if (v >= 0 && v <= JSON_SAFE_INTEGER_MAX) {
-		buf_add_i64(object, v);
-		return;
-	}
-	large = json_object();
-	json_set_i64(large, name, v);
-	json_write(object, json_object_get(large, name));
-	json_decref(large);
+	json_write_i64(object, v);
 }
 
+/* A cause may have been cut within a character. */
 static void set_text(struct buf *object, const char *name, const char *text)
 {
-	json_t *clean;
-
 	add_name(object, name);
-	if (utf8_valid(text, strlen(text))) {
-		canon_string(object, text, strlen(text));
-		return;
-	}
-	/* a cause that was cut within a character */
-	clean = json_object();
-	json_set_text(clean, name, text);
-	json_write(object, json_object_get(clean, name));
-	json_decref(clean);
+	json_write_text(object, text);
 }
 
 static void set_time(struct buf *object, const char *name, int64_t ms)

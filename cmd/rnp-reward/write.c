@@ -10,35 +10,18 @@
 
 /* --- rnp.reward, by hand: a million of them in a second ------------------------------------- */
 
-static void add_whole(struct buf *out, int64_t v)
-{
-	char digits[20];
-	int n = 0;
-	bool quoted = v > JSON_SAFE_INTEGER_MAX;
-
-	do
-		digits[n++] = (char)('0' + v % 10);
-	while (v /= 10);
-	if (quoted)
-		buf_addc(out, '"');
-	for (char *to = buf_reserve(out, 20); n; out->len++)
-		*to++ = digits[--n];
-	if (quoted)
-		buf_addc(out, '"');
-}
-
 static void add_number(struct buf *out, const char *key, int64_t v)
 {
 	buf_addc(out, '"');
 	buf_adds(out, key);
 	buf_adds(out, "\":");
-	add_whole(out, v);
+	json_write_i64(out, v);
 }
 
 void reward_number(struct buf *out, const char *text, int64_t v)
 {
 	buf_adds(out, text);
-	add_whole(out, v);
+	json_write_i64(out, v);
 }
 
 static void add_texts(struct buf *out, const char *key, const char *text)
@@ -121,7 +104,7 @@ static void add_terms(struct buf *out, const struct rules *r, const struct outco
 		buf_addc(out, '"');
 		buf_adds(out, r->terms[t].name);
 		buf_adds(out, "_ppm\":");
-		add_whole(out, o->terms_ppm[t]);
+		json_write_i64(out, o->terms_ppm[t]);
 	}
 	buf_adds(out, "},");
 }

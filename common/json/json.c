@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "common/json/canon.h"
+#include "common/base/utf8.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json_read.h"
 #include "common/base/num.h"
+#include "common/base/utf8.h"
 
 /* Checks the nesting of brackets outside strings, so that a hostile depth never reaches the
  * parser's recursion. Malformed text is left to the parser. */
@@ -375,6 +377,30 @@ void json_set_i64(json_t *obj, const char *key, int64_t v)
 	}
 	snprintf(text, sizeof text, "%" PRId64, v);
 	json_set_text(obj, key, text);
+}
+
+void json_write_text(struct buf *out, const char *text)
+{
+	json_t *clean;
+
+	if (utf8_valid(text, strlen(text))) {
+		canon_string(out, text, strlen(text));
+		return;
+	}
+	clean = string_of(text);
+	json_write(out, clean);
+	json_decref(clean);
+}
+
+void json_write_i64(struct buf *out, int64_t v)
+{
+	bool quoted = v > JSON_SAFE_INTEGER_MAX || v < -JSON_SAFE_INTEGER_MAX;
+
+	if (quoted)
+		buf_addc(out, '"');
+	buf_add_i64(out, v);
+	if (quoted)
+		buf_addc(out, '"');
 }
 
 void json_set_f64(json_t *obj, const char *key, double v)

@@ -76,4 +76,9 @@ void json_set(json_t *obj, const char *key, json_t *takes_v);
 void json_push_text(json_t *array, const char *text);
 void json_push(json_t *array, json_t *takes_v);
 
+/* Append a value as it would stand in a record after json_set_text and json_set_i64, without the
+ * record: for what is written a million times. */
+void json_write_text(struct buf *out, const char *text);
+void json_write_i64(struct buf *out, int64_t v);
+
 #endif

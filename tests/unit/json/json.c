@@ -183,6 +183,37 @@ static void check_set(void)
 	json_decref(o);
 }
 
+/* a value written by itself has the bytes that it has in a record */
+static void check_write_one(void)
+{
+	static const char *const texts[] = { "", "H100 \"SXM\"\n", "\x01\x1f\\/", "é😀",
+		"\xc3\xa9\x80 \xff", "cut within a character \xe2\x82" };
+	static const int64_t numbers[] = { 0, -1, JSON_SAFE_INTEGER_MAX,
+		JSON_SAFE_INTEGER_MAX + 1, INT64_MAX, -JSON_SAFE_INTEGER_MAX,
+		-JSON_SAFE_INTEGER_MAX - 1, INT64_MIN };
+	json_t *o = json_object();
+	struct buf out = BUF_INIT, expected = BUF_INIT;
+
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		json_set_text(o, "t", texts[i]);
+		buf_reset(&expected), buf_reset(&out);
+		json_write(&expected, json_object_get(o, "t"));
+		json_write_text(&out, texts[i]);
+		CHECK_TEXT(expected.data, out.data);
+	}
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		json_set_i64(o, "n", numbers[i]);
+		buf_reset(&expected), buf_reset(&out);
+		json_write(&expected, json_object_get(o, "n"));
+		json_write_i64(&out, numbers[i]);
+		CHECK_TEXT(expected.data, out.data);
+	}
+	CHECK_TEXT("\"-9223372036854775808\"", out.data);
+	buf_release(&expected);
+	buf_release(&out);
+	json_decref(o);
+}
+
 int main(void)
 {
 	check_refused();
@@ -191,5 +222,6 @@ int main(void)
 	check_fields();
 	check_kinds();
 	check_set();
+	check_write_one();
 	TEST_END();
 }
