@@ -14,9 +14,19 @@
 static const char alphabet[] =
 	"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
+/* When decoding, ten: the largest power below 2^64, as products of 64 bits have 128. */
+#define WIDE_POWER UINT64_C(430804206899405824) /* 58^10 */
+#define WIDE_MAX   (BASE58_BYTES_MAX / 8)
+
 /* 32-bit limbs of a number. */
 struct number {
 	uint32_t limbs[LIMBS_MAX];
+	size_t n;
+};
+
+/* 64-bit limbs, which begin with the least significant. */
+struct wide {
+	uint64_t limbs[WIDE_MAX];
 	size_t n;
 };
 
@@ -135,38 +145,37 @@ static const unsigned char values[256] = { ['1'] = 1,
 	['y'] = 57,
 	['z'] = 58 };
 
-/* Computes a * factor + term; here the limbs begin with the least significant. Returns false
- * when the result needs more limbs. */
-static bool multiply_add(struct number *a, uint32_t factor, uint32_t term)
+/* Computes a * factor + term. Returns false when the result needs more limbs. */
+static bool multiply_add(struct wide *a, uint64_t factor, uint64_t term)
 {
-	uint64_t carry = term;
+	unsigned __int128 carry = term;
 
 	for (size_t i = 0; i < a->n; i++) {
-		carry += (uint64_t)a->limbs[i] * factor;
-		a->limbs[i] = (uint32_t)carry;
-		carry >>= 32;
+		carry += (unsigned __int128)a->limbs[i] * factor;
+		a->limbs[i] = (uint64_t)carry;
+		carry >>= 64;
 	}
 	if (!carry)
 		return true;
-	if (a->n == LIMBS_MAX)
+	if (a->n == WIDE_MAX)
 		return false;
-	a->limbs[a->n++] = (uint32_t)carry;
+	a->limbs[a->n++] = (uint64_t)carry;
 	return true;
 }
 
-static bool number_from_digits(struct number *to, const char *text)
+static bool number_from_digits(struct wide *to, const char *text)
 {
-	uint32_t factor = 1, term = 0;
+	uint64_t factor = 1, term = 0;
 
 	to->n = 0;
 	for (; *text; text++) {
-		uint32_t v = values[(unsigned char)*text];
+		uint64_t v = values[(unsigned char)*text];
 
 		if (!v)
 			return false;
 		term = term * 58 + v - 1;
 		factor *= 58;
-		if (factor < GROUP_POWER)
+		if (factor < WIDE_POWER)
 			continue;
 		if (!multiply_add(to, factor, term))
 			return false;
@@ -177,7 +186,7 @@ static bool number_from_digits(struct number *to, const char *text)
 
 int base58_decode(unsigned char *out, size_t max, const char *text)
 {
-	struct number a;
+	struct wide a;
 	size_t zeros = 0, n;
 
 	if (max > BASE58_BYTES_MAX)
@@ -186,13 +195,13 @@ int base58_decode(unsigned char *out, size_t max, const char *text)
 		zeros++;
 	if (!number_from_digits(&a, text + zeros))
 		return -1;
-	n = a.n * 4;
-	while (n && !(a.limbs[(n - 1) / 4] >> (n - 1) % 4 * 8 & 255))
+	n = a.n * 8;
+	while (n && !(a.limbs[(n - 1) / 8] >> (n - 1) % 8 * 8 & 255))
 		n--;
 	if (zeros > max || n > max - zeros)
 		return -1;
 	memset(out, 0, zeros);
 	for (size_t i = 0; i < n; i++)
-		out[zeros + n - 1 - i] = (unsigned char)(a.limbs[i / 4] >> i % 4 * 8);
+		out[zeros + n - 1 - i] = (unsigned char)(a.limbs[i / 8] >> i % 8 * 8);
 	return (int)(zeros + n);
 }
