@@ -13,10 +13,12 @@
 #include "common/base/mem.h"
 #include "common/base/threads.h"
 
-#define READ_BYTES  ((size_t)256 << 10)
-#define BATCH_LINES 2048
-#define FEW_LINES   8 /* that a thread takes at a time, at least */
-#define BATCH_BYTES ((size_t)2 << 20)
+#define READ_BYTES ((size_t)256 << 10)
+/* a batch of them is large enough for full groups, whose work costs less for many lines */
+#define GROUPS_READ_BYTES ((size_t)1 << 20)
+#define BATCH_LINES       2048
+#define FEW_LINES         8 /* that a thread takes at a time, at least */
+#define BATCH_BYTES       ((size_t)2 << 20)
 /* memory of a line's output buffer that is kept between batches */
 #define KEEP_BYTES ((size_t)16 << 10)
 
@@ -29,6 +31,7 @@ void lines_open(struct lines *l, char **files, int nfiles, size_t max_bytes)
 	l->nfiles = nfiles ? nfiles : 1;
 	l->fd = -1;
 	l->max_bytes = max_bytes;
+	l->read_bytes = READ_BYTES;
 }
 
 static void close_file(struct lines *l)
@@ -91,7 +94,7 @@ static int fill(struct lines *l)
 		l->from = 0;
 	}
 	do
-		n = read(l->fd, buf_reserve(&l->block, READ_BYTES), READ_BYTES);
+		n = read(l->fd, buf_reserve(&l->block, l->read_bytes), l->read_bytes);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR,
@@ -340,6 +343,7 @@ static int map(struct lines *l, int most, lines_group_fn fn, lines_sink sink, vo
 
 int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink, void *ctx)
 {
+	l->read_bytes = GROUPS_READ_BYTES;
 	return map(l, LINES_GROUP, fn, sink, ctx);
 }
 

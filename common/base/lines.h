@@ -15,8 +15,8 @@
 struct lines {
 	char **files; /* borrowed; NULL once standard input is read */
 	int nfiles, at;
-	int fd; /* -1: none open */
-	size_t max_bytes;
+	int fd;                       /* -1: none open */
+	size_t max_bytes, read_bytes; /* of a line; at a time */
 	struct buf block; /* block.data[from..block.len) is read and not yet returned */
 	size_t from;
 	/* lines of a batch that is worked on while the next one is read */
