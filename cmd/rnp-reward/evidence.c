@@ -1,6 +1,7 @@
 /* evidence.c - decides which signed records count, and reads those of files on all cores. */
 #include "cmd/rnp-reward/evidence.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,15 +126,19 @@ struct reading {
 	void *ctx;
 };
 
-/* What is passed on of a line begins with one of these bytes: a struct passed, the spans of an
- * uptime or the text of a node with its NUL, and where the line stands; or the line, a NUL, and
- * where it stands. */
+/* What is passed on of a line begins with one of these bytes: a struct passed without devices, then
+ * the spans of an uptime, the facts of a node with their NUL, or the devices of a verdict, and where
+ * the line stands; or the line, a NUL, and where it stands. */
 enum { AS_ITEM, AS_TEXT };
 
 struct passed {
 	char as; /* AS_ITEM */
 	struct gather_item item;
 };
+
+#define PASSED_BYTES \
+	(offsetof(struct passed, item) + offsetof(struct gather_item, proven))
+_Static_assert(PASSED_BYTES % _Alignof(struct span) == 0, "spans follow it");
 
 static void pass_text(struct lines_job *job)
 {
@@ -164,8 +169,9 @@ static void pass_record(struct lines_job *job, const json_t *record,
 	}
 	memcpy(passed.item.sha256, proof->sha256, sizeof passed.item.sha256);
 	passed.item.record = NULL;
-	buf_add(&job->out, &passed, sizeof passed);
-	buf_add(&job->out, job->line, job->len + 1);
+	buf_add(&job->out, &passed, PASSED_BYTES);
+	gather_item_facts(record, &job->out);
+	buf_addc(&job->out, '\0');
 	buf_adds(&job->out, job->where);
 }
 
@@ -214,30 +220,32 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 static bool read_plain(const struct reading *r, struct lines_job *job,
 	struct evidence_plain *plain, struct evidence_scratch *scratch)
 {
-	struct passed passed;
+	struct buf *out = &job->out;
 
-	/* the spans go after it */
-	memset(&passed, 0, sizeof passed);
-	buf_add(&job->out, &passed, sizeof passed);
-	if (evidence_plain_read(plain, &job->out, scratch, r->keys, r->nkeys, job->line,
+	/* what belongs to the item goes after it */
+	buf_reserve(out, PASSED_BYTES);
+	out->len = PASSED_BYTES;
+	if (!evidence_plain_read(plain, out, scratch, r->keys, r->nkeys, job->line,
 		    job->len)) {
-		passed.as = AS_ITEM;
-		passed.item = plain->item;
-		memcpy(job->out.data, &passed, sizeof passed);
-		if (passed.item.kind == GATHER_NODE)
-			buf_add(&job->out, job->line, job->len + 1);
-		buf_adds(&job->out, job->where);
-		return true;
+		buf_reset(out);
+		return false;
 	}
-	buf_reset(&job->out);
-	return false;
+	out->data[0] = AS_ITEM;
+	memcpy(out->data + offsetof(struct passed, item), &plain->item,
+		offsetof(struct gather_item, proven));
+	if (plain->item.kind == GATHER_NODE)
+		buf_addc(out, '\0');
+	buf_add(out, plain->item.proven,
+		(size_t)plain->item.nproven * sizeof *plain->item.proven);
+	buf_adds(out, job->where);
+	return true;
 }
 
 static void check_lines(void *ctx, struct lines_job *jobs, int n)
 {
 	const struct reading *r = ctx;
 	struct evidence_plain plain[LINES_GROUP];
-	struct evidence_scratch scratch = { BUF_INIT, BUF_INIT };
+	struct evidence_scratch scratch = EVIDENCE_SCRATCH_INIT;
 	struct ed25519 bare[LINES_GROUP];
 	struct lines_job *quick[LINES_GROUP], *slow[LINES_GROUP];
 	int nquick = 0, nslow = 0;
@@ -270,18 +278,22 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 
 static int take_item(const struct reading *r, const char *data)
 {
-	struct passed passed;
-	const char *behind = data + sizeof passed;
+	struct gather_item item;
+	const char *behind = data + PASSED_BYTES;
+	size_t devices;
 
-	memcpy(&passed, data, sizeof passed);
+	memcpy(&item, data + offsetof(struct passed, item),
+		offsetof(struct gather_item, proven));
 	/* as aligned as the start of the buffer is */
-	passed.item.spans = (const void *)behind;
-	behind += passed.item.nspans * sizeof *passed.item.spans;
-	if (passed.item.kind == GATHER_NODE) {
-		passed.item.text = behind;
+	item.spans = (const void *)behind;
+	behind += item.nspans * sizeof *item.spans;
+	if (item.kind == GATHER_NODE) {
+		item.text = behind;
 		behind += strlen(behind) + 1;
 	}
-	return r->item(r->ctx, &passed.item, behind);
+	devices = (size_t)item.nproven * sizeof *item.proven;
+	memcpy(item.proven, behind, devices);
+	return r->item(r->ctx, &item, behind + devices);
 }
 
 static int take_text(const struct reading *r, const char *text)

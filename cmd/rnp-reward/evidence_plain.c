@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <sodium.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,10 @@ struct reader {
 	struct json_plain scan;
 	struct evidence_scratch *scratch;
 	struct evidence_plain *to;
-	struct buf *spans;
+	struct buf *more;
 	struct piece proof[PROOF_FIELDS];
+	/* in scratch->facts: of cpu, gpus and network; at 0, len 0: it has none */
+	struct piece facts[RECORD_FIELDS];
 	uint64_t proof_seen;
 	struct piece uuids[SHAPE_GPUS_MAX];
 	int nuuids;
@@ -71,7 +74,7 @@ static void end_inner(const struct reader *r, struct piece *out, size_t at)
 	out->len = inner->len - at;
 }
 
-static bool is_text(const struct piece *p, const char *text)
+static inline bool is_text(const struct piece *p, const char *text)
 {
 	size_t len = strlen(text);
 
@@ -159,6 +162,23 @@ static bool take_proven(struct reader *r, const struct piece *device)
 	return true;
 }
 
+/* Writes what usage needs of an object of a node to scratch->facts. */
+static void keep_facts(struct reader *r, const struct shape_field *f,
+	const struct piece *pieces, uint64_t seen)
+{
+	struct buf *facts = &r->scratch->facts;
+	bool gpu = f == shape_record.fields[RECORD_GPUS].item;
+	struct piece *kept =
+		&r->facts[gpu ? RECORD_GPUS : (size_t)(f - shape_record.fields)];
+
+	if (!kept->len)
+		kept->at = facts->len;
+	if (gpu)
+		buf_addc(facts, kept->len ? ',' : '[');
+	write_fields(facts, r, f->shape, pieces, seen & f->shape->facts);
+	kept->len = facts->len - kept->at;
+}
+
 static bool take_object(struct reader *r, const struct shape_field *f, struct piece *out)
 {
 	struct piece pieces[SHAPE_FIELDS_MAX];
@@ -170,6 +190,8 @@ static bool take_object(struct reader *r, const struct shape_field *f, struct pi
 		return false;
 	for (int i = 0; f->type == SHAPE_READINGS && i < GATHER_READINGS; i++)
 		r->to->item.reading[i] = seen & SHAPE_BIT(i) ? pieces[i].number : -1;
+	if (f->shape->facts)
+		keep_facts(r, f, pieces, seen);
 	write_fields(begin_inner(r), r, f->shape, pieces, seen);
 	end_inner(r, out, at);
 	return true;
@@ -292,6 +314,10 @@ static bool take_gpus(struct reader *r, const struct shape_field *f, struct piec
 {
 	if (!take_list(r, f, out))
 		return false;
+	if (r->facts[RECORD_GPUS].len) {
+		buf_addc(&r->scratch->facts, ']');
+		r->facts[RECORD_GPUS].len++;
+	}
 	for (int i = 0; i < r->nuuids; i++)
 		for (int k = 0; k < i; k++)
 			if (r->uuids[i].len == r->uuids[k].len &&
@@ -318,7 +344,7 @@ static bool take_spans(struct reader *r, struct piece *out)
 			!json_plain_whole(s, &one.from_ms) || !json_plain_take(s, ',') ||
 			!json_plain_whole(s, &one.to_ms) || !json_plain_take(s, ']'))
 			return false;
-		buf_add(r->spans, &one, sizeof one);
+		buf_add(r->more, &one, sizeof one);
 	} while (json_plain_take(s, ','));
 	r->to->item.nspans = n;
 	return json_plain_take(s, ']') &&
@@ -523,6 +549,7 @@ void evidence_scratch_release(struct evidence_scratch *s)
 {
 	buf_release(&s->canon);
 	buf_release(&s->inner);
+	buf_release(&s->facts);
 }
 
 /* Checks all of the proof but the signature itself and its key. */
@@ -652,6 +679,28 @@ static bool complete(enum gather_kind kind, uint64_t seen)
 		!(seen & ~(k->required | k->optional));
 }
 
+/* Appends gather_item_facts of a node; overwrites its pieces. */
+static void write_facts(struct reader *r, struct piece *pieces, uint64_t seen)
+{
+	static const int some[] = { RECORD_CPU, RECORD_GPUS, RECORD_NETWORK };
+	struct buf *facts = &r->scratch->facts;
+
+	for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+		const struct piece *kept = &r->facts[some[i]];
+
+		/* a list of no GPUs is what it was */
+		if (kept->len)
+			pieces[some[i]] = (struct piece){ .text = facts->data + kept->at,
+				.len = kept->len };
+	}
+	write_fields(r->more, r, &shape_record, pieces,
+		seen &
+			(SHAPE_BIT(RECORD_AT) | SHAPE_BIT(RECORD_CPU) |
+				SHAPE_BIT(RECORD_GPUS) | SHAPE_BIT(RECORD_NETWORK) |
+				SHAPE_BIT(RECORD_UNKNOWN) | SHAPE_BIT(RECORD_WALLET) |
+				SHAPE_BIT(RECORD_WITHHELD)));
+}
+
 static bool read_record(struct reader *r, const struct evidence_key *keys, int nkeys)
 {
 	struct evidence_plain *p = r->to;
@@ -676,23 +725,26 @@ static bool read_record(struct reader *r, const struct evidence_key *keys, int n
 	hash_fields(r, p->item.sha256, &shape_record, pieces,
 		seen & ~SHAPE_BIT(RECORD_PROOF));
 	memcpy(p->message + CANON_HASH_BYTES, p->item.sha256, CANON_HASH_BYTES);
+	if (p->item.kind == GATHER_NODE)
+		write_facts(r, pieces, seen);
 	return true;
 }
 
-bool evidence_plain_read(struct evidence_plain *p, struct buf *spans,
+bool evidence_plain_read(struct evidence_plain *p, struct buf *more,
 	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
 	const char *line, size_t len)
 {
 	struct reader r = { .scan = { line, line + len },
 		.scratch = scratch,
 		.to = p,
-		.spans = spans };
+		.more = more };
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	bool plain;
 
 	pthread_once(&once, shape_init);
-	memset(&p->item, 0, sizeof p->item);
+	memset(&p->item, 0, offsetof(struct gather_item, proven));
 	buf_reset(&scratch->inner);
+	buf_reset(&scratch->facts);
 	plain = read_record(&r, keys, nkeys);
 	if (!plain)
 		err_clear();

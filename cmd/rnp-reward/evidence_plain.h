@@ -30,7 +30,7 @@ void evidence_key_release(struct evidence_key *k);
 
 /* A record that is good if its signature is. */
 struct evidence_plain {
-	struct gather_item item; /* its spans are those after it in out */
+	struct gather_item item; /* its spans or text: see evidence_plain_read */
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 	unsigned char message[2 *
 		CANON_HASH_BYTES];       /* what is signed: hashes of proof and record */
@@ -39,18 +39,21 @@ struct evidence_plain {
 	unsigned char node_key[KEY_PUBLIC_BYTES];
 };
 
-/* Memory that is kept from line to line; { BUF_INIT, BUF_INIT } at first. */
+/* Memory that is kept from line to line; EVIDENCE_SCRATCH_INIT at first. */
 struct evidence_scratch {
-	struct buf canon, inner;
+	struct buf canon, inner, facts;
 };
+/* clang-format off */
+#define EVIDENCE_SCRATCH_INIT { BUF_INIT, BUF_INIT, BUF_INIT }
+/* clang-format on */
 
 void evidence_scratch_release(struct evidence_scratch *s);
 
-/* Reads a line and appends the spans of an uptime to `spans`, as struct span; item.spans is left
- * NULL, because they may move. Returns true only if json_parse_object and schema_check accept the
+/* Reads a line and appends to `more` the spans of an uptime, as struct span, or gather_item_facts of a
+ * node; item.spans and item.text are left NULL, because they may move. Returns true only if json_parse_object and schema_check accept the
  * line and, once the signature is verified, evidence_counts says so too when all keys are trusted.
- * On false, spans may have grown. Leaves no error behind. */
-bool evidence_plain_read(struct evidence_plain *p, struct buf *spans,
+ * On false, more may have grown. Leaves no error behind. */
+bool evidence_plain_read(struct evidence_plain *p, struct buf *more,
 	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
 	const char *line, size_t len);
 

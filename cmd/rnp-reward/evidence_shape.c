@@ -27,8 +27,10 @@
 /* One for each shape: where its names are. */
 static signed char guesses[12][SHAPE_GUESSES];
 
-#define SHAPE(f, i, must)                                                                   \
-	{ .fields = (f), .n = (int)(sizeof(f) / sizeof *(f)), .required = (must), .guess = guesses[i] }
+#define SHAPE(f, i, must) SHAPE_FACTS(f, i, must, 0)
+#define SHAPE_FACTS(f, i, must, which)                                                      \
+	{ .fields = (f), .n = (int)(sizeof(f) / sizeof *(f)), .required = (must), .facts = (which), \
+		.guess = guesses[i] }
 /* clang-format on */
 
 /* --- verdicts --------------------------------------------------------------------------------- */
@@ -76,7 +78,9 @@ static const struct shape_field gpu_fields[] = {
 	{ KEY("uuid"), .type = SHAPE_UUID, .max = 128 },
 	TEXT("vendor", 1, 64),
 };
-static const struct shape gpu_shape = SHAPE(gpu_fields, 3, SHAPE_BIT(7));
+/* clock_max_mhz, memory_bandwidth_bps, memory_bytes, model, uuid */
+static const struct shape gpu_shape = SHAPE_FACTS(gpu_fields, 3, SHAPE_BIT(7),
+	SHAPE_BIT(0) | SHAPE_BIT(4) | SHAPE_BIT(5) | SHAPE_BIT(7) | SHAPE_BIT(13));
 static const struct shape_field gpu = { .key = "",
 	.type = SHAPE_OBJECT,
 	.shape = &gpu_shape };
@@ -88,7 +92,9 @@ static const struct shape_field isa = { .key = "",
 static const struct shape_field cpu_fields[] = { WHOLE("clock_max_mhz", 1, 100000),
 	WHOLE("cores", 1, 65536), LIST("isa", 64, isa), TEXT("model", 1, 256),
 	WHOLE("threads", 1, 65536) };
-static const struct shape cpu_shape = SHAPE(cpu_fields, 4, 0);
+/* clock_max_mhz, cores */
+static const struct shape cpu_shape = SHAPE_FACTS(cpu_fields, 4, 0,
+	SHAPE_BIT(0) | SHAPE_BIT(1));
 
 static const char *const disk_types[] = { "nvme", "ssd", "hdd", NULL };
 static const struct shape_field disk_fields[] = { TEXT("model", 1, 128),
@@ -110,7 +116,9 @@ static const struct shape limit_shape = SHAPE(limit_fields, 7, 0);
 
 static const struct shape_field network_fields[] = { COUNT("down_bps"), COUNT("ping_us"),
 	COUNT("up_bps") };
-static const struct shape network_shape = SHAPE(network_fields, 8, 0);
+/* down_bps, up_bps */
+static const struct shape network_shape = SHAPE_FACTS(network_fields, 8, 0,
+	SHAPE_BIT(0) | SHAPE_BIT(2));
 
 static const char *const host_types[] = { "data-center", "miner", "partner", NULL };
 static const char *const rules[] = { "SOC2", "HIPAA", "GDPR", "confidential-computing",

@@ -53,6 +53,7 @@ struct shape {
 	const struct shape_field *fields;
 	int n;
 	uint64_t required;  /* a bit for each field that must be there */
+	uint64_t facts;     /* of a node's objects: those that gather_item_facts has */
 	signed char *guess; /* the field that a key may be; -1: none. See shape_find */
 };
 

@@ -1,8 +1,8 @@
 /* gather.c - collects the records of an epoch: nodes, uptimes, verdicts, receipts. */
 #include "cmd/rnp-reward/gather.h"
 
-#include <inttypes.h>
 #include <sodium.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,110 +28,75 @@ void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 
 void gather_release(struct gather *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		struct gather_node *node = &g->nodes[i];
-
-		for (size_t k = 0; k < node->nrecords; k++)
-			free(node->records[k].text);
-		free(node->records);
-		free(node->beats);
-		free(node->up);
-		free(node->work);
-	}
 	free(g->nodes);
-	free(g->slots);
-	free(g->seen);
-	free(g->devices);
+	free(g->order);
+	free(g->records);
+	arena_release(&g->texts);
 	free(g->verdicts);
+	free(g->named);
 	free(g->proven);
-	free(g->place);
+	free(g->devices);
+	free(g->work);
+	free(g->up);
+	free(g->beats);
+	gather_index_release(&g->by_address);
+	gather_index_release(&g->by_device);
+	gather_index_release(&g->by_challenge);
+	gather_index_release(&g->by_record);
+	gather_index_release(&g->by_verdict);
+	gather_index_release(&g->by_receipt);
 	memset(g, 0, sizeof *g);
 }
 
 /* --- tables -------------------------------------------------------------------------------- */
 
-static uint64_t hash_text(const char *text)
+static uint32_t hash_text(const char *text)
 {
 	static const unsigned char key[crypto_shorthash_KEYBYTES] = "rnp-reward usag";
-	uint64_t h;
+	uint32_t h[2];
 
-	crypto_shorthash((unsigned char *)&h, (const unsigned char *)text, strlen(text),
+	crypto_shorthash((unsigned char *)h, (const unsigned char *)text, strlen(text),
 		key);
-	return h;
+	return h[0];
 }
 
-static struct gather_slot *slot_of(const struct gather *g, const char *address)
+static bool same_address(const void *g, uint32_t index, const void *address)
 {
-	size_t at = hash_text(address) & (g->nslots - 1);
-
-	while (g->slots[at].index &&
-		strcmp(g->nodes[g->slots[at].index - 1].address, address))
-		at = (at + 1) & (g->nslots - 1);
-	return &g->slots[at];
+	return strcmp(((const struct gather *)g)->nodes[index].address, address) == 0;
 }
 
-static void grow_slots(struct gather *g)
+static bool same_record(const void *g, uint32_t index, const void *sha256)
 {
-	free(g->slots);
-	g->nslots = g->nslots ? 2 * g->nslots : 64;
-	g->slots = xcalloc(g->nslots, sizeof *g->slots);
-	for (size_t i = 0; i < g->n; i++)
-		slot_of(g, g->nodes[i].address)->index = (uint32_t)i + 1;
+	return memcmp(((const struct gather *)g)->records[index].sha256, sha256,
+		       CANON_HASH_BYTES) == 0;
 }
 
-static struct gather_node *node_of(struct gather *g, const char *address)
+static bool same_receipt(const void *g, uint32_t index, const void *sha256)
 {
-	struct gather_slot *slot;
+	const struct gather_work *w = &((const struct gather *)g)->work[index];
+
+	return memcmp(w->half, sha256, sizeof w->half) == 0;
+}
+
+struct gather_node *gather_node_of(struct gather *g, const char *address)
+{
+	uint32_t hash = hash_text(address);
 	struct gather_node *node;
+	uint64_t *slot;
 
-	if (2 * (g->n + 1) > g->nslots)
-		grow_slots(g);
-	slot = slot_of(g, address);
-	if (slot->index)
-		return &g->nodes[slot->index - 1];
+	gather_index_reserve(&g->by_address);
+	slot = gather_index_slot(&g->by_address, hash, same_address, g, address);
+	if (*slot)
+		return &g->nodes[(uint32_t)*slot - 1];
 	g->nodes = xgrow(g->nodes, &g->cap, g->n + 1, sizeof *g->nodes);
+	gather_index_set(&g->by_address, slot, hash, g->n);
 	node = &g->nodes[g->n++];
 	memset(node, 0, sizeof *node);
-	node->number = (uint32_t)g->n - 1;
 	snprintf(node->address, sizeof node->address, "%s", address);
-	slot->index = (uint32_t)g->n;
 	return node;
 }
 
-static bool is_free(const struct gather_seen *slot)
-{
-	return !(slot->half[0] | slot->half[1]);
-}
-
-/* Returns the slot that holds a hash, or would hold it; the hash is random, so it is its own
- * index. */
-static struct gather_seen *seen_slot(struct gather_seen *table, size_t slots,
-	const struct gather_seen *seen)
-{
-	size_t at = seen->half[0] & (slots - 1);
-
-	while (!is_free(&table[at]) &&
-		(table[at].half[0] != seen->half[0] ||
-			table[at].half[1] != seen->half[1]))
-		at = (at + 1) & (slots - 1);
-	return &table[at];
-}
-
-static void grow_seen(struct gather *g)
-{
-	size_t slots = g->seen_cap ? 2 * g->seen_cap : 64;
-	struct gather_seen *table = xcalloc(slots, sizeof *table);
-
-	for (size_t i = 0; i < g->seen_cap; i++)
-		if (!is_free(&g->seen[i]))
-			*seen_slot(table, slots, &g->seen[i]) = g->seen[i];
-	free(g->seen);
-	g->seen = table;
-	g->seen_cap = slots;
-}
-
-/* Sets the hash that identifies an item. */
-static void hash_item(const struct gather_item *item, unsigned char out[CANON_HASH_BYTES])
+void gather_hash_item(const struct gather_item *item, unsigned char out[CANON_HASH_BYTES])
 {
 	if (!item->record)
 		memcpy(out, item->sha256, CANON_HASH_BYTES);
@@ -139,73 +104,100 @@ static void hash_item(const struct gather_item *item, unsigned char out[CANON_HA
 		bug("%s", err_get()->text);
 }
 
-/* Whether the node, receipt or verdict of this hash was counted before, whatever signatures it
- * carries. */
-static bool seen_before(struct gather *g, const unsigned char sha256[CANON_HASH_BYTES])
+bool gather_seen(const struct gather *g, struct gather_index *ix, gather_same_fn same,
+	const unsigned char sha256[CANON_HASH_BYTES], size_t next)
 {
-	struct gather_seen seen, *slot;
+	uint64_t *slot;
 
-	memcpy(seen.half, sha256, sizeof seen.half);
-	if (2 * (g->nseen + 1) > g->seen_cap)
-		grow_seen(g);
-	slot = seen_slot(g->seen, g->seen_cap, &seen);
-	if (!is_free(slot))
+	gather_index_reserve(ix);
+	slot = gather_index_slot(ix, gather_bits(sha256), same, g, sha256);
+	if (*slot)
 		return true;
-	*slot = seen;
-	g->nseen++;
+	gather_index_set(ix, slot, gather_bits(sha256), next);
 	return false;
+}
+
+/* Makes the element of that index the last of a list. Elements are of `stride` bytes and have their
+ * `next` at next_at. */
+static void append(struct gather_list *list, void *array, size_t stride, size_t next_at,
+	size_t index)
+{
+	uint32_t number = (uint32_t)index + 1;
+
+	if (list->n++)
+		*(uint32_t *)(void *)((char *)array + (list->last - 1) * stride +
+			next_at) = number;
+	else
+		list->first = number;
+	list->last = number;
 }
 
 /* --- taking in ----------------------------------------------------------------------------- */
 
-/* Returns the text of a record without its proof; the caller frees it. */
-static char *text_of(const json_t *record)
+static const char *keep_text(struct gather *g, const struct gather_item *item)
 {
 	struct buf text = BUF_INIT;
-	json_t *bare = json_copy((json_t *)record);
+	const char *kept;
 
-	json_object_del(bare, "proof");
-	json_write(&text, bare);
-	json_decref(bare);
-	return buf_take(&text);
+	if (item->text)
+		return arena_strdup(&g->texts, item->text);
+	gather_item_facts(item->record, &text);
+	kept = arena_strdup(&g->texts, buf_text(&text));
+	buf_release(&text);
+	return kept;
 }
 
-/* Every node record is stored as text, because only the last passed verdict decides which one
- * counts. */
+/* Every node record is kept, because only the last passed verdict decides which one counts. */
 static void take_node(struct gather *g, const struct gather_item *item)
 {
+	unsigned char sha256[CANON_HASH_BYTES];
 	struct gather_record *kept;
 	struct gather_node *node;
-	unsigned char sha256[CANON_HASH_BYTES];
 
-	hash_item(item, sha256);
-	node = node_of(g, item->node);
-	if (seen_before(g, sha256))
+	gather_hash_item(item, sha256);
+	node = gather_node_of(g, item->node);
+	if (gather_seen(g, &g->by_record, same_record, sha256, g->nrecords))
 		return;
-	node->records = xgrow(node->records, &node->records_cap, node->nrecords + 1,
-		sizeof *node->records);
-	kept = &node->records[node->nrecords++];
+	g->records = xgrow(g->records, &g->records_cap, g->nrecords + 1,
+		sizeof *g->records);
+	kept = &g->records[g->nrecords++];
+	*kept = (struct gather_record){ .at_ms = item->at_ms,
+		.text = keep_text(g, item),
+		.next = node->records };
 	memcpy(kept->sha256, sha256, sizeof kept->sha256);
-	kept->at_ms = item->at_ms;
-	kept->text = item->text ? xstrndup(item->text, strlen(item->text)) :
-				  text_of(item->record);
+	node->records = (uint32_t)g->nrecords;
 }
 
 static int add_heartbeat(struct gather *g, const json_t *record, const char *where)
 {
 	const char *address;
-	struct gather_node *node;
 	int64_t at_ms, interval_s;
 
 	if (json_get_text(record, where, "node", &address) < 0 ||
 		json_get_time(record, where, "at", &at_ms) < 0 ||
 		json_get_i64(record, where, "interval_s", 1, 86400, &interval_s) < 0)
 		return -1;
-	node = node_of(g, address);
-	node->beats = xgrow(node->beats, &node->beats_cap, node->nbeats + 1,
-		sizeof *node->beats);
-	node->beats[node->nbeats++] = (struct uptime_beat){ at_ms, interval_s * 1000 };
+	g->beats = xgrow(g->beats, &g->beats_cap, g->nbeats + 1, sizeof *g->beats);
+	g->beats[g->nbeats] = (struct gather_beat){ { at_ms, interval_s * 1000 }, 0 };
+	append(&gather_node_of(g, address)->beats, g->beats, sizeof *g->beats,
+		offsetof(struct gather_beat, next), g->nbeats++);
 	return 0;
+}
+
+/* One that begins where the last one ended, as days do, is made one with it. */
+static void add_up(struct gather *g, struct gather_node *node, int64_t from_ms,
+	int64_t to_ms)
+{
+	struct span *last = node->up.n ? &g->up[node->up.last - 1].span : NULL;
+
+	if (last && last->to_ms == from_ms) {
+		last->to_ms = to_ms;
+		return;
+	}
+	g->up = xgrow(g->up, &g->up_cap, g->nup + 1, sizeof *g->up);
+	g->up[g->nup] = (struct gather_up){ { from_ms, to_ms }, 0 };
+	append(&node->up, g->up, sizeof *g->up, offsetof(struct gather_up, next),
+		g->nup++);
 }
 
 /* Takes a registry's rnp.uptime of one day; days need not coincide with the epoch. */
@@ -217,8 +209,6 @@ static int take_uptime(struct gather *g, const struct gather_item *item,
 
 	if (item->to_ms <= g->from_ms || item->from_ms >= g->to_ms)
 		return 0;
-	node = node_of(g, item->node);
-	node->days++;
 	for (size_t i = 0; i < item->nspans; i++) {
 		int64_t start = item->spans[i].from_ms, stop = item->spans[i].to_ms;
 
@@ -228,172 +218,13 @@ static int take_uptime(struct gather *g, const struct gather_item *item,
 				"or not within the day",
 				where, i);
 		end = stop;
-		node->up = xgrow(node->up, &node->up_cap, node->nup + 1,
-			sizeof *node->up);
-		node->up[node->nup++] = (struct span){ item->from_ms + start,
-			item->from_ms + stop };
 	}
+	node = gather_node_of(g, item->node);
+	node->days++;
+	for (size_t i = 0; i < item->nspans; i++)
+		add_up(g, node, item->from_ms + item->spans[i].from_ms,
+			item->from_ms + item->spans[i].to_ms);
 	return 0;
-}
-
-/* --- verdicts ------------------------------------------------------------------------------ */
-
-static struct gather_device *device_slot(struct gather_device *table, size_t slots,
-	const struct device_key *key)
-{
-	size_t at;
-
-	memcpy(&at, key->bytes, sizeof at);
-	for (at &= slots - 1; table[at].node; at = (at + 1) & (slots - 1))
-		if (memcmp(&table[at].key, key, sizeof *key) == 0)
-			break;
-	return &table[at];
-}
-
-static void grow_devices(struct gather *g)
-{
-	size_t slots = g->devices_cap ? 2 * g->devices_cap : 64;
-	struct gather_device *table = xcalloc(slots, sizeof *table);
-
-	for (size_t i = 0; i < g->devices_cap; i++)
-		if (g->devices[i].node)
-			*device_slot(table, slots, &g->devices[i].key) = g->devices[i];
-	free(g->devices);
-	g->devices = table;
-	g->devices_cap = slots;
-}
-
-/* The first node that proves a device owns it for the epoch; of two at the same instant, the
- * one with the lower address, so that the order of the input does not matter. */
-static void claim_device(struct gather *g, uint32_t node, const struct device_key *key,
-	int64_t at_ms)
-{
-	struct gather_device *d;
-
-	if (2 * (g->ndevices + 1) > g->devices_cap)
-		grow_devices(g);
-	d = device_slot(g->devices, g->devices_cap, key);
-	if (!d->node)
-		g->ndevices++;
-	else if (at_ms > d->at_ms ||
-		(at_ms == d->at_ms &&
-			strcmp(g->nodes[node].address, g->nodes[d->node - 1].address) >=
-				0))
-		return;
-	*d = (struct gather_device){ *key, at_ms, node + 1 };
-}
-
-uint32_t gather_owner(const struct gather *g, const struct device_key *key)
-{
-	const struct gather_device *d = g->devices_cap ?
-		device_slot(g->devices, g->devices_cap, key) :
-		NULL;
-
-	return d && d->node ? d->node - 1 : UINT32_MAX;
-}
-
-/* Returns what a passed verdict scores, -1: nothing. */
-static int64_t score_of(const struct gather *g, const struct gather_item *item)
-{
-	json_t *readings;
-	int64_t ppm;
-
-	if (!g->scores)
-		return item->score_ppm;
-	if (item->readings)
-		return policy_score_ppm(g->scores, item->readings);
-	readings = json_object();
-	for (int i = 0; i < GATHER_READINGS; i++)
-		if (item->reading[i] >= 0)
-			json_set_i64(readings, gather_readings[i], item->reading[i]);
-	ppm = policy_score_ppm(g->scores, readings);
-	json_decref(readings);
-	return ppm;
-}
-
-static void take_passed(struct gather *g, uint32_t node, const struct gather_item *item,
-	const unsigned char sha256[CANON_HASH_BYTES])
-{
-	struct gather_verdict *v;
-
-	if (item->names_challenge)
-		claim_device(g, node, &item->challenge, item->at_ms);
-	g->verdicts = xgrow(g->verdicts, &g->verdicts_cap, g->nverdicts + 1,
-		sizeof *g->verdicts);
-	v = &g->verdicts[g->nverdicts++];
-	*v = (struct gather_verdict){ .at_ms = item->at_ms,
-		.score_ppm = score_of(g, item),
-		.node = node,
-		.proven = (uint32_t)g->nproven,
-		.nproven = (uint8_t)item->nproven,
-		.names_challenge = item->names_challenge,
-		.names_record = item->names_record,
-		.challenge = item->challenge };
-	memcpy(v->sha256, sha256, sizeof v->sha256);
-	memcpy(v->node_record, item->node_record, sizeof v->node_record);
-	g->proven = xgrow(g->proven, &g->proven_cap, g->nproven + v->nproven,
-		sizeof *g->proven);
-	for (int i = 0; i < item->nproven; i++)
-		g->proven[g->nproven++] = item->proven[i];
-}
-
-static void take_verdict(struct gather *g, const struct gather_item *item)
-{
-	unsigned char sha256[CANON_HASH_BYTES];
-	struct gather_node *node;
-
-	if (item->at_ms < g->from_ms || item->at_ms >= g->to_ms)
-		return;
-	hash_item(item, sha256);
-	if (seen_before(g, sha256))
-		return;
-	node = node_of(g, item->node);
-	node->verdicts++;
-	if (item->passed) {
-		take_passed(g, (uint32_t)(node - g->nodes), item, sha256);
-	} else {
-		node->failed++;
-		node->scored++;
-	}
-}
-
-/* Whether v is later than the verdict of that index plus 1; of two at the same instant, the one
- * with the greater hash is. */
-static bool is_later(const struct gather *g, const struct gather_verdict *v,
-	uint32_t than)
-{
-	const struct gather_verdict *last = than ? &g->verdicts[than - 1] : NULL;
-
-	return !last || v->at_ms > last->at_ms ||
-		(v->at_ms == last->at_ms &&
-			memcmp(v->sha256, last->sha256, sizeof v->sha256) >= 0);
-}
-
-/* Counts a passed verdict. One on a challenge that another node passed first is none of this
- * node's: it proves nothing, and counts as failed. One that names no node record proves nothing
- * that is paid. */
-static void count_passed(struct gather *g, size_t i)
-{
-	const struct gather_verdict *v = &g->verdicts[i];
-	struct gather_node *node = &g->nodes[v->node];
-
-	if (v->names_challenge && gather_owner(g, &v->challenge) != v->node) {
-		node->failed++;
-		node->scored++;
-		if (is_later(g, v, node->taken))
-			node->taken = (uint32_t)i + 1;
-		return;
-	}
-	if (v->score_ppm >= 0) {
-		node->score_sum += v->score_ppm;
-		node->scored++;
-	}
-	if (!v->names_record || !v->nproven)
-		return;
-	for (int k = 0; k < v->nproven; k++)
-		claim_device(g, v->node, &g->proven[v->proven + (uint32_t)k], v->at_ms);
-	if (is_later(g, v, node->proof))
-		node->proof = (uint32_t)i + 1;
 }
 
 /* --- receipts ------------------------------------------------------------------------------ */
@@ -409,17 +240,36 @@ static int64_t part_of(int64_t amount, const struct span *all, const struct span
 		(int64_t)((i128)amount * (clipped->from_ms - all->from_ms) / length);
 }
 
-/* amount -1: not stated */
-static int add_amount(int64_t *sum, bool *known, int64_t amount, const char *where,
-	const char *key, const struct span *all, const struct span *clipped)
+/* Adds the part of an amount to *sum, which stays as it was on an error; amount -1: not stated. */
+static int add_amount(int64_t *sum, int64_t amount, const char *where, const char *key,
+	const struct span *all, const struct span *clipped)
 {
+	int64_t more;
+
 	if (amount < 0)
 		return 0;
-	*known = true;
-	if (__builtin_add_overflow(*sum, part_of(amount, all, clipped), sum) ||
-		*sum > JSON_SAFE_INTEGER_MAX)
+	if (__builtin_add_overflow(*sum, part_of(amount, all, clipped), &more) ||
+		more > JSON_SAFE_INTEGER_MAX)
 		return err_set(EX_DATAERR, "%s: %s: the sum of all receipts is too large",
 			where, key);
+	*sum = more;
+	return 0;
+}
+
+/* Adds what a receipt earned to its node: both amounts or none. */
+static int add_amounts(struct gather_node *node, const struct gather_item *item,
+	const char *where, const struct span *all, const struct span *in)
+{
+	int64_t earned_uusd = node->earned_uusd, credits = node->credits;
+
+	if (add_amount(&earned_uusd, item->earned_uusd, where, "earned_uusd", all, in) <
+			0 ||
+		add_amount(&credits, item->credits, where, "credits", all, in) < 0)
+		return -1;
+	node->earned_uusd = earned_uusd;
+	node->credits = credits;
+	node->earned_known |= item->earned_uusd >= 0;
+	node->credits_known |= item->credits >= 0;
 	return 0;
 }
 
@@ -438,26 +288,24 @@ static int take_receipt(struct gather *g, const struct gather_item *item,
 	in.to_ms = all.to_ms < g->to_ms ? all.to_ms : g->to_ms;
 	if (in.from_ms >= in.to_ms)
 		return 0;
-	hash_item(item, sha256);
-	if (seen_before(g, sha256))
+	gather_hash_item(item, sha256);
+	if (gather_index_find(&g->by_receipt, gather_bits(sha256), same_receipt, g,
+		    sha256) != UINT32_MAX)
 		return 0;
-	node = node_of(g, item->node);
-	if (add_amount(&node->earned_uusd, &node->earned_known, item->earned_uusd, where,
-		    "earned_uusd", &all, &in) < 0 ||
-		add_amount(&node->credits, &node->credits_known, item->credits, where,
-			"credits", &all, &in) < 0)
+	node = gather_node_of(g, item->node);
+	if (add_amounts(node, item, where, &all, &in) < 0)
 		return -1;
-	node->receipts++;
-	node->work = xgrow(node->work, &node->work_cap, node->nwork + 1,
-		sizeof *node->work);
-	work = &node->work[node->nwork++];
-	*work = (struct gather_work){ in, in, -1 };
-	if (gpu_s < 0)
-		return 0;
-	work->gpu_ms = part_of(gpu_s > GPU_S_MAX ? GPU_S_MAX * 1000 : gpu_s * 1000, &all,
-		&in);
-	if (work->gpu_ms < in.to_ms - in.from_ms)
-		work->span.to_ms = in.from_ms + work->gpu_ms;
+	gather_seen(g, &g->by_receipt, same_receipt, sha256, g->nwork);
+	g->work = xgrow(g->work, &g->work_cap, g->nwork + 1, sizeof *g->work);
+	work = &g->work[g->nwork];
+	*work = (struct gather_work){ .wall = in, .gpu_ms = -1 };
+	memcpy(work->half, sha256, sizeof work->half);
+	if (gpu_s >= 0)
+		work->gpu_ms = part_of(gpu_s > GPU_S_MAX ? GPU_S_MAX * 1000 :
+							   gpu_s * 1000,
+			&all, &in);
+	append(&node->work, g->work, sizeof *g->work, offsetof(struct gather_work, next),
+		g->nwork++);
 	return 0;
 }
 
@@ -467,7 +315,7 @@ int gather_take(struct gather *g, const struct gather_item *item, const char *wh
 	case GATHER_UPTIME:
 		return take_uptime(g, item, where);
 	case GATHER_VERDICT:
-		take_verdict(g, item);
+		gather_take_verdict(g, item);
 		return 0;
 	case GATHER_NODE:
 		take_node(g, item);
@@ -507,52 +355,51 @@ int gather_add(struct gather *g, const json_t *record, const char *where)
 
 /* --- the order of it all ---------------------------------------------------------------------- */
 
-static int by_time(const void *a, const void *b)
-{
-	const struct uptime_beat *x = a, *y = b;
-
-	if (x->at_ms != y->at_ms)
-		return x->at_ms < y->at_ms ? -1 : 1;
-	return (x->interval_ms > y->interval_ms) - (x->interval_ms < y->interval_ms);
-}
-
-static int by_start(const void *a, const void *b)
-{
-	const struct span *x = a, *y = b; /* or gather_work, which starts with a span */
-
-	return (x->from_ms > y->from_ms) - (x->from_ms < y->from_ms);
-}
+/* A node's first bytes and number. */
+struct place {
+	uint64_t prefix;
+	const char *address;
+	uint32_t number;
+};
 
 static int by_address(const void *a, const void *b)
 {
-	return strcmp(((const struct gather_node *)a)->address,
-		((const struct gather_node *)b)->address);
+	const struct place *x = a, *y = b;
+
+	if (x->prefix != y->prefix)
+		return x->prefix < y->prefix ? -1 : 1;
+	return strcmp(x->address, y->address);
+}
+
+static void sort_nodes(struct gather *g)
+{
+	struct place *places = xcalloc(g->n, sizeof *places);
+
+	for (size_t i = 0; i < g->n; i++) {
+		const char *address = g->nodes[i].address;
+
+		places[i] = (struct place){ 0, address, (uint32_t)i };
+		for (size_t k = 0; k < sizeof places->prefix && address[k]; k++)
+			places[i].prefix |= (uint64_t)(unsigned char)address[k]
+				<< (56 - 8 * k);
+	}
+	qsort(places, g->n, sizeof *places, by_address);
+	g->order = xcalloc(g->n, sizeof *g->order);
+	for (size_t i = 0; i < g->n; i++)
+		g->order[i] = places[i].number;
+	free(places);
 }
 
 void gather_finish(struct gather *g)
 {
-	/* all challenges have their owners now, and the nodes are still as they arrived */
+	/* all challenges have their owners now */
 	for (size_t i = 0; i < g->nverdicts; i++)
-		count_passed(g, i);
-	for (size_t i = 0; i < g->n; i++) {
-		struct gather_node *node = &g->nodes[i];
-
-		if (node->nbeats)
-			qsort(node->beats, node->nbeats, sizeof *node->beats, by_time);
-		if (node->nup)
-			qsort(node->up, node->nup, sizeof *node->up, by_start);
-		if (node->nwork)
-			qsort(node->work, node->nwork, sizeof *node->work, by_start);
-	}
+		gather_count_verdict(g, i);
 	if (g->n)
-		qsort(g->nodes, g->n, sizeof *g->nodes, by_address);
-	/* devices name nodes by the order in which they arrived */
-	g->place = xcalloc(g->n + 1, sizeof *g->place);
-	for (size_t i = 0; i < g->n; i++)
-		g->place[g->nodes[i].number] = (uint32_t)i;
+		sort_nodes(g);
 }
 
 const char *gather_address(const struct gather *g, size_t i)
 {
-	return g->nodes[i].address;
+	return g->nodes[g->order[i]].address;
 }

@@ -7,31 +7,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cmd/rnp-reward/gather_index.h"
 #include "common/base/buf.h"
+#include "common/base/mem.h"
 #include "common/record/policy.h"
 
 struct gather_item; /* gather_item.h */
 
 struct gather {
 	int64_t from_ms, to_ms; /* the epoch, [from, to) */
-	const struct policy
-		/* policy whose reference scores rate the measurements, or NULL: the verdicts'
-		 * own scores */
-		*scores;
+	/* rates the measurements by its reference scores; NULL: the verdicts' own scores */
+	const struct policy *scores;
+	/* as they arrived; gather_parts.h tells what these are */
 	struct gather_node *nodes;
 	size_t n, cap;
-	struct gather_slot *slots; /* hash table of addresses */
-	size_t nslots;
-	struct gather_seen *seen; /* nodes, receipts and verdicts that were counted */
-	size_t nseen, seen_cap;
-	/* hash table of who first proved or answered what */
+	uint32_t *order; /* of nodes by address; gather_finish sets it */
+	struct gather_record *records;
+	size_t nrecords, records_cap;
+	struct arena texts;
+	struct gather_verdict *verdicts;
+	size_t nverdicts, verdicts_cap;
+	/* node records that verdicts name */
+	struct gather_hash *named;
+	size_t nnamed, named_cap;
+	uint32_t *proven; /* the devices that verdicts prove */
+	size_t nproven, proven_cap;
 	struct gather_device *devices;
 	size_t ndevices, devices_cap;
-	struct gather_verdict *verdicts; /* those that are passed */
-	size_t nverdicts, verdicts_cap;
-	struct device_key *proven; /* their devices */
-	size_t nproven, proven_cap;
-	uint32_t *place; /* index after sorting of the node that arrived as number i */
+	struct gather_work *work;
+	size_t nwork, work_cap;
+	struct gather_up *up;
+	size_t nup, up_cap;
+	struct gather_beat *beats;
+	size_t nbeats, beats_cap;
+	/* nodes by address, devices by key, the rest by hash; challenges: the verdict that passed
+	 * each first */
+	struct gather_index by_address, by_device, by_challenge, by_record, by_verdict,
+		by_receipt;
 };
 
 /* from_ms < to_ms */

@@ -3,6 +3,7 @@
 #include "cmd/rnp-reward/gather_item.h"
 
 #include <sodium.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,46 @@ void gather_device_key(const char *uuid, struct device_key *out)
 							      uuid[n];
 	crypto_generichash(out->bytes, sizeof out->bytes, (const unsigned char *)lower, n,
 		NULL, 0);
+}
+
+/* Returns an object's fields of those names, which end with NULL; NULL: it is no object. */
+static json_t *some_of(const json_t *object, const char *const *names)
+{
+	json_t *some = json_is_object(object) ? json_object() : NULL;
+
+	for (; some && *names; names++)
+		if (json_object_get(object, *names))
+			json_set(some, *names,
+				json_incref(json_object_get(object, *names)));
+	return some;
+}
+
+void gather_item_facts(const json_t *record, struct buf *out)
+{
+	static const char *const whole[] = { "at", "wallet", "unknown", "withheld",
+		NULL },
+				 *const cpu[] = { "cores", "clock_max_mhz", NULL },
+				 *const network[] = { "down_bps", "up_bps", NULL },
+				 *const of_gpu[] = { "uuid", "model", "memory_bytes",
+					 "clock_max_mhz", "memory_bandwidth_bps", NULL };
+	const json_t *gpus = json_object_get(record, "gpus"), *gpu;
+	json_t *facts = some_of(record, whole), *list;
+	size_t i;
+
+	if (json_object_get(record, "cpu"))
+		json_set(facts, "cpu", some_of(json_object_get(record, "cpu"), cpu));
+	if (json_object_get(record, "network"))
+		json_set(facts, "network",
+			some_of(json_object_get(record, "network"), network));
+	if (gpus) {
+		list = json_array();
+		json_array_foreach(gpus, i, gpu)
+			json_push(list, some_of(gpu, of_gpu));
+		json_set(facts, "gpus", list);
+	}
+	if (canon_write(out, facts) < 0)
+		bug("%s", err_get()->text);
+	json_decref(facts);
 }
 
 static int read_uptime(struct gather_item *item, const json_t *record, const char *where)
@@ -121,7 +162,7 @@ int gather_item_read(struct gather_item *item, enum gather_kind kind,
 {
 	const char *node;
 
-	memset(item, 0, sizeof *item);
+	memset(item, 0, offsetof(struct gather_item, proven));
 	item->kind = kind;
 	item->record = record;
 	if (json_get_text(record, where, "node", &node) < 0)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/buf.h"
 #include "common/json/canon.h"
 #include "common/record/key.h"
 
@@ -34,7 +35,7 @@ struct gather_item {
 	unsigned char sha256[CANON_HASH_BYTES];
 	const json_t *record; /* borrowed */
 
-	/* nodes: the record as JSON, borrowed; NULL: record is written */
+	/* nodes: gather_item_facts of it, borrowed; NULL: they are taken from record */
 	const char *text;
 
 	int64_t from_ms, to_ms; /* uptimes and receipts */
@@ -52,11 +53,14 @@ struct gather_item {
 	int64_t score_ppm;           /* -1: not stated */
 	const json_t *readings; /* borrowed; NULL: they are in reading, -1: not taken */
 	int64_t reading[GATHER_READINGS]; /* in the order of gather_readings */
-	struct device_key proven[GATHER_DEVICES_MAX];
 	int nproven;
 
 	/* receipts; -1: not stated */
 	int64_t gpu_s, earned_uusd, credits;
+
+	/* verdicts: nproven of them; the others are not set. Last, so that an item can be passed on
+	 * without them */
+	struct device_key proven[GATHER_DEVICES_MAX];
 };
 
 /* Names of the readings of a verdict, in ascending order. */
@@ -70,6 +74,10 @@ bool gather_item_kind(const char *kind, enum gather_kind *out);
 int gather_item_read(struct gather_item *item, enum gather_kind kind,
 	const json_t *record, const char *where);
 void gather_item_release(struct gather_item *item);
+
+/* Appends what usage needs of an rnp.node, a fifth of it, in canonical form: when it was written, the
+ * wallet, what identifies and rates GPUs, CPU and network, and why something is unknown. */
+void gather_item_facts(const json_t *record, struct buf *out);
 
 /* Computes the key of a device's uuid. */
 void gather_device_key(const char *uuid, struct device_key *out);

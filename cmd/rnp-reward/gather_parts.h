@@ -13,66 +13,105 @@
 
 typedef __int128 i128;
 
+/* Lists of a node are linked through arrays of all nodes, by index plus 1, 0: the end; so that a node
+ * costs what it has and nothing beside. */
+
 struct gather_record { /* an rnp.node */
 	unsigned char sha256[CANON_HASH_BYTES];
 	int64_t at_ms;
-	char *text;
+	const char *text; /* in texts: gather_item_facts of it */
+	uint32_t next;
 };
 
-/* A passed verdict. Which of them count is known when all are read: a challenge is for one node. */
+/* A verdict. Which of those that are passed count is known when all are read: a challenge is for one
+ * node. */
 struct gather_verdict {
 	int64_t at_ms, score_ppm; /* score -1: none */
-	uint32_t node, proven;    /* proven: the first of nproven keys in gather.proven */
-	uint8_t nproven;
-	bool names_challenge, names_record;
 	struct device_key challenge;
-	unsigned char sha256[CANON_HASH_BYTES], node_record[CANON_HASH_BYTES];
+	unsigned char sha256[CANON_HASH_BYTES];
+	uint32_t node;
+	uint32_t proven; /* the first of nproven in g->proven */
+	uint32_t named;  /* the node record that it names, in g->named, plus 1; 0: none */
+	uint8_t nproven;
+	bool passed, names_challenge;
 };
 
-struct gather_work {      /* a receipt's part in the epoch */
-	struct span span; /* shortened to gpu_ms if that is less */
+struct gather_hash {
+	unsigned char bytes[CANON_HASH_BYTES];
+};
+
+struct gather_work { /* a receipt's part in the epoch */
 	struct span wall;
-	int64_t gpu_ms; /* -1: not stated */
+	int64_t gpu_ms;   /* -1: not stated */
+	uint64_t half[2]; /* of the receipt's hash */
+	uint32_t next;
+};
+
+struct gather_up { /* up according to rnp.uptime */
+	struct span span;
+	uint32_t next;
+};
+
+struct gather_beat {
+	struct uptime_beat beat;
+	uint32_t next;
+};
+
+struct gather_list {
+	uint32_t first, last, n;
 };
 
 struct gather_node {
-	char address[KEY_ADDRESS_MAX];
-	uint32_t number; /* order of arrival */
-	struct gather_record *records;
-	size_t nrecords, records_cap;
-	struct uptime_beat *beats;
-	size_t nbeats, beats_cap;
-	struct span *up; /* according to rnp.uptime */
-	size_t nup, up_cap;
-	int64_t days; /* number of rnp.uptime records */
-	struct gather_work *work;
-	size_t nwork, work_cap;
-	int64_t receipts, verdicts, failed;
-	int64_t earned_uusd, credits;
-	bool earned_known, credits_known;
 	i128 score_sum;
-	int64_t scored;
+	int64_t earned_uusd, credits;
+	char address[KEY_ADDRESS_MAX];
+	bool earned_known, credits_known;
+	uint32_t records; /* the first */
+	struct gather_list up, work, beats;
+	uint32_t days; /* number of rnp.uptime records */
+	uint32_t verdicts, failed, scored;
+	uint32_t named; /* what its last verdict named, plus 1 */
 	uint32_t proof; /* the last verdict that proves devices, plus 1; 0: none */
 	uint32_t taken; /* the last one on another node's challenge, plus 1; 0: none */
 };
 
-struct gather_slot {
-	uint32_t index; /* plus 1; 0: free slot */
-};
-
-struct gather_seen { /* half of a hash; 0: free slot */
-	uint64_t half[2];
-};
-
-/* A device, or a challenge, which is nobody else's either. */
 struct gather_device {
 	struct device_key key;
 	int64_t at_ms;
-	uint32_t node; /* plus 1; 0: free slot */
+	uint32_t node; /* plus 1; 0: nobody's */
 };
 
-/* Returns the number of the node that proved the device, or answered the challenge, first, or
- * UINT32_MAX. */
-uint32_t gather_owner(const struct gather *g, const struct device_key *key);
+/* Some bits of what is a hash itself. */
+static inline uint32_t gather_bits(const void *hash)
+{
+	uint32_t bits;
+
+	memcpy(&bits, hash, sizeof bits);
+	return bits;
+}
+
+/* Returns the node of an address, which is new or not; others may move. */
+struct gather_node *gather_node_of(struct gather *g, const char *address);
+
+/* Sets the hash that identifies an item. */
+void gather_hash_item(const struct gather_item *item,
+	unsigned char out[CANON_HASH_BYTES]);
+
+/* Whether the node, receipt or verdict of this hash was counted before, whatever signatures it
+ * carries; if not, it will be the element `next` of its array. */
+bool gather_seen(const struct gather *g, struct gather_index *ix, gather_same_fn same,
+	const unsigned char sha256[CANON_HASH_BYTES], size_t next);
+
+void gather_take_verdict(struct gather *g, const struct gather_item *item);
+
+/* Counts verdict i, when all are taken. A passed one on a challenge that another node passed first is none of this
+ * node's: it proves nothing, and counts as failed. One that names no node record proves nothing
+ * that is paid. */
+void gather_count_verdict(struct gather *g, size_t i);
+
+/* Return the number of the node that proved a device first, or that passed the challenge of a verdict
+ * first, or UINT32_MAX. */
+uint32_t gather_device_owner(const struct gather *g, const struct device_key *key);
+uint32_t gather_challenge_owner(const struct gather *g, const struct gather_verdict *v);
 
 #endif

@@ -8,6 +8,7 @@
 #include "cmd/rnp-reward/gather_parts.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/base/money.h"
 #include "common/json/json.h"
 #include "common/record/facts.h"
@@ -88,15 +89,16 @@ static void find_records(struct draft *d)
 	const struct gather_record *newest = NULL, *proven = NULL;
 
 	d->verdict = node->proof ? &d->g->verdicts[node->proof - 1] : NULL;
-	for (size_t i = 0; i < node->nrecords; i++) {
-		const struct gather_record *r = &node->records[i];
+	for (uint32_t i = node->records; i; i = d->g->records[i - 1].next) {
+		const struct gather_record *r = &d->g->records[i - 1];
 
 		if (!newest || holds_rather(d->g->to_ms, r->at_ms, newest->at_ms) ||
 			(r->at_ms == newest->at_ms &&
 				memcmp(r->sha256, newest->sha256, sizeof r->sha256) > 0))
 			newest = r;
 		if (d->verdict &&
-			memcmp(r->sha256, d->verdict->node_record, sizeof r->sha256) == 0)
+			memcmp(r->sha256, &d->g->named[d->verdict->named - 1],
+				sizeof r->sha256) == 0)
 			proven = r;
 	}
 	/* usually one record; what is taken out of proven is not looked up in newest */
@@ -119,15 +121,18 @@ static const char *why_not_paid(struct draft *d, const char *uuid, char *text,
 	gather_device_key(uuid, &key);
 	for (int i = 0; i < d->verdict->nproven; i++)
 		proven = proven ||
-			memcmp(&key, &d->g->proven[d->verdict->proven + (uint32_t)i],
+			memcmp(&key,
+				&d->g->devices[d->g->proven[d->verdict->proven +
+						       (uint32_t)i]]
+					 .key,
 				sizeof key) == 0;
 	if (!proven)
 		return "the last passed verdict does not prove it";
-	owner = gather_owner(d->g, &key);
-	if (owner == d->node->number)
+	owner = gather_device_owner(d->g, &key);
+	if (&d->g->nodes[owner] == d->node)
 		return NULL;
 	snprintf(text, size, "node %s proved it first, and a device is paid once",
-		d->g->nodes[d->g->place[owner]].address);
+		d->g->nodes[owner].address);
 	return text;
 }
 
@@ -216,7 +221,7 @@ static void set_verdict(struct draft *d)
 /* Returns who passed the challenge of a verdict first. */
 static const char *owner_of(const struct gather *g, const struct gather_verdict *v)
 {
-	return g->nodes[g->place[gather_owner(g, &v->challenge)]].address;
+	return g->nodes[gather_challenge_owner(g, v)].address;
 }
 
 static void say_why_unproven(struct draft *d)
@@ -258,17 +263,32 @@ static void set_facts(struct draft *d)
 
 /* --- time and work -------------------------------------------------------------------------- */
 
-/* Returns the time within [from, to) that at least one span covers; stride: from one span to
- * the next, in bytes. */
-static int64_t union_ms(const void *spans, size_t n, size_t stride, int64_t from_ms,
+static int by_start(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	return (x->from_ms > y->from_ms) - (x->from_ms < y->from_ms);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct uptime_beat *x = a, *y = b;
+
+	if (x->at_ms != y->at_ms)
+		return x->at_ms < y->at_ms ? -1 : 1;
+	return (x->interval_ms > y->interval_ms) - (x->interval_ms < y->interval_ms);
+}
+
+/* Returns the time within [from, to) that at least one of the spans covers, which are in the order of
+ * their starts. */
+static int64_t union_ms(const struct span *spans, size_t n, int64_t from_ms,
 	int64_t to_ms)
 {
 	int64_t sum = 0, end = from_ms;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct span *s = (const void *)((const char *)spans + i * stride);
-		int64_t start = s->from_ms > end ? s->from_ms : end;
-		int64_t stop = s->to_ms < to_ms ? s->to_ms : to_ms;
+		int64_t start = spans[i].from_ms > end ? spans[i].from_ms : end;
+		int64_t stop = spans[i].to_ms < to_ms ? spans[i].to_ms : to_ms;
 
 		if (stop <= start)
 			continue;
@@ -278,38 +298,82 @@ static int64_t union_ms(const void *spans, size_t n, size_t stride, int64_t from
 	return sum;
 }
 
+static int64_t up_ms_of(const struct gather *g, const struct gather_list *list)
+{
+	struct span *spans = xcalloc(list->n, sizeof *spans);
+	int64_t up_ms;
+	size_t n = 0;
+
+	for (uint32_t i = list->first; i; i = g->up[i - 1].next)
+		spans[n++] = g->up[i - 1].span;
+	qsort(spans, n, sizeof *spans, by_start);
+	up_ms = union_ms(spans, n, g->from_ms, g->to_ms);
+	free(spans);
+	return up_ms;
+}
+
+/* Heartbeats are evaluated as of the end of the epoch, so that the same records give the same usage at
+ * any time. */
+static int64_t beating_ms(const struct gather *g, const struct gather_list *list)
+{
+	struct uptime_beat *beats = xcalloc(list->n, sizeof *beats);
+	int64_t up_ms;
+	size_t n = 0;
+
+	for (uint32_t i = list->first; i; i = g->beats[i - 1].next)
+		beats[n++] = g->beats[i - 1].beat;
+	qsort(beats, n, sizeof *beats, by_time);
+	up_ms = uptime_ms(beats, n, g->from_ms, g->to_ms, g->to_ms);
+	free(beats);
+	return up_ms;
+}
+
 static void set_uptime(struct draft *d)
 {
-	const struct gather *g = d->g;
 	const struct gather_node *node = d->node;
 	char source[96];
 	int64_t up_ms;
 
 	if (node->days) {
-		up_ms = union_ms(node->up, node->nup, sizeof *node->up, g->from_ms,
-			g->to_ms);
-		snprintf(source, sizeof source, "%" PRId64 " rnp.uptime records",
+		up_ms = up_ms_of(d->g, &node->up);
+		snprintf(source, sizeof source, "%" PRIu32 " rnp.uptime records",
 			node->days);
 	} else {
-		/* evaluated as of the end of the epoch, so that the same records give the same
-		 * usage at any time */
-		up_ms = uptime_ms(node->beats, node->nbeats, g->from_ms, g->to_ms,
-			g->to_ms);
-		snprintf(source, sizeof source, "%zu heartbeats of its own",
-			node->nbeats);
+		up_ms = beating_ms(d->g, &node->beats);
+		snprintf(source, sizeof source, "%" PRIu32 " heartbeats of its own",
+			node->beats.n);
 	}
 	set_sourced(d, "up_s", up_ms / 1000, source);
+}
+
+/* What a receipt says of its time. */
+struct work {
+	struct span wall;
+	int64_t gpu_ms; /* -1: not stated */
+};
+
+/* By start, and then by all else: what several receipts of one start add up to must not depend on the
+ * order in which they came. */
+static int by_work(const void *a, const void *b)
+{
+	const struct work *x = a, *y = b;
+
+	if (x->wall.from_ms != y->wall.from_ms)
+		return x->wall.from_ms < y->wall.from_ms ? -1 : 1;
+	if (x->wall.to_ms != y->wall.to_ms)
+		return x->wall.to_ms < y->wall.to_ms ? -1 : 1;
+	return (x->gpu_ms > y->gpu_ms) - (x->gpu_ms < y->gpu_ms);
 }
 
 /* Returns the GPU-milliseconds of the receipts: for each receipt at most what all proven GPUs
  * could have done in its time, and for receipts that overlap at most what they could in the
  * time that they cover together. */
-static int64_t gpu_worked_ms(const struct gather_node *node, int64_t gpus)
+static int64_t gpu_worked_ms(const struct work *work, size_t n, int64_t gpus)
 {
 	int64_t sum = 0, part = 0, start = 0, end = INT64_MIN;
 
-	for (size_t i = 0; i < node->nwork; i++) {
-		const struct gather_work *w = &node->work[i];
+	for (size_t i = 0; i < n; i++) {
+		const struct work *w = &work[i];
 		int64_t max = (w->wall.to_ms - w->wall.from_ms) * gpus;
 
 		if (w->gpu_ms < 0)
@@ -326,32 +390,63 @@ static int64_t gpu_worked_ms(const struct gather_node *node, int64_t gpus)
 	return sum + part;
 }
 
+/* Returns the receipts of the node in the order of their starts, as many as its list has; the caller
+ * frees them. */
+static struct work *work_of(const struct draft *d)
+{
+	const struct gather_list *list = &d->node->work;
+	struct work *work = xcalloc(list->n, sizeof *work);
+	size_t n = 0;
+
+	for (uint32_t i = list->first; i; i = d->g->work[i - 1].next)
+		work[n++] = (struct work){ d->g->work[i - 1].wall,
+			d->g->work[i - 1].gpu_ms };
+	qsort(work, n, sizeof *work, by_work);
+	return work;
+}
+
+/* Returns the time that receipts cover, each for at most the GPU time that it states. */
+static int64_t worked_ms(const struct draft *d, const struct work *work, size_t n)
+{
+	struct span *spans = xcalloc(n, sizeof *spans);
+	int64_t sum;
+
+	for (size_t i = 0; i < n; i++) {
+		spans[i] = work[i].wall;
+		if (work[i].gpu_ms >= 0 &&
+			work[i].gpu_ms < spans[i].to_ms - spans[i].from_ms)
+			spans[i].to_ms = spans[i].from_ms + work[i].gpu_ms;
+	}
+	sum = union_ms(spans, n, d->g->from_ms, d->g->to_ms);
+	free(spans);
+	return sum;
+}
+
 static void set_work(struct draft *d)
 {
 	const struct gather_node *node = d->node;
+	uint32_t receipts = node->work.n;
+	struct work *work = work_of(d);
 	char source[96];
 
-	snprintf(source, sizeof source, "%" PRId64 " receipts", node->receipts);
-	set_sourced(d, "worked_s",
-		union_ms(node->work, node->nwork, sizeof *node->work, d->g->from_ms,
-			d->g->to_ms) /
-			1000,
-		source);
-	set_sourced(d, "gpu_worked_s", gpu_worked_ms(node, d->gpus) / 1000,
+	snprintf(source, sizeof source, "%" PRIu32 " receipts", receipts);
+	set_sourced(d, "worked_s", worked_ms(d, work, receipts) / 1000, source);
+	set_sourced(d, "gpu_worked_s", gpu_worked_ms(work, receipts, d->gpus) / 1000,
 		d->gpus ? source : "no GPU is proven and paid");
-	if (node->earned_known || !node->receipts)
+	if (node->earned_known || !receipts)
 		set_sourced(d, "earned_uusd", node->earned_uusd, source);
-	if (node->credits_known || !node->receipts)
+	if (node->credits_known || !receipts)
 		set_sourced(d, "credits", node->credits, source);
+	free(work);
 }
 
 static void set_challenges(struct draft *d)
 {
 	const struct gather_node *node = d->node;
-	int64_t passed = node->verdicts - node->failed;
+	int64_t passed = (int64_t)node->verdicts - node->failed;
 	char source[128];
 
-	snprintf(source, sizeof source, "%" PRId64 " verdicts, %" PRId64 " failed",
+	snprintf(source, sizeof source, "%" PRIu32 " verdicts, %" PRIu32 " failed",
 		node->verdicts, node->failed);
 	set_sourced(d, "challenges_passed", passed, source);
 	if (node->verdicts)
@@ -365,7 +460,7 @@ static void set_challenges(struct draft *d)
 		return;
 	}
 	snprintf(source, sizeof source,
-		"mean of %" PRId64 " verdicts, %" PRId64 " failed", node->scored,
+		"mean of %" PRIu32 " verdicts, %" PRIu32 " failed", node->scored,
 		node->failed);
 	set_sourced(d, "score_ppm", (int64_t)(node->score_sum / node->scored), source);
 }
@@ -383,7 +478,7 @@ static void set_object(struct buf *object, const char *name, const struct buf *v
 void gather_usage_write(const struct gather *g, size_t i, int64_t staked_uusd,
 	struct buf *out)
 {
-	struct draft d = { .g = g, .node = &g->nodes[i] };
+	struct draft d = { .g = g, .node = &g->nodes[g->order[i]] };
 
 	set_text(&d.usage, "kind", "rnp.usage");
 	set_i64(&d.usage, "v", 1);

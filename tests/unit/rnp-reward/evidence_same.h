@@ -31,21 +31,38 @@ static inline const char *same_verdict(const struct gather_item *a,
 		memcmp(a->node_record, b->node_record, sizeof a->node_record) != 0)
 		return "another verdict";
 	return a->nproven == b->nproven &&
-			memcmp(a->proven, b->proven, sizeof a->proven) == 0 ?
+			memcmp(a->proven, b->proven,
+				(size_t)a->nproven * sizeof *a->proven) == 0 ?
 		NULL :
 		"other devices";
 }
 
+/* Whether what was appended of a node is what JSON gives. */
+static inline bool same_facts(const json_t *record, const struct buf *more)
+{
+	struct buf facts = BUF_INIT;
+	bool same;
+
+	gather_item_facts(record, &facts);
+	same = facts.len == more->len && memcmp(facts.data, more->data, more->len) == 0;
+	buf_release(&facts);
+	return same;
+}
+
 /* a is that of the text, b that of JSON. */
 static inline const char *same_item(const struct gather_item *a,
-	const struct gather_item *b, const struct buf *spans)
+	const struct gather_item *b, const struct buf *more)
 {
+	size_t bytes = b->nspans * sizeof *b->spans;
+
 	if (a->kind != b->kind || strcmp(a->node, b->node) != 0)
 		return "another kind or node";
 	if (a->from_ms != b->from_ms || a->to_ms != b->to_ms || a->at_ms != b->at_ms)
 		return "another time";
-	if (a->nspans != b->nspans || spans->len != b->nspans * sizeof *b->spans ||
-		(spans->len && memcmp(spans->data, b->spans, spans->len) != 0))
+	if (a->kind == GATHER_NODE)
+		return same_facts(b->record, more) ? NULL : "other facts";
+	if (a->nspans != b->nspans || more->len != bytes ||
+		(bytes && memcmp(more->data, b->spans, bytes) != 0))
 		return "other spans";
 	if (a->gpu_s != b->gpu_s || a->earned_uusd != b->earned_uusd ||
 		a->credits != b->credits)
@@ -70,7 +87,7 @@ static inline bool same_hashes(const struct evidence_plain *p, const json_t *rec
 }
 
 static inline const char *same_record(const struct evidence_plain *p,
-	const struct buf *spans, const struct evidence_key *key, const json_t *record)
+	const struct buf *more, const struct evidence_key *key, const json_t *record)
 {
 	const char *trusted[] = { key->address }, *differs;
 	struct evidence e = { .trust = { trusted, 1 } };
@@ -81,7 +98,7 @@ static inline const char *same_record(const struct evidence_plain *p,
 		return "it fits no schema";
 	if (gather_item_read(&item, p->item.kind, record, "line") < 0)
 		return "it cannot be read";
-	differs = same_item(&p->item, &item, spans);
+	differs = same_item(&p->item, &item, more);
 	gather_item_release(&item);
 	if (differs)
 		return differs;
@@ -97,23 +114,23 @@ static inline const char *same_record(const struct evidence_plain *p,
 static inline const char *evidence_same(const struct evidence_key *key, const char *line,
 	size_t len, bool *plain)
 {
-	struct evidence_scratch scratch = { BUF_INIT, BUF_INIT };
-	struct buf spans = BUF_INIT;
+	struct evidence_scratch scratch = EVIDENCE_SCRATCH_INIT;
+	struct buf more = BUF_INIT;
 	struct evidence_plain p;
 	const char *differs = NULL;
 	json_t *record;
 
 	err_clear();
-	*plain = evidence_plain_read(&p, &spans, &scratch, key, 1, line, len);
+	*plain = evidence_plain_read(&p, &more, &scratch, key, 1, line, len);
 	if (err_get()->code)
 		differs = "an error is left behind";
 	if (*plain && !differs) {
 		record = json_parse_object(line, len, "line");
-		differs = same_record(&p, &spans, key, record);
+		differs = same_record(&p, &more, key, record);
 		json_decref(record);
 	}
 	evidence_scratch_release(&scratch);
-	buf_release(&spans);
+	buf_release(&more);
 	if (!differs)
 		err_clear();
 	return differs;
