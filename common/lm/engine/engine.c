@@ -321,6 +321,41 @@ static void fail(struct lm_request *a)
 	}
 }
 
+/* Fails an answer for which memory ran out just now: what it has becomes free for the others. */
+static void fail_if_short(struct lm_request *a)
+{
+	if (!mem_ran_out() || a->finish != LM_UNFINISHED)
+		return;
+	err_set(EX_OSERR, "out of memory");
+	fail(a);
+	(void)mem_ran_out(); /* for the error itself */
+}
+
+/* Memory ran out while nothing was done for a certain answer. If it still lacks, the newest fails. */
+static void relieve(struct lm_engine *e)
+{
+	if (!mem_ran_out() || !mem_is_short() || !e->running_count)
+		return;
+	err_set(EX_OSERR, "out of memory");
+	fail(e->running[e->running_count - 1]);
+	(void)mem_ran_out();
+}
+
+/* Removes the answers that failed before the step has computed anything. */
+static void drop_failed(struct lm_engine *e)
+{
+	for (uint32_t i = 0; i < e->running_count;) {
+		struct lm_request *a = e->running[i];
+
+		if (a->finish == LM_UNFINISHED) {
+			i++;
+			continue;
+		}
+		leave(e, a);
+		finished(e, a, a->finish);
+	}
+}
+
 static void drop_cancelled(struct lm_engine *e)
 {
 	struct lm_request **at = &e->waiting, *a;
@@ -482,6 +517,7 @@ static void enter(struct lm_engine *e, struct lm_request *a)
 		for (uint32_t k = 0; k < a->prompt; k++)
 			lm_history_prompt(&a->history, a->tokens[k]);
 	}
+	fail_if_short(a);
 }
 
 /* Reserves pages for `tokens` more tokens, evicting cached pages if necessary. */
@@ -680,10 +716,12 @@ static void plan_next_tokens(struct lm_engine *e)
 			continue; /* i is now another answer, or the end */
 		a->step_rows = 1;
 		guess(e, a, &drafting);
+		fail_if_short(a);
 		i++;
 	}
 	if (drafting)
 		draft(e, drafting);
+	drop_failed(e);
 }
 
 /* Whether an older answer computes the same page in this step; if so, this one waits for it. */
@@ -755,7 +793,9 @@ static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 		before = a->sequence.length;
 		adopt(e, a);
 		count_cached(e, a, before);
-		a->deferred = next_hash(a, &hash) && is_computed(e, i, &hash);
+		fail_if_short(a);
+		a->deferred = a->finish != LM_UNFINISHED ||
+			(next_hash(a, &hash) && is_computed(e, i, &hash));
 	}
 	e->full = false;
 	while ((a = next_prompt(e, e->turn))) {
@@ -876,6 +916,7 @@ static int on_logits(void *arg, uint32_t row, const float *logits)
 		return 0;
 	if (a->embedding) {
 		embed(e, a, e->rows[row].position);
+		fail_if_short(a);
 		return 0;
 	}
 	allowed = a->mask.allowed ? a->mask.allowed(a->mask.ctx) : NULL;
@@ -893,6 +934,7 @@ static int on_logits(void *arg, uint32_t row, const float *logits)
 		a->finish = LM_FINISH_STOP;
 	else
 		append(e, a, token, logits);
+	fail_if_short(a);
 	a->rejected = guessed && proposal != token;
 	a->step_accepted += guessed && !a->rejected;
 	return 0;
@@ -959,17 +1001,31 @@ static void check(const struct lm_engine *e)
 	free(all);
 }
 
+/* The pass failed. Where the device had no memory to begin it, one answer less may be enough: the
+ * newest fails, and the others' rows are computed in the next step. */
+static void fail_step(struct lm_engine *e)
+{
+	bool begun = e->rows[0].sequence->length > e->rows[0].position, enough = false;
+
+	for (uint32_t i = e->running_count; i-- > 0 && !enough;)
+		if (e->running[i]->step_rows) {
+			fail(e->running[i]);
+			enough = err_get()->code == EX_OSERR && !begun;
+		}
+}
+
 uint32_t lm_engine_step(struct lm_engine *e)
 {
+	relieve(e);
 	drop_cancelled(e);
+	drop_failed(e);
 	admit(e);
+	drop_failed(e);
 	plan(e);
 	if (e->row_count) {
 		count_step(e);
 		if (lm_forward_rows(e->forward, e->rows, e->row_count, on_logits, e) < 0)
-			for (uint32_t i = 0; i < e->running_count; i++)
-				if (e->running[i]->step_rows)
-					fail(e->running[i]);
+			fail_step(e);
 		settle(e);
 	}
 	if (e->limits.check)

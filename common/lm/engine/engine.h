@@ -167,7 +167,8 @@ void lm_engine_set_budget(struct lm_engine *e, uint32_t rows);
 uint32_t lm_engine_load(const struct lm_engine *e, bool *full);
 
 /* Computes a step. Returns how many rows it had; 0: there is nothing to do. Failures concern
- * single answers and are reported by their events. */
+ * single answers and are reported by their events; where the program has a reserve (mem.h), so is
+ * memory that runs out: the answer that asked for it fails alone. */
 uint32_t lm_engine_step(struct lm_engine *e);
 
 bool lm_engine_idle(const struct lm_engine *e);

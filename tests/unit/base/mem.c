@@ -67,8 +67,22 @@ static void check_arena(void)
 	CHECK(a.last == NULL);
 }
 
+/* That it is drawn on: tests/unit/lm/engine.c. */
+static void check_reserve(void)
+{
+	CHECK(!mem_is_short() && !mem_ran_out());
+	mem_reserve(3 << 20);
+	CHECK(!mem_is_short() && !mem_ran_out());
+	CHECK(mem_has_room(0) && mem_has_room(1 << 20));
+	CHECK(!mem_has_room(SIZE_MAX / 4));
+	CHECK(!mem_is_short());
+	mem_reserve(0);
+	CHECK(!mem_is_short() && !mem_ran_out());
+}
+
 int main(void)
 {
+	check_reserve();
 	check_plain();
 	check_grow();
 	check_arena();

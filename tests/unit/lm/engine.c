@@ -1,13 +1,14 @@
 /* engine.c - a seed's text is the same alone, among others, after a cache hit,
  * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
  * page and mix up no tokens; a window releases what lies after it; groups take turns; rows far into a text count for more; name spaces
- * share nothing; queues refuse what is too much.
+ * share nothing; queues refuse what is too much; memory that runs out fails one answer alone.
  *
  * long because every case runs on the same small models and requests. */
 #include "common/lm/engine/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/mem.h"
@@ -620,6 +621,121 @@ static void service(void)
 	lm_events_free(box);
 }
 
+/* --- memory runs out --------------------------------------------------------------------------- */
+
+/* A sanitizer allocates by other means, and ends where there is nothing. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EXHAUSTS false
+#else
+#define EXHAUSTS true
+#endif
+
+struct block {
+	struct block *next;
+};
+
+static void take_blocks(struct block **all, size_t bytes)
+{
+	struct block *b;
+
+	while ((b = malloc(bytes))) {
+		b->next = *all;
+		*all = b;
+	}
+}
+
+/* Lets no allocation succeed any more, whatever its size: the process may not grow, and all that
+ * malloc has is taken. */
+static struct block *exhaust(struct rlimit *before)
+{
+	long pages = 0;
+	struct block *all = NULL;
+	FILE *f = fopen("/proc/self/statm", "r");
+	struct rlimit now;
+
+	CHECK(f && fscanf(f, "%ld", &pages) == 1);
+	fclose(f);
+	CHECK(getrlimit(RLIMIT_AS, before) == 0);
+	now = *before;
+	now.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+	CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+	for (size_t bytes = 1 << 20; bytes > 2048; bytes /= 2)
+		take_blocks(&all, bytes);
+	for (size_t bytes = 2048; bytes >= sizeof *all; bytes -= 8)
+		take_blocks(&all, bytes);
+	return all;
+}
+
+static void recover(struct block *all, const struct rlimit *before)
+{
+	CHECK(setrlimit(RLIMIT_AS, before) == 0);
+	while (all) {
+		struct block *next = all->next;
+
+		free(all);
+		all = next;
+	}
+}
+
+/* Memory runs out in a step: one answer fails at most, the others are what they would be. Where
+ * history is set, the last answer keeps one, which is allocated when it is admitted, and is the one that
+ * fails. Returns how many failed. */
+static int run_out(int step, bool history)
+{
+	/* admission comes first in a step, so that the last answer asks first */
+	struct lm_engine *e = open_engine(400, 16, 64);
+	static struct asked all[16];
+	struct rlimit limit;
+	struct block *taken;
+	int failed = 0;
+
+	for (int i = 0; i < 15; i++) {
+		ask(&all[i], &texts[i]);
+		lm_engine_submit(e, &all[i].a);
+	}
+	for (int i = 0; i < step; i++)
+		lm_engine_step(e);
+	ask(&all[15], &texts[15]);
+	all[15].a.sampling.frequency_penalty = history;
+	taken = exhaust(&limit);
+	lm_engine_submit(e, &all[15].a);
+	run_all(e);
+	recover(taken, &limit);
+	for (int i = 0; i < 16; i++) {
+		if (all[i].a.finish == LM_FINISH_ERROR) {
+			failed++;
+			CHECK(all[i].done && !all[i].wrong && all[i].a.error);
+			CHECK_I64(EX_OSERR, all[i].a.error->code);
+			CHECK_TEXT("out of memory", all[i].a.error->text);
+			free(all[i].a.error);
+			free(all[i].a.tokens);
+		} else if (i < 15 || !history) {
+			check_answer(&all[i]);
+		} else {
+			free(all[i].a.tokens);
+		}
+	}
+	CHECK(failed <= 1);
+	CHECK(!history || all[15].a.finish == LM_FINISH_ERROR);
+	lm_engine_close(e);
+	CHECK(!mem_is_short());
+	return failed;
+}
+
+static void memory_runs_out(void)
+{
+	int failed = 0;
+
+	if (!EXHAUSTS)
+		return;
+	mem_reserve(4 << 20);
+	for (int step = 0; step < 40; step += 3)
+		failed += run_out(step, false);
+	CHECK(failed > 5);
+	CHECK_I64(1, run_out(8, true));
+	mem_reserve(0);
+}
+
 int main(void)
 {
 	open_model();
@@ -645,6 +761,7 @@ int main(void)
 	whole_cache();
 	windows();
 	service();
+	memory_runs_out();
 	lm_weights_close(weights);
 	model_file_close(model);
 	dev_close(&dev);
