@@ -139,6 +139,10 @@ struct httpd_route {
 	 * returned HTTPD_LATER has still to answer: it should call httpd_finish soon. Called
 	 * once at most. */
 	void (*gone)(void *ctx, struct httpd_request *q);
+	/* Called when the client closed its sending half while httpd_write had nothing more for
+	 * it: it may still read. If bytes that the program should write now reach nobody, gone is
+	 * called; otherwise the stream goes on. NULL: gone is called at once. */
+	void (*half)(void *ctx, struct httpd_request *q);
 	/* Called when the request is over, answered or not (then httpd_gone(q)), and q is about
 	 * to be freed. Called once for every request whose begin or handler was called. */
 	void (*done)(void *ctx, struct httpd_request *q);
@@ -229,8 +233,10 @@ int httpd_try_write(struct httpd_request *q, const void *data, size_t len);
 void httpd_resume(struct httpd_request *q);
 
 /* Whether the client has left. From any thread, while q is valid. A client that closes only its
- * sending half counts as gone where it waits for an answer (which is still sent), and where a
- * sink pauses before the end of a chunked body. */
+ * sending half and still reads is answered; while it waits it gets an interim response, 100
+ * Continue, by which it is told from one that has left. It counts as gone where that cannot be told:
+ * in HTTP/1.0, in the middle of a source or of a stream without route.half, and where a sink pauses
+ * before the end of a chunked body. */
 bool httpd_gone(const struct httpd_request *q);
 
 /* Whether the budget allows a reply of that many bytes in memory. If not, r is filled with 503. */

@@ -327,17 +327,29 @@ static bool reply_sent(struct httpd_conn *c)
 	return true;
 }
 
-/* Handles a client that closed its sending half while there is nothing to send to it. */
+/* Handles a client that closed its sending half while there is nothing to send to it. It may have
+ * left, or still read, which a FIN does not tell. A kernel whose program has left answers bytes with a
+ * reset: so it gets some. Before the reply that is an interim response, which HTTP/1.1 clients read
+ * over (RFC 9110, 15.2); within a stream the program has to say something. Where neither is possible
+ * the client has left. */
 static bool step_unheard(struct httpd_conn *c)
 {
 	struct httpd_exchange *x = c->x;
 
 	if (!c->half_closed)
 		return false;
-	if (x->later || x->streams)
+	if (c->state == HTTPD_CONN_WAIT && x->head.minor) {
+		if (!x->probed && !httpd_conn_say(c, "HTTP/1.1 100 Continue\r\n\r\n"))
+			httpd_conn_close(c);
+		else
+			x->probed = true;
+	} else if (c->state == HTTPD_CONN_REPLY && x->streams && x->route->half) {
+		httpd_exchange_tell_half(x);
+	} else if (x->later || x->streams) {
 		httpd_exchange_tell_gone(x);
-	else
+	} else {
 		httpd_conn_close(c);
+	}
 	return false;
 }
 

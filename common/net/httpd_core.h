@@ -133,9 +133,10 @@ struct httpd_exchange {
 	bool replying, replied; /* its head is complete; all of it was sent */
 	bool no_content;        /* HEAD, 304: only the head is sent */
 	bool chunked, delimited;
-	bool streams;   /* its body is written by httpd_write */
-	bool waiting;   /* source or queue was empty */
-	bool over;      /* source or queue has ended */
+	bool probed;  /* after its sending half was closed, it got an interim response */
+	bool streams; /* its body is written by httpd_write */
+	bool waiting; /* source or queue was empty */
+	bool over;    /* source or queue has ended */
 	struct buf out; /* head and pieces; bytes from out_at on are unsent */
 	size_t out_at, body_at;
 	size_t reply_counted, out_counted;
@@ -145,6 +146,7 @@ struct httpd_exchange {
 	bool is_woken, finished, resumed, pushing;
 	bool in_pool;     /* its handler waits for a thread of the pool, or runs there */
 	bool told;        /* route.gone was called */
+	bool told_half;   /* route.half was called */
 	struct buf queue; /* body with its chunk framing */
 	size_t queued;    /* bytes of the queue, in the budget of replies */
 	pthread_cond_t drained;
@@ -187,6 +189,8 @@ void httpd_exchange_reply(struct httpd_exchange *x);
 bool httpd_exchange_gone(struct httpd_exchange *x);
 /* Informs the handlers that have still to answer that nobody waits. */
 void httpd_exchange_tell_gone(struct httpd_exchange *x);
+/* Calls route.half, once. */
+void httpd_exchange_tell_half(struct httpd_exchange *x);
 /* Ends a request: counts it, logs it, frees it. */
 void httpd_exchange_end(struct httpd_exchange *x);
 

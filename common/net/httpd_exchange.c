@@ -226,7 +226,8 @@ static bool can_take_body(struct httpd_exchange *x)
 			x->route->body_bytes_max);
 	else if (x->head.expect_other)
 		httpd_error(&x->r, 417, "no expectation but 100-continue is met");
-	else if (!x->route->take && b->used + x->head.body_bytes > b->max)
+	else if (!x->route->take &&
+		(b->used + x->head.body_bytes > b->max || mem_is_short()))
 		return no_room(x);
 	else
 		return true;
@@ -495,6 +496,18 @@ void httpd_exchange_tell_gone(struct httpd_exchange *x)
 	pthread_mutex_unlock(&x->loop->lock);
 	if (tell && x->route->gone)
 		x->route->gone(x->h->config.ctx, &x->q);
+}
+
+void httpd_exchange_tell_half(struct httpd_exchange *x)
+{
+	bool tell;
+
+	pthread_mutex_lock(&x->loop->lock);
+	tell = x->later && !x->in_pool && !x->finished && !x->told_half;
+	x->told_half |= tell;
+	pthread_mutex_unlock(&x->loop->lock);
+	if (tell)
+		x->route->half(x->h->config.ctx, &x->q);
 }
 
 bool httpd_exchange_gone(struct httpd_exchange *x)

@@ -165,6 +165,7 @@ static const char *reason(int status)
 		{ 428, "Precondition Required" },
 		{ 429, "Too Many Requests" },
 		{ 431, "Request Header Fields Too Large" },
+		{ 499, "Client Closed Request" },
 		{ 500, "Internal Server Error" },
 		{ 501, "Not Implemented" },
 		{ 502, "Bad Gateway" },

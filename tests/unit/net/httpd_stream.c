@@ -278,6 +278,16 @@ static void gone(void *ctx, struct httpd_request *q)
 	httpd_finish(q);
 }
 
+/* The program writes something, so that it shows whether the client still reads. */
+static void half(void *ctx, struct httpd_request *q)
+{
+	(void)ctx;
+	must(!httpd_gone(q));
+	must(httpd_try_write(q, " half", 5) == 0);
+	if (httpd_query(q, "finish"))
+		httpd_finish(q);
+}
+
 static enum httpd_when get_args(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	(void)ctx;
@@ -348,6 +358,8 @@ static const struct httpd_route routes[] = {
 	HTTPD_GET("/source", get_source, .begin = begin, .done = done),
 	HTTPD_GET("/events", get_events),
 	HTTPD_GET("/quiet", get_quiet, .begin = begin, .gone = gone, .done = done),
+	HTTPD_GET("/halves", get_quiet, .begin = begin, .gone = gone, .half = half,
+		.done = done),
 	HTTPD_GET("/wait", get_wait, .begin = begin, .gone = gone, .done = done),
 	HTTPD_GET("/args/{a}/of/{b}", get_args),
 	HTTPD_POST("/large", post_length, 1000000, .class = HTTPD_LARGE),
@@ -1013,6 +1025,8 @@ static void leaving(void)
 	for (int reset = 0; reset < 2; reset++) {
 		leave("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", reset);
 		leave("GET /quiet HTTP/1.1\r\nHost: x\r\n\r\n", reset);
+		leave("GET /halves HTTP/1.1\r\nHost: x\r\n\r\n", reset);
+		leave("GET /wait HTTP/1.0\r\n\r\n", reset);
 		leave("GET /source?n=9 HTTP/1.1\r\nHost: x\r\nX-How: stuck\r\n\r\n",
 			reset);
 		leave("POST /sink HTTP/1.1\r\nHost: x\r\nX-How: stuck\r\nContent-Length: 9\r\n\r\nhi",
@@ -1023,6 +1037,28 @@ static void leaving(void)
 		leave("POST /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhi",
 			reset);
 	}
+}
+
+/* A client that closes only its sending half is answered: in full where it speaks HTTP/1.1, which has
+ * interim responses. */
+static void half_closed(const char *text, const char *want, int left)
+{
+	struct buf b = BUF_INIT;
+	int fd = dial(), before = gones;
+	const char *reply, *interim = "HTTP/1.1 100 Continue\r\n\r\n";
+
+	CHECK(says(fd, text));
+	shutdown(fd, SHUT_WR);
+	hear(fd, &b, NULL);
+	reply = buf_text(&b);
+	while (strncmp(reply, interim, strlen(interim)) == 0)
+		reply += strlen(interim);
+	CHECK(strncmp(reply, "HTTP/1.1 200 ", 13) == 0);
+	CHECK(strstr(body_of(reply), want) != NULL);
+	CHECK_I64(left, gones - before);
+	close(fd);
+	CHECK(until(&works, 0));
+	buf_release(&b);
 }
 
 /* Others do not wait for slow handlers, whatever thread their connections are on. */
@@ -1051,14 +1087,13 @@ static void slow_handlers(void)
 	CHECK(until(&works, 0));
 	answers("GET /slow?ms=0&finish HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
 		"slow");
-	/* a client that closes only its sending half is answered */
-	fds[0] = dial();
-	CHECK(says(fds[0], "GET /slow?ms=30 HTTP/1.1\r\n" CLOSE "\r\n"));
-	shutdown(fds[0], SHUT_WR);
-	buf_reset(&b);
-	hear(fds[0], &b, NULL);
-	CHECK_TEXT("slow", body_of(buf_text(&b)));
-	close(fds[0]);
+	half_closed("GET /slow?ms=30 HTTP/1.1\r\n" CLOSE "\r\n", "slow", 0);
+	half_closed("GET /slow?ms=30&finish HTTP/1.1\r\n" CLOSE "\r\n", "slow", 0);
+	half_closed("GET /halves?finish HTTP/1.1\r\n" CLOSE "\r\n", "half", 0);
+	/* what cannot be told is as before: it has left */
+	half_closed("GET /quiet HTTP/1.1\r\n" CLOSE "\r\n", "first", 1);
+	half_closed("GET /wait HTTP/1.0\r\n\r\n", "", 1);
+	half_closed("GET /slow?ms=30 HTTP/1.0\r\n\r\n", "slow", 1);
 	/* a client leaves: while it waits, while its request runs, and when the answer comes
 	 * later */
 	leave("GET /slow?ms=0&later HTTP/1.1\r\nHost: x\r\n\r\n", false);
