@@ -14,6 +14,27 @@
 
 #define BODY_MAX ((size_t)16 << 20)
 
+/* memory that a request takes for each byte of its body, at most: values of JSON, tokens, text */
+#define ROOM_PER_BYTE 24
+
+/* Whether there is no memory to begin a request with. */
+static bool lacks_memory(const struct httpd_request *q, struct api_error *e)
+{
+	(void)mem_ran_out(); /* for an earlier one */
+	if (!mem_is_short() && mem_has_room(q->body.len * ROOM_PER_BYTE))
+		return false;
+	api_error_set(e, 503, "out_of_memory", NULL, "out of memory");
+	return true;
+}
+
+/* Whether memory ran out while a request was read. */
+static bool lacked_memory(struct api_error *e)
+{
+	if (mem_ran_out())
+		return api_error_set(e, 503, "out_of_memory", NULL, "out of memory") < 0;
+	return false;
+}
+
 /* Finds the model that a request names, and loads it if it is not; the caller gives it back. */
 static struct served *take_model(struct server *s, const char *name, uint32_t *adapter,
 	struct api_error *e)
@@ -110,13 +131,14 @@ static int begin(struct server *s, struct request *ask, struct api_key *key,
 		return -1;
 	prompts = xcalloc(n, sizeof *prompts);
 	if (check_dimensions(ask, m, e) == 0 && encode_all(prompts, n, m, ask, e) == 0 &&
-		constraint_open(&constraint, m, ask, e) == 0) {
+		constraint_open(&constraint, m, ask, e) == 0 && !lacked_memory(e)) {
 		x = exchange_new(s->writer, m, ask, format, prompts, n, constraint);
 		exchange_adapts(x, adapter);
 		x->give_model = give_model;
 		x->models = &s->models;
 		rc = start(s, x, key, q, r, e);
 	} else {
+		constraint_free(constraint);
 		models_give(&s->models, m);
 	}
 	for (uint32_t i = 0; i < n; i++)
@@ -137,7 +159,8 @@ static enum httpd_when answer(struct server *s, struct httpd_request *q,
 		return HTTPD_NOW;
 	if (atomic_load(&s->draining))
 		api_error_set(&e, 503, "draining", NULL, "the server is about to end");
-	else if (request_parse(&ask, kind, q->body.data, q->body.len, &e) == 0)
+	else if (!lacks_memory(q, &e) &&
+		request_parse(&ask, kind, q->body.data, q->body.len, &e) == 0)
 		rc = begin(s, &ask, key, q, r, format, &e);
 	request_release(&ask);
 	if (rc == 0)
@@ -174,6 +197,12 @@ static void gone(void *ctx, struct httpd_request *q)
 {
 	(void)ctx;
 	exchange_gone(q->state);
+}
+
+static void half(void *ctx, struct httpd_request *q)
+{
+	(void)ctx;
+	exchange_half(q->state);
 }
 
 static void done(void *ctx, struct httpd_request *q)
@@ -257,6 +286,9 @@ static json_t *read_small(struct server *s, struct httpd_request *q, const char 
 	json_t *v;
 
 	*m = NULL;
+	*body = NULL;
+	if (lacks_memory(q, e))
+		return NULL;
 	*body = json_parse_object(q->body.data, q->body.len, "body");
 	if (!*body) {
 		api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
@@ -386,7 +418,8 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 
 	if (!access_allows(ctx, q, r, false, &key))
 		return HTTPD_NOW;
-	if (request_parse(&ask, REQUEST_TEMPLATE, q->body.data, q->body.len, &e) == 0)
+	if (!lacks_memory(q, &e) &&
+		request_parse(&ask, REQUEST_TEMPLATE, q->body.data, q->body.len, &e) == 0)
 		m = take_model(ctx, ask.model, &adapter, &e);
 	if (m && prompt_text(&text, m, &ask, &e) == 0) {
 		o = json_object();
@@ -472,11 +505,11 @@ static enum httpd_when options(void *ctx, struct httpd_request *q, struct httpd_
 
 const struct httpd_route server_routes[] = {
 	HTTPD_POST("/v1/chat/completions", post_chat, BODY_MAX, .slow = true,
-		.gone = gone, .done = done),
+		.begin = begin_post, .gone = gone, .half = half, .done = done),
 	HTTPD_POST("/v1/completions", post_completion, BODY_MAX, .slow = true,
-		.gone = gone, .done = done),
+		.begin = begin_post, .gone = gone, .half = half, .done = done),
 	HTTPD_POST("/v1/responses", post_response, BODY_MAX, .slow = true,
-		.begin = begin_post, .gone = gone, .done = done),
+		.begin = begin_post, .gone = gone, .half = half, .done = done),
 	HTTPD_POST("/v1/embeddings", post_embedding, BODY_MAX, .slow = true,
 		.begin = begin_post, .gone = gone, .done = done),
 	HTTPD_GET("/v1/models", get_models),

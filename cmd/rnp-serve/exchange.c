@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 
 #define PIECE      ((size_t)32 << 10) /* bytes written at once */
@@ -239,6 +240,14 @@ void exchange_gone(struct exchange *x)
 	lm_events_wake(x->writer->outbox);
 }
 
+void exchange_half(struct exchange *x)
+{
+	if (!x)
+		return;
+	atomic_store(&x->half, true);
+	lm_events_wake(x->writer->outbox);
+}
+
 /* --- events of the engine --------------------------------------------------------------------------- */
 
 /* Returns the text of a token for people: its bytes, with U+FFFD for invalid UTF-8. */
@@ -410,6 +419,28 @@ static void finish(struct exchange *x)
 		x->on_finish(x);
 }
 
+/* Appends the event of an error. That of the responses API has a type, a number, and what the error
+ * says outside of it, too. */
+static void add_error_event(struct exchange *x, const struct api_error *e)
+{
+	struct buf body = BUF_INIT;
+
+	api_error_body(&body, e);
+	buf_adds(&x->out, "event: error\ndata: ");
+	if (x->format == &reply_response) {
+		buf_addf(&x->out,
+			"{\"type\":\"error\",\"sequence_number\":%llu,\"code\":\"%s\",\"param\":null,\"message\":",
+			(unsigned long long)x->sequence++, e->code);
+		canon_string(&x->out, err_get()->text, strlen(err_get()->text));
+		buf_addc(&x->out, ',');
+		buf_add(&x->out, body.data + 1, body.len - 1);
+	} else {
+		buf_add(&x->out, body.data, body.len);
+	}
+	buf_adds(&x->out, "\n\n");
+	buf_release(&body);
+}
+
 /* Fails the request: with an HTTP status if nothing was sent yet, else with an event. */
 static void fail(struct exchange *x, const struct err *why)
 {
@@ -427,9 +458,7 @@ static void fail(struct exchange *x, const struct err *why)
 		finish(x);
 		return;
 	}
-	buf_adds(&x->out, "event: error\ndata: ");
-	api_error_body(&x->out, &e);
-	buf_adds(&x->out, "\n\n");
+	add_error_event(x, &e);
 	for (uint32_t i = 0; i < x->count; i++) {
 		struct choice *c = &x->choices[i];
 
@@ -441,6 +470,17 @@ static void fail(struct exchange *x, const struct err *why)
 		json_array_clear(c->logprobs);
 	}
 	x->end_written = true;
+}
+
+/* Fails a request for which memory ran out just now, and keeps the server for the others. */
+static void fail_if_short(struct exchange *x)
+{
+	if (!mem_ran_out())
+		return;
+	err_set(EX_OSERR, "out of memory");
+	fail(x, err_get());
+	err_clear();
+	(void)mem_ran_out(); /* for the error itself */
 }
 
 /* Writes as much as the client accepts now. Returns whether all of it is written, or the client
@@ -551,6 +591,19 @@ static void settle(struct exchange *x)
 		keys_give(x->keys, x->key, x->count, generated);
 }
 
+/* The client left. Where it spoke HTTP/1.0 and closed only its sending half, it reads this. */
+static void answer_gone(struct exchange *x)
+{
+	struct api_error e;
+
+	if (!x->streaming && x->q) {
+		api_error_set(&e, 499, "client_closed_request", NULL,
+			"the connection's sending half was closed before the answer");
+		api_error_reply(x->r, &e);
+	}
+	finish(x);
+}
+
 /* Sends the client what is new, and finishes the request if it is complete. The caller holds
  * the writer's lock. */
 static void advance(struct writer *w, struct exchange *x)
@@ -558,7 +611,7 @@ static void advance(struct writer *w, struct exchange *x)
 	bool ended = x->finished;
 
 	if (atomic_load(&x->gone) && !x->finished)
-		finish(x);
+		answer_gone(x);
 	if (!x->finished && x->request.stream) {
 		if (x->touched)
 			write_stream(x);
@@ -590,15 +643,17 @@ static void hear(struct writer *w, const struct lm_event_batch *news)
 			hear_end(c);
 		else
 			hear_token(c, &news->events[i]);
+		fail_if_short(c->x);
 	}
 	(void)w;
 }
 
 /* Whether a request needs attention: it has news or unsent output, its client left, or nothing
- * was sent for COMMENT_NS. */
+ * was sent for COMMENT_NS, or it may have left. */
 static bool is_due(const struct exchange *x, int64_t now)
 {
 	return x->touched || x->out.len || atomic_load(&x->gone) ||
+		atomic_load(&x->half) ||
 		(x->request.stream && now - x->last_write_ns > COMMENT_NS);
 }
 
@@ -620,9 +675,11 @@ static bool round_of(struct writer *w, struct lm_event_batch *news)
 		if (!is_due(x, now))
 			continue;
 		if (x->request.stream && !x->finished &&
-			now - x->last_write_ns > COMMENT_NS)
+			(now - x->last_write_ns > COMMENT_NS ||
+				atomic_exchange(&x->half, false)))
 			buf_adds(&x->out, ": waiting\n\n");
 		advance(w, x);
+		(void)mem_ran_out(); /* for what is sent: it is freed soon */
 	}
 	stop = w->stop;
 	pthread_mutex_unlock(&w->lock);

@@ -97,6 +97,7 @@ struct exchange {
 	bool end_written;
 	bool finished; /* httpd_finish was called */
 	_Atomic bool gone;
+	_Atomic bool half;     /* a comment is to be sent now */
 	struct exchange *next; /* in the writer's list */
 	bool touched;
 };
@@ -124,6 +125,8 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 
 /* Notes that the client left; httpd calls it. */
 void exchange_gone(struct exchange *x);
+/* Notes that the client closed its sending half within a stream: a comment shows whether it reads. */
+void exchange_half(struct exchange *x);
 void exchange_drop(struct exchange *x); /* drops one reference; NULL is fine */
 
 /* --- the writer ----------------------------------------------------------------------------------- */

@@ -13,9 +13,12 @@
 #include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/json/json.h"
 #include "common/net/httpd_parts.h"
 
 #define QUEUE_DEFAULT 128
+/* of memory, so that one request alone fails when there is none */
+#define RESERVE_BYTES ((size_t)64 << 20)
 
 #define CLIENT_CONNECTIONS_MAX  65536
 #define CLIENT_CONNECTIONS_ROOM 2048 /* for other addresses */
@@ -274,6 +277,7 @@ static void tick(void *ctx)
 {
 	struct server *s = ctx;
 
+	(void)mem_is_short(); /* fills the reserve up */
 	models_unload_idle(&s->models);
 	if (s->keys.path && keys_refresh(&s->keys) < 0) {
 		prog_error("%s: the keys stay as they are", err_get()->text);
@@ -337,6 +341,8 @@ static int run(int n, char **args)
 	/* before any thread is started, so that all threads inherit the mask */
 	httpd_block_signals();
 	team_resize((int)threads);
+	mem_reserve(RESERVE_BYTES);
+	json_set_alloc_funcs(xmalloc, free);
 	s.outbox = lm_events_new();
 	if (open_access(&s) == 0 && open_models(&s) == 0) {
 		s.writer = writer_open(s.outbox);

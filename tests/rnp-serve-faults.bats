@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# rnp-serve run where something fails: memory, the model in the middle of a stream, a queue that does not move.
+load helper
+load serve
+
+setup_file() { make_chat_model; }
+teardown() { stop_serve; }
+
+# The model with an output matrix of its own, and no numbers in the embedding of the token "ork": whoever says it cannot go on.
+make_broken_model() {
+	[[ -d $BATS_FILE_TMPDIR/broken ]] && return
+	cp -r "$DIR/model" "$BATS_FILE_TMPDIR/broken"
+	python3 - "$BATS_FILE_TMPDIR/broken" <<-'END'
+		import json, struct, sys
+		path = sys.argv[1] + "/model.safetensors"
+		data = open(path, "rb").read()
+		n, = struct.unpack("<Q", data[:8])
+		head, data = json.loads(data[8:8 + n]), bytearray(data[8 + n:])
+		embed = head["model.embed_tokens.weight"]
+		begin, end = embed["data_offsets"]
+		row = (end - begin) // embed["shape"][0]
+		head["lm_head.weight"] = dict(embed, data_offsets=[len(data), len(data) + end - begin])
+		data += data[begin:end]
+		data[begin + 300 * row:begin + 301 * row] = struct.pack("<f", float("nan")) * (row // 4)
+		text = json.dumps(head).encode()
+		open(path, "wb").write(struct.pack("<Q", len(text)) + text + data)
+		config = json.load(open(sys.argv[1] + "/config.json"))
+		config["tie_word_embeddings"] = False
+		json.dump(config, open(sys.argv[1] + "/config.json", "w"))
+	END
+}
+
+@test "faults: an error in a stream that has begun is an event, and the others' streams go on" {
+	make_broken_model
+	start_serve --model "broken=$BATS_FILE_TMPDIR/broken"
+	local fine='"max_tokens":200,"seed":1,"logit_bias":{"300":-100,"399":-100}'
+	post /v1/completions "{\"model\":\"broken\",\"prompt\":\"x\",$fine}" | jq -r '.choices[0].text' >want
+	post /v1/completions "{\"model\":\"broken\",\"prompt\":\"x\",$fine}" >other &
+	local other=$! digits i
+	printf -v digits '0123456789%.0s' {1..10}
+	# a random model escapes what it can: digits shall be digits
+	local bias
+	bias=$(post /tokenize '{"model":"broken","content":"0123456789"}' | jq -c '[.tokens[] | {key: tostring, value: 100}] | from_entries | .["300"] = 100')
+	# a hundred digits, and then the token after which nothing can be computed
+	local schema="{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"s\",\"schema\":{\"enum\":[\"${digits}ork\"]}}}"
+	local ask="\"model\":\"broken\",\"logit_bias\":$bias,\"response_format\":$schema,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+	post /v1/chat/completions "{$ask,\"stream\":true}" -N >stream
+	[[ $(grep -o '^data: {"id.*' stream | cut -c7- | jq -rj '.choices[0].delta.content // empty') == '"0123456789'* ]]
+	[ "$(tail -n 3 stream | head -1)" = "event: error" ]
+	tail -n 2 stream | sed -n 's/^data: //p' | jq -e 'keys == ["error"] and .error.code == "engine_error" and .error.type == "server_error" and
+		.error.param == null and (.error.message | contains("not finite"))'
+	[ "$(grep -c DONE stream)" = 0 ]
+	# that of the responses API is an event like its others; about every other text comes to that token
+	for ((i = 0; i < 60; i++)); do
+		post /v1/responses '{"model":"broken","input":"x","stream":true}' -N >stream
+		grep -q 'output_text.delta' stream && [[ $(tail -n 3 stream | head -1) == "event: error" ]] && break
+	done
+	sed -n 's/^data: //p' stream | jq -s -e '(map(.sequence_number) == [range(length)]) and (.[-1] | .type == "error" and .code == "engine_error" and
+		.message == .error.message and (.message | contains("not finite")))'
+	# not streamed, it is a status
+	[ "$(post /v1/chat/completions "{$ask}" -o error -w '%{http_code}')" = 500 ]
+	jq -e '.error.code == "engine_error"' error
+	wait "$other"
+	jq -r '.choices[0].text' other | cmp - want
+	[[ -d $ROOT/build/node/node_modules/openai ]] || return 0
+	NODE_PATH=$ROOT/build/node/node_modules timeout 60 node --input-type=module - "$url" "{$ask}" <<-'END'
+		import assert from "node:assert";
+		import { createRequire } from "node:module";
+		const OpenAI = createRequire(process.env.NODE_PATH + "/")("openai");
+		const client = new OpenAI({ apiKey: "none", baseURL: process.argv[2] + "/v1", maxRetries: 0 });
+		let text = "";
+		await assert.rejects(async () => {
+			for await (const c of await client.chat.completions.create({ ...JSON.parse(process.argv[3]), stream: true }))
+				text += c.choices[0]?.delta?.content ?? "";
+		}, (e) => e instanceof OpenAI.APIError && e.code === "engine_error");
+		assert.ok(text.startsWith('"0123456789'));
+	END
+}
+
+@test "faults: a stream that waits gets a comment every 5 s, and its answer when its turn comes" {
+	start_serve --streams 1 --queue 1000
+	# before it more answers than are computed in that time: they leave when the comment has come
+	python3 - "${url##*:}" <<-'END'
+		import json, socket, sys
+		def ask(body):
+		    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60)
+		    body = json.dumps(body).encode()
+		    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+		    return s
+		def read(s, until):
+		    got = b""
+		    while until not in got:
+		        piece = s.recv(65536)
+		        assert piece, got
+		        got += piece
+		    return got
+		others = [ask({"prompt": "x", "max_tokens": 250, "n": 8, "logit_bias": {"399": -100}}) for _ in range(100)]
+		waits = ask({"prompt": "x", "max_tokens": 5, "stream": True})
+		head = read(waits, b": waiting\n\n")
+		assert b"HTTP/1.1 200 OK\r\n" in head and b"data:" not in head, head
+		for s in others:
+		    s.close()
+		rest = read(waits, b"data: [DONE]\n\n")
+		assert b'"finish_reason":"length"' in rest, rest
+	END
+}
+
+@test "faults: memory runs out: that request alone fails, the others go on, and so does the server" {
+	# one arena: other threads' free memory is no way out
+	export MALLOC_ARENA_MAX=1
+	start_serve
+	unset MALLOC_ARENA_MAX
+	local i large='{"prompt":"y","max_tokens":200,"n":8,"logprobs":5,"seed":2,"logit_bias":{"399":-100}}'
+	local small='{"prompt":"x","max_tokens":200,"seed":1,"stream":true,"logit_bias":{"399":-100}}'
+	texts() { sed -n 's/^data: {/{/p' "$1" | jq -rj '.choices[0].text // empty'; }
+	post /v1/completions "$small" -N >stream
+	texts stream >want
+	[ -s want ]
+	limit() { python3 -c 'import resource, sys; resource.prlimit(int(sys.argv[1]), resource.RLIMIT_AS, (int(sys.argv[2]), -1))' "$server" "$1"; }
+	limit $(($(awk '/^VmSize/ { print $2 }' "/proc/$server/status") * 1024))
+	# which of two asks for the byte that is not there is chance: nearly always it is the large one
+	for i in 1 2 3; do
+		post /v1/completions "$small" -N >stream &
+		local other=$!
+		run -0 post /v1/completions "$large" -o error -w '%{http_code}'
+		wait "$other"
+		[[ $output == 50[03] ]]
+		jq -e '.error.message == "out of memory"' error
+		texts stream | cmp - want && break
+	done
+	[ "$i" -lt 3 ]
+	kill -0 "$server"
+	limit -1
+	post /v1/completions "$large" | jq -e '.choices | length == 8'
+	post /v1/completions "$small" -N >stream
+	texts stream | cmp - want
+}
