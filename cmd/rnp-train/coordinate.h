@@ -54,6 +54,9 @@ struct waiter {
 	int64_t until_ns;
 };
 
+/* A delta's record that came before the last pieces of its container: coordinate_delta.c. */
+struct held;
+
 struct coordinator {
 	struct coordinator_options o;
 	struct training run;
@@ -73,6 +76,7 @@ struct coordinator {
 	pthread_mutex_t check_lock;
 	pthread_mutex_t pieces_lock; /* coordinate_pieces.h: of files, and */
 	uint64_t pieces_closed; /* the turn whose pieces are being checked; 0: none */
+	struct held *held;      /* with pieces_lock: one a turn at most */
 	struct httpd *server;
 	struct parent *parent;       /* coordinate_parent.h; NULL: none */
 	int64_t post_ns;             /* receipts are posted again from then on */
@@ -217,6 +221,8 @@ json_t *coordinate_member_record(struct coordinator *g, const char *node);
 /* With the lock: answers the requests that wait, those that may have a turn and those that waited
  * long enough. Returns 0, or -1 with err_set(): the database. */
 int coordinate_answer(struct coordinator *g);
+/* Refuses the records that were held for so long; all: every one. From any thread. */
+void coordinate_refuse_held(struct coordinator *g, int64_t now_ns, bool all);
 /* The monotonic time at which the next of them has waited long enough; INT64_MAX: nobody waits. */
 int64_t coordinate_next_answer(const struct coordinator *g);
 /* With the lock: members that wait for work and were not heard of for long have left. */

@@ -28,5 +28,7 @@ enum httpd_when coordinate_get_pieces(void *g, struct httpd_request *q,
 	struct httpd_reply *r);
 enum httpd_when coordinate_post_delta(void *g, struct httpd_request *q,
 	struct httpd_reply *r);
+/* The client of a record that is held has left. */
+void coordinate_delta_gone(void *g, struct httpd_request *q);
 
 #endif

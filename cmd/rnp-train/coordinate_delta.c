@@ -11,6 +11,10 @@
 #include "cmd/rnp-train/coordinate_pieces.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
+
+/* A record waits so long for the last pieces: less than a worker waits for an answer. */
+#define HOLD_NS INT64_C(15000000000)
 
 /* The turn in the path, of the member in the path. Returns false with r filled. */
 static bool find_turn(struct coordinator *g, struct httpd_request *q,
@@ -47,6 +51,129 @@ static uint64_t delta_bytes_max(const struct coordinator *g)
 	return container_bytes_max(g->run.method, g->run.parameters);
 }
 
+/* --- records that are held ---------------------------------------------------------------------- */
+
+/* A record that came with its last pieces, not after them: they bring its answer. At most one a turn, of a
+ * member who signed it. */
+struct held {
+	struct held *next;
+	struct httpd_request *q;
+	struct httpd_reply *r;
+	struct delta d;
+	int64_t until_ns;
+};
+
+/* With g->pieces_lock: no longer holds what *at is. */
+static struct held *let_go(struct held **at)
+{
+	struct held *h = *at;
+
+	if (h)
+		*at = h->next;
+	return h;
+}
+
+static struct held **held_of(struct coordinator *g, uint64_t turn)
+{
+	struct held **at = &g->held;
+
+	while (*at && (*at)->d.turn != turn)
+		at = &(*at)->next;
+	return at;
+}
+
+static void refuse_held(struct held *h, int status, const char *text)
+{
+	if (!h)
+		return;
+	httpd_error(h->r, status, "%s", text);
+	httpd_finish(h->q);
+	free(h);
+}
+
+/* Returns false where the pieces have come meanwhile. */
+static bool hold(struct coordinator *g, struct httpd_request *q, struct httpd_reply *r,
+	const struct delta *d)
+{
+	struct held *h = xmalloc(sizeof *h), *before;
+	bool there;
+
+	*h = (struct held){ .q = q,
+		.r = r,
+		.d = *d,
+		.until_ns = clock_mono_ns() + HOLD_NS };
+	pthread_mutex_lock(&g->pieces_lock);
+	before = let_go(held_of(g, d->turn));
+	there = pieces_are_there(g, d->turn,
+		protocol_pieces(d->bytes, g->run.piece_bytes));
+	if (!there) {
+		h->next = g->held;
+		g->held = h;
+	}
+	pthread_mutex_unlock(&g->pieces_lock);
+	refuse_held(before, 409, "the record has come again");
+	if (there)
+		free(h);
+	return !there;
+}
+
+void coordinate_refuse_held(struct coordinator *g, int64_t now_ns, bool all)
+{
+	struct held *late = NULL;
+
+	pthread_mutex_lock(&g->pieces_lock);
+	for (struct held **at = &g->held; *at;) {
+		if (all || now_ns >= (*at)->until_ns) {
+			struct held *h = let_go(at);
+
+			h->next = late;
+			late = h;
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	pthread_mutex_unlock(&g->pieces_lock);
+	while (late)
+		refuse_held(let_go(&late), 409, "pieces are missing");
+}
+
+void coordinate_delta_gone(void *ctx, struct httpd_request *q)
+{
+	struct coordinator *g = ctx;
+	struct held **at = &g->held, *h;
+
+	pthread_mutex_lock(&g->pieces_lock);
+	while (*at && (*at)->q != q)
+		at = &(*at)->next;
+	h = let_go(at);
+	pthread_mutex_unlock(&g->pieces_lock);
+	refuse_held(h, 409, "pieces are missing");
+}
+
+static enum httpd_when take_delta(struct coordinator *g, struct httpd_request *q,
+	struct httpd_reply *r, const struct delta *d);
+
+/* The record that waits for the pieces of a turn is answered, if they are there now, or (over) never will
+ * be. */
+static void answer_held(struct coordinator *g, uint64_t turn, bool over)
+{
+	struct held *h = NULL, **at;
+
+	pthread_mutex_lock(&g->pieces_lock);
+	at = held_of(g, turn);
+	if (*at &&
+		(over ||
+			pieces_are_there(g, turn,
+				protocol_pieces((*at)->d.bytes, g->run.piece_bytes))))
+		h = let_go(at);
+	pthread_mutex_unlock(&g->pieces_lock);
+	if (h && take_delta(g, h->q, h->r, &h->d) == HTTPD_NOW)
+		httpd_finish(h->q);
+	free(h);
+}
+
+/* --- pieces ------------------------------------------------------------------------------------- */
+
 enum httpd_when coordinate_put_piece(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -56,20 +183,23 @@ enum httpd_when coordinate_put_piece(void *ctx, struct httpd_request *q,
 
 	if (!coordinate_is_signed(g, q, r, true, q->args[0]) || !find_turn(g, q, r, &t))
 		return HTTPD_NOW;
-	if (!is_wanted(g, &t))
+	if (!is_wanted(g, &t)) {
+		answer_held(g, t.turn, true);
 		return coordinate_refuse(g, r, 410, "turn: is over");
-	if (!coordinate_parse_number(q->args[2], &piece) || piece >= pieces)
+	}
+	if (!coordinate_parse_number(q->args[2], &piece) || piece >= pieces ||
+		protocol_pieces(q->body.len, g->run.piece_bytes) > pieces - piece)
 		return coordinate_refuse(g, r, 400,
 			"piece: is beyond any container of this run");
-	if (!q->body.len || q->body.len > g->run.piece_bytes)
-		return coordinate_refuse(g, r, 413,
-			"piece: is empty, or larger than piece_bytes");
+	if (!q->body.len)
+		return coordinate_refuse(g, r, 400, "piece: is empty");
 	switch (pieces_put(g, t.turn, piece, q->body.data, q->body.len)) {
 	case 0:
 		r->status = 201;
 		/* fall through */
 	case 1:
 		buf_adds(&r->body, "{\"taken\":true}\n");
+		answer_held(g, t.turn, false);
 		return HTTPD_NOW;
 	case 2:
 		return coordinate_refuse(g, r, 409,
@@ -90,8 +220,10 @@ enum httpd_when coordinate_get_pieces(void *ctx, struct httpd_request *q,
 
 	if (!coordinate_is_signed(g, q, r, false, q->args[0]) || !find_turn(g, q, r, &t))
 		return HTTPD_NOW;
-	buf_addf(&r->body, "{\"turn\":%" PRIu64 ",\"state\":\"%s\",\"pieces\":[", t.turn,
-		t.state);
+	buf_addf(&r->body,
+		"{\"turn\":%" PRIu64 ",\"state\":\"%s\",\"bytes_max\":%" PRIu64
+		",\"pieces\":[",
+		t.turn, t.state, PROTOCOL_BODY_BYTES);
 	if (is_wanted(g, &t))
 		pieces_list(g, t.turn, pieces, &r->body);
 	buf_adds(&r->body, "]}\n");
@@ -187,8 +319,8 @@ static enum httpd_when refuse_over(struct coordinator *g, struct httpd_reply *r,
 }
 
 /* With check_lock. */
-static void check_and_deliver(struct coordinator *g, struct httpd_reply *r,
-	struct turn *t, const struct delta *d)
+static enum httpd_when check_and_deliver(struct coordinator *g, struct httpd_request *q,
+	struct httpd_reply *r, struct turn *t, const struct delta *d)
 {
 	char *path = coordinate_path(g, "delta-%" PRIu64 ".rnpg", t->turn);
 	bool theirs, taken;
@@ -197,10 +329,13 @@ static void check_and_deliver(struct coordinator *g, struct httpd_reply *r,
 
 	if (rc == 0)
 		rc = pieces_join(g, d, delta_elements(g, t), path, &norm);
+	if (rc == 1) {
+		free(path);
+		/* once it is held, another thread may answer it */
+		return hold(g, q, r, d) ? HTTPD_LATER : check_and_deliver(g, q, r, t, d);
+	}
 	theirs = rc < 0 && err_get()->code == EX_DATAERR;
-	if (rc == 1)
-		coordinate_refuse(g, r, 409, "pieces are missing");
-	else if (rc < 0)
+	if (rc < 0)
 		coordinate_refuse(g, r, theirs ? 422 : 503, err_get()->text);
 	else
 		deliver(g, r, t, d, norm);
@@ -209,11 +344,13 @@ static void check_and_deliver(struct coordinator *g, struct httpd_reply *r,
 		unlink(path);
 	pieces_end(g, t->turn, theirs || taken);
 	free(path);
+	return HTTPD_NOW;
 }
 
 static enum httpd_when take_delta(struct coordinator *g, struct httpd_request *q,
 	struct httpd_reply *r, const struct delta *d)
 {
+	enum httpd_when when = HTTPD_NOW;
 	struct turn t;
 
 	/* a turn is found with the lock: the same record may have come twice at once */
@@ -224,10 +361,10 @@ static enum httpd_when take_delta(struct coordinator *g, struct httpd_request *q
 		else if (!is_wanted(g, &t))
 			refuse_over(g, r, &t, d);
 		else
-			check_and_deliver(g, r, &t, d);
+			when = check_and_deliver(g, q, r, &t, d);
 	}
 	pthread_mutex_unlock(&g->check_lock);
-	return HTTPD_NOW;
+	return when;
 }
 
 enum httpd_when coordinate_post_delta(void *ctx, struct httpd_request *q,
@@ -235,6 +372,7 @@ enum httpd_when coordinate_post_delta(void *ctx, struct httpd_request *q,
 {
 	struct coordinator *g = ctx;
 	json_t *record = coordinate_take_record(g, q, r, "rnp.delta");
+	enum httpd_when when = HTTPD_NOW;
 	struct delta d;
 
 	if (!record)
@@ -244,7 +382,7 @@ enum httpd_when coordinate_post_delta(void *ctx, struct httpd_request *q,
 	else if (strcmp(d.node, q->args[0]) != 0)
 		coordinate_refuse(g, r, 403, "node: is not the member in the path");
 	else
-		take_delta(g, q, r, &d);
+		when = take_delta(g, q, r, &d);
 	json_decref(record);
-	return HTTPD_NOW;
+	return when;
 }

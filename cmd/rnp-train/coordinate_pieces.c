@@ -105,6 +105,27 @@ static bool is_there(const struct pieces *p, uint64_t piece)
 	return read_at(p->marks, &mark, 1, BOOT_BYTES + piece) && mark == 1;
 }
 
+static bool are_there(const struct pieces *p, uint64_t pieces)
+{
+	char *marks = xmalloc(pieces + 1);
+	bool all = read_at(p->marks, marks, pieces, BOOT_BYTES);
+
+	for (uint64_t i = 0; all && i < pieces; i++)
+		all = marks[i] == 1;
+	free(marks);
+	return all;
+}
+
+bool pieces_are_there(struct coordinator *g, uint64_t turn, uint64_t pieces)
+{
+	struct pieces p;
+	bool all = open_pieces(&p, g, turn, 0) == 0 && are_there(&p, pieces);
+
+	close_pieces(&p);
+	err_clear();
+	return all;
+}
+
 static bool is_same(const struct pieces *p, uint64_t at, const void *data, size_t len)
 {
 	char *there = xmalloc(len);
@@ -115,13 +136,33 @@ static bool is_same(const struct pieces *p, uint64_t at, const void *data, size_
 }
 
 static int put(const struct pieces *p, uint64_t piece, uint64_t at, const void *data,
-	size_t len)
+	size_t len, bool closed)
 {
 	if (is_there(p, piece))
 		return is_same(p, at, data, len) ? 1 : 2;
+	if (closed)
+		return 3;
 	if (write_at(p->fd, data, len, at, p->path) < 0)
 		return -1;
 	return write_at(p->marks, "\1", 1, BOOT_BYTES + piece, p->marks_path);
+}
+
+/* As pieces_put. */
+static int put_all(const struct pieces *p, uint64_t piece, uint64_t piece_bytes,
+	const char *data, size_t len, bool closed)
+{
+	int all = 1;
+
+	for (size_t done = 0; done < len; piece++) {
+		size_t part = len - done < piece_bytes ? len - done : piece_bytes;
+		int rc = put(p, piece, piece * piece_bytes, data + done, part, closed);
+
+		if (rc < 0 || rc > 1)
+			return rc;
+		all = rc == 0 ? 0 : all;
+		done += part;
+	}
+	return all;
 }
 
 int pieces_put(struct coordinator *g, uint64_t turn, uint64_t piece, const void *data,
@@ -129,14 +170,16 @@ int pieces_put(struct coordinator *g, uint64_t turn, uint64_t piece, const void 
 {
 	struct pieces p = { .fd = -1, .marks = -1 };
 	uint64_t at = piece * g->run.piece_bytes;
-	int rc = 3;
+	bool closed;
+	int rc;
 
 	pthread_mutex_lock(&g->pieces_lock);
-	if (g->pieces_closed != turn) {
-		rc = open_pieces(&p, g, turn, O_CREAT);
-		if (rc == 0)
-			rc = put(&p, piece, at, data, len);
-	}
+	closed = g->pieces_closed == turn;
+	rc = open_pieces(&p, g, turn, closed ? 0 : O_CREAT);
+	if (rc == 0)
+		rc = put_all(&p, piece, g->run.piece_bytes, data, len, closed);
+	else if (rc == 1)
+		rc = 3;
 	pthread_mutex_unlock(&g->pieces_lock);
 	/* The disk begins with it at once, so that little is left to be flushed at the end. Its queue may
 	 * be full: no other piece waits for that. */
@@ -194,8 +237,8 @@ static int find_all(struct coordinator *g, struct pieces *p, const struct delta 
 
 	pthread_mutex_lock(&g->pieces_lock);
 	rc = open_pieces(p, g, d->turn, 0);
-	for (uint64_t i = 0; rc == 0 && i < pieces; i++)
-		rc = is_there(p, i) ? 0 : 1;
+	if (rc == 0)
+		rc = are_there(p, pieces) ? 0 : 1;
 	if (rc == 0)
 		g->pieces_closed = d->turn;
 	pthread_mutex_unlock(&g->pieces_lock);

@@ -8,10 +8,14 @@
 
 #include "cmd/rnp-train/coordinate.h"
 
-/* Takes a piece. Returns 0; 1: the same bytes are there already; 2: others are; 3: the record of the
- * delta is being checked; -1 with err_set(EX_IOERR). */
+/* Takes len bytes: a piece, or several in a row from that one on. Returns 0; 1: the same bytes are there
+ * already; 2: others are (those before them are taken); 3: the record of the delta is being checked; -1
+ * with err_set(EX_IOERR). */
 int pieces_put(struct coordinator *g, uint64_t turn, uint64_t piece, const void *data,
 	size_t len);
+
+/* Whether the first `pieces` are there. The caller has g->pieces_lock. */
+bool pieces_are_there(struct coordinator *g, uint64_t turn, uint64_t pieces);
 
 /* Appends the numbers of the pieces that are there, below `pieces`: "0,1,5". */
 void pieces_list(struct coordinator *g, uint64_t turn, uint64_t pieces, struct buf *out);

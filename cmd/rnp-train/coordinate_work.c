@@ -276,6 +276,7 @@ int coordinate_answer(struct coordinator *g)
 	struct waiter **at = &g->waiters;
 	int failed = 0;
 
+	coordinate_refuse_held(g, now_ns, g->stop);
 	while (*at) {
 		struct waiter *w = *at;
 		int rc = answer(g, w, now_ns);

@@ -17,7 +17,7 @@
 #define TIMEOUT_MS         30000
 #define FETCH_TRIES        6
 #define CONNECTIONS        4
-#define CONNECTION_EACH_US 8000 /* of round trip: one more */
+#define CONNECTION_EACH_US 4000 /* of round trip: one more */
 #define RATE_EACH          8192 /* of a limit: a coordinator closes those that are much slower */
 /* bytes: a fetch that gets so many goes on, however often it breaks off */
 #define PROGRESS 65536

@@ -54,7 +54,7 @@ int client_post(struct client *c, const char *path, json_t *record,
 /* How many connections carry something large at once: each begins with ten packets a round trip
  * and doubles, so a long way takes more of them to be filled at once, and where packets are lost
  * each recovers by itself. rate: that they keep to together; 0: none. At least 1. */
-#define CLIENT_CONNECTIONS_MAX 32
+#define CLIENT_CONNECTIONS_MAX 64
 int client_connections(const struct client *c, int64_t rate);
 
 /* Fetches path to a file that is not there yet, at most max bytes, over several connections where

@@ -1,18 +1,25 @@
-/* join_deliver.c - a delta goes to the coordinator in pieces, each as often as it takes. */
+/* join_deliver.c - a delta goes to the coordinator in pieces, each as often as it takes, and its record with
+ * the last of them. */
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-train/join.h"
 #include "common/base/buf.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
+
+#define REQUEST_BYTES ((uint64_t)256 << 10) /* worth a connection */
+#define IN_FLIGHT \
+	((uint64_t)16 << 20) /* of all requests: what the coordinator keeps in memory */
+#define AGAIN_PART 32        /* of the pieces, one may be sent once more */
 
 /* Nobody wants the delta: said, and forgotten. */
 static int forget(struct worker *w, const struct http_response *r)
@@ -35,12 +42,48 @@ static bool has_taken(const json_t *answer)
 			strcmp(state, "counted") == 0 || strcmp(state, "refused") == 0);
 }
 
-/* Which pieces are there: there[i]. Returns 0; 1: the turn is over; -1. */
-static int ask_pieces(struct worker *w, bool *there, uint64_t pieces)
+/* A delta on its way. */
+struct upload {
+	struct worker *w;
+	struct buf file;
+	uint64_t pieces;
+	uint64_t body_bytes; /* that a request may carry */
+	bool *there;         /* [pieces]: by the coordinator, or under way */
+	int n;               /* connections */
+	uint64_t least;      /* pieces of a request, at least */
+	struct uploader *c;  /* [n] */
+	struct http_abort taken_up,
+		ended;          /* are set: by take_up, by the last connection */
+	struct http_abort stop; /* of all connections */
+	pthread_mutex_t lock;
+	/* with the lock */
+	uint64_t left;             /* pieces that nobody has taken up */
+	uint64_t again;            /* that may be sent once more */
+	int active;                /* connections */
+	bool broken;               /* a connection met what ends the upload */
+	int64_t took_ns, requests; /* of all that are answered */
+};
+
+/* One connection's part. */
+struct uploader {
+	struct upload *all;
+	struct client client;
+	/* with the lock: what it sends since when, and how many of these pieces others have sent again */
+	uint64_t first, n, again;
+	int64_t since_ns;
+	struct http_response refused; /* status 0: nothing was */
+	struct err error;             /* code 0: none */
+	pthread_t thread;
+};
+
+/* Which pieces are there, of u. Returns 0; 1: the turn is over; -1. */
+static int ask_pieces(struct upload *u)
 {
+	struct worker *w = u->w;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct client_request q = { .method = "GET", .sign = true };
 	json_t *answer = NULL, *list = NULL;
+	int64_t max = (int64_t)w->run.piece_bytes;
 	char path[256];
 	int rc;
 
@@ -54,58 +97,123 @@ static int ask_pieces(struct worker *w, bool *there, uint64_t pieces)
 		answer = json_parse_object(buf_text(&r.body), r.body.len, "pieces");
 		rc = answer ? json_get_array(answer, "pieces", "pieces", &list) : -1;
 	}
+	/* one that does not say it takes a piece at a time */
+	if (rc == 0 && json_object_get(answer, "bytes_max"))
+		rc = json_get_i64(answer, "pieces", "bytes_max", 1, INT64_MAX, &max);
 	if (rc == 0 && has_taken(answer)) {
 		w->state.pending = false;
 		rc = join_state_save(&w->state) < 0 ? -1 : 1;
 	}
+	u->left = u->pieces;
+	u->body_bytes = (uint64_t)max;
 	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
 		json_int_t n = json_integer_value(json_array_get(list, i));
 
-		if (n >= 0 && (uint64_t)n < pieces)
-			there[n] = true;
+		if (n >= 0 && (uint64_t)n < u->pieces && !u->there[n]) {
+			u->there[n] = true;
+			u->left--;
+		}
 	}
 	json_decref(answer);
 	http_response_release(&r);
 	return rc;
 }
 
-/* One connection's part in an upload. */
-struct uploader {
-	struct worker *w;
-	struct client client;
-	const struct buf *file;
-	const bool *there;
-	_Atomic uint64_t *next; /* of all: the piece to take up */
-	_Atomic bool *broken;   /* another connection met what ends the upload */
-	uint64_t pieces;
-	struct http_response refused; /* status 0: nothing was */
-	struct err error;             /* code 0: none */
-	pthread_t thread;
-};
-
-/* Returns 0, or -1 with u->refused or u->error. */
-static int put_piece(struct uploader *u, uint64_t piece)
+/* How many pieces a request carries: fewer towards the end, so that the last requests end together. */
+static uint64_t pieces_of_request(const struct upload *u)
 {
-	const struct delta *d = &u->w->state.delta;
-	uint64_t piece_bytes = u->w->run.piece_bytes;
+	uint64_t n = (uint64_t)u->n, want = u->left / (2 * n);
+	uint64_t max = u->body_bytes < IN_FLIGHT / n ? u->body_bytes : IN_FLIGHT / n;
+
+	max /= u->w->run.piece_bytes;
+	want = want < u->least ? u->least : want;
+	want = want > max ? max : want;
+	return want ? want : 1;
+}
+
+/* Pieces that nobody has taken up yet. */
+static void take_new(struct uploader *c)
+{
+	struct upload *u = c->all;
+	uint64_t want = pieces_of_request(u);
+
+	for (c->first = 0; u->there[c->first];)
+		c->first++;
+	while (c->first + c->n < u->pieces && !u->there[c->first + c->n] && c->n < want)
+		u->there[c->first + c->n++] = true;
+	u->left -= c->n;
+	if (!u->left)
+		http_abort(&u->taken_up);
+}
+
+/* At the end: a piece of the request that has been under way for longest, if that is twice as long as they
+ * take. A connection that lost many packets recovers slowly, and all would wait for it. */
+static void take_again(struct uploader *c, int64_t now_ns)
+{
+	struct upload *u = c->all;
+	struct uploader *slow = NULL;
+
+	for (int i = 0; i < u->n; i++) {
+		struct uploader *o = &u->c[i];
+
+		if (o->again < o->n &&
+			now_ns - o->since_ns > 2 * u->took_ns / u->requests &&
+			(!slow || o->since_ns < slow->since_ns))
+			slow = o;
+	}
+	if (!slow)
+		return;
+	u->again--;
+	c->first = slow->first + slow->n - ++slow->again;
+	c->n = c->again = 1;
+}
+
+/* Decides what the connection's next request carries. Returns false where there is nothing left. */
+static bool take_up(struct uploader *c)
+{
+	struct upload *u = c->all;
+	int64_t now_ns = clock_mono_ns();
+
+	pthread_mutex_lock(&u->lock);
+	if (c->n) {
+		u->took_ns += now_ns - c->since_ns;
+		u->requests++;
+	}
+	c->n = c->again = 0;
+	if (!u->broken && u->left)
+		take_new(c);
+	else if (!u->broken && u->again && u->requests)
+		take_again(c, now_ns);
+	c->since_ns = now_ns;
+	pthread_mutex_unlock(&u->lock);
+	return c->n > 0;
+}
+
+/* Returns 0, or -1 with c->refused or c->error. */
+static int put_pieces(struct uploader *c)
+{
+	struct worker *w = c->all->w;
+	const struct delta *d = &w->state.delta;
+	uint64_t piece_bytes = w->run.piece_bytes, from = c->first * piece_bytes;
+	uint64_t to = from + c->n * piece_bytes;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct client_request q = { .method = "PUT",
 		.content_type = "application/octet-stream",
-		.body = u->file->data + piece * piece_bytes,
-		.body_bytes = protocol_piece(d->bytes, piece_bytes, piece),
+		.body = c->all->file.data + from,
+		.body_bytes = (to < d->bytes ? to : d->bytes) - from,
 		.timeout_ms = 600000,
 		.sign = true };
 	char path[256];
 	int rc;
 
-	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64 "/%" PRIu64,
-		u->w->key.address, d->turn, piece);
+	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64 "/%" PRIu64, w->key.address,
+		d->turn, c->first);
 	q.path = path;
-	rc = client_send(&u->client, &q, &r);
+	rc = client_send(&c->client, &q, &r);
 	if (rc < 0) {
-		err_save(&u->error);
+		err_save(&c->error);
 	} else if (r.status != 200 && r.status != 201) {
-		u->refused = r;
+		c->refused = r;
 		return -1;
 	}
 	http_response_release(&r);
@@ -114,79 +222,39 @@ static int put_piece(struct uploader *u, uint64_t piece)
 
 static void *upload(void *arg)
 {
-	struct uploader *u = arg;
-	uint64_t i;
+	struct uploader *c = arg;
+	struct upload *u = c->all;
 
-	while (!*u->broken && (i = (*u->next)++) < u->pieces)
-		if (!u->there[i] && put_piece(u, i) < 0)
-			*u->broken = true;
+	while (take_up(c))
+		if (put_pieces(c) < 0) {
+			pthread_mutex_lock(&u->lock);
+			u->broken = true;
+			pthread_mutex_unlock(&u->lock);
+			http_abort(&u->taken_up);
+		}
+	pthread_mutex_lock(&u->lock);
+	if (--u->active == 0)
+		http_abort(&u->ended);
+	pthread_mutex_unlock(&u->lock);
 	return NULL;
 }
 
 /* Bytes that a connection transferred count as the worker's. */
-static void end_uploader(struct uploader *u)
+static void end_uploader(struct uploader *c)
 {
+	struct worker *w = c->all->w;
 	struct net_bytes b;
 
-	http_bytes(&u->client.http, &b);
-	u->w->client.http.closed.sent += b.sent;
-	u->w->client.http.closed.received += b.received;
-	http_release(&u->client.http);
-	http_response_release(&u->refused);
+	http_bytes(&c->client.http, &b);
+	w->client.http.closed.sent += b.sent;
+	w->client.http.closed.received += b.received;
+	http_release(&c->client.http);
+	http_response_release(&c->refused);
 }
 
-/* No more than pieces. */
-static int connections(const struct worker *w, const bool *there, uint64_t pieces)
-{
-	int n = client_connections(&w->client, w->client.up_max), left = 0;
-
-	for (uint64_t i = 0; i < pieces && left < n; i++)
-		left += !there[i];
-	return left ? left : 1;
-}
-
-/* All pieces that are not there, over several connections: one alone waits for each answer, and on a long
- * way its window grows slowly. Returns 0; 1: the turn is over; -1. */
-static int put_pieces(struct worker *w, const struct buf *file, const bool *there,
-	uint64_t pieces)
-{
-	struct uploader all[CLIENT_CONNECTIONS_MAX];
-	_Atomic uint64_t next = 0;
-	_Atomic bool broken = false;
-	int n = connections(w, there, pieces), started, rc = 0;
-
-	for (started = 0; started < n; started++) {
-		struct uploader *u = &all[started];
-
-		*u = (struct uploader){ .w = w,
-			.client = w->client,
-			.file = file,
-			.there = there,
-			.next = &next,
-			.broken = &broken,
-			.pieces = pieces };
-		u->client.http = (struct http)HTTP_INIT;
-		/* together they keep to the limit */
-		u->client.up_max = w->client.up_max / n;
-		if (pthread_create(&u->thread, NULL, upload, u) != 0)
-			break;
-	}
-	if (!started)
-		return err_sys(EX_OSERR, "cannot start a thread");
-	for (int i = 0; i < started; i++)
-		pthread_join(all[i].thread, NULL);
-	for (int i = 0; i < started && rc == 0; i++) {
-		if (all[i].refused.status)
-			rc = forget(w, &all[i].refused) < 0 ? -1 : 1;
-		else if (all[i].error.code)
-			rc = err_restore(&all[i].error);
-	}
-	for (int i = 0; i < started; i++)
-		end_uploader(&all[i]);
-	return rc;
-}
-
-static int post_record(struct worker *w)
+/* Sends the record that makes a delta of the pieces. early: while the last of them are under way. Returns
+ * 0: it is taken, or nobody wants it; 1: only early, it was not; -1. */
+static int post_record(struct worker *w, bool early)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct delta *d = &w->state.delta;
@@ -202,33 +270,158 @@ static int post_record(struct worker *w)
 		w->state.pending = false;
 		rc = join_state_save(&w->state);
 	} else if (rc == 0) {
-		rc = forget(w, &r);
+		rc = early ? 1 : forget(w, &r);
 	}
 	json_decref(record);
 	http_response_release(&r);
 	return rc;
 }
 
+/* Waits for an event, and stops all connections where the program is to end. */
+static void wait_for(struct upload *u, const struct http_abort *event)
+{
+	const struct http_abort *end = u->w->client.abort;
+	struct pollfd p[] = { { .fd = end ? end->fd : -1, .events = POLLIN },
+		{ .fd = event->fd, .events = POLLIN } };
+
+	while (!p[1].revents) {
+		if (poll(p, 2, -1) < 0)
+			p[0].revents = p[1].revents = 0; /* a signal */
+		if (p[0].revents) {
+			http_abort(&u->stop);
+			p[0].fd = -1;
+			p[0].revents = 0;
+		}
+	}
+}
+
+/* Waits until the last pieces are under way, and sends the record after them, on the connection that asked
+ * for them. As post_record; a connection that broke says more than what came of it. */
+static int post_early(struct upload *u)
+{
+	bool broken;
+	int rc;
+
+	wait_for(u, &u->taken_up);
+	pthread_mutex_lock(&u->lock);
+	broken = u->broken;
+	pthread_mutex_unlock(&u->lock);
+	if (broken)
+		return 1;
+	rc = post_record(u->w, true);
+	if (rc < 0 && u->w->state.pending) {
+		err_clear();
+		return 1;
+	}
+	/* what is still under way is there already */
+	if (rc < 1)
+		http_abort(&u->stop);
+	return rc;
+}
+
+/* Decides over how many connections, at most one for each REQUEST_BYTES, and the least of a request: where
+ * each connection has but one or two, they are not made smaller. */
+static void plan_upload(struct upload *u)
+{
+	uint64_t each = REQUEST_BYTES / u->w->run.piece_bytes;
+	int n = client_connections(&u->w->client, u->w->client.up_max);
+
+	each = each ? each : 1;
+	while (n > 1 && (uint64_t)(n - 1) * each >= u->left)
+		n--;
+	u->n = n;
+	u->again = u->left / AGAIN_PART;
+	u->least = u->left <= 2 * each * (uint64_t)n ? each : 1;
+}
+
+/* Returns how many connections were started. */
+static int start_uploaders(struct upload *u)
+{
+	int i;
+
+	pthread_mutex_lock(&u->lock); /* so that none sees the others half made */
+	for (i = 0; i < u->n; i++) {
+		struct uploader *c = &u->c[i];
+
+		*c = (struct uploader){ .all = u, .client = u->w->client };
+		c->client.http = (struct http)HTTP_INIT;
+		c->client.abort = &u->stop;
+		/* together they keep to the limit */
+		c->client.up_max = u->w->client.up_max / u->n;
+		if (pthread_create(&c->thread, NULL, upload, c) != 0)
+			break;
+	}
+	u->n = u->active = i;
+	pthread_mutex_unlock(&u->lock);
+	return i ? i : err_sys(EX_OSERR, "cannot start a thread");
+}
+
+/* All pieces that are not there, over several connections: one alone waits for each answer, and on a long
+ * way its window grows slowly; and the record. Returns 0: the delta is taken, or nobody wants it; 2: the
+ * record is left, whose answer decides; -1. */
+static int put_all(struct upload *u)
+{
+	struct uploader c[CLIENT_CONNECTIONS_MAX];
+	int started, taken, rc = 0;
+
+	u->c = c;
+	started = start_uploaders(u);
+	if (started < 0)
+		return -1;
+	taken = post_early(u);
+	wait_for(u, &u->ended);
+	for (int i = 0; i < started; i++)
+		pthread_join(c[i].thread, NULL);
+	for (int i = 0; i < started && taken == 1 && rc == 0; i++) {
+		/* of a delta that is taken already, too, where only the record's answer was lost */
+		if (c[i].refused.status)
+			rc = 2;
+		else if (c[i].error.code)
+			rc = err_restore(&c[i].error);
+	}
+	for (int i = 0; i < started; i++)
+		end_uploader(&c[i]);
+	if (taken < 1)
+		return taken;
+	return rc < 0 ? -1 : 2;
+}
+
 int worker_deliver(struct worker *w)
 {
 	const struct delta *d = &w->state.delta;
 	uint64_t pieces = protocol_pieces(d->bytes, w->run.piece_bytes);
+	struct upload u = { .w = w,
+		.file = BUF_INIT,
+		.pieces = pieces,
+		.taken_up = HTTP_ABORT_INIT,
+		.ended = HTTP_ABORT_INIT,
+		.stop = HTTP_ABORT_INIT,
+		.there = xcalloc(pieces + 1, sizeof *u.there) };
 	char *path = join_state_path(&w->state, "delta-%" PRIu64 ".rnpg", d->turn);
-	bool *there = xcalloc(pieces + 1, sizeof *there);
-	struct buf file = BUF_INIT;
-	int rc = io_read(&file, path, d->bytes);
+	int rc = io_read(&u.file, path, d->bytes);
 
+	pthread_mutex_init(&u.lock, NULL);
 	w->forgotten = false;
-	if (rc == 0 && file.len != d->bytes)
+	if (rc == 0 &&
+		(http_abort_open(&u.taken_up) < 0 || http_abort_open(&u.ended) < 0 ||
+			http_abort_open(&u.stop) < 0))
+		rc = -1;
+	if (rc == 0 && u.file.len != d->bytes)
 		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
 	if (rc == 0)
-		rc = ask_pieces(w, there, pieces);
-	if (rc == 0)
-		rc = put_pieces(w, &file, there, pieces);
-	if (rc == 0)
-		rc = post_record(w);
-	free(there);
+		rc = ask_pieces(&u);
+	if (rc == 0) {
+		plan_upload(&u);
+		rc = u.left ? put_all(&u) : 2;
+	}
+	if (rc == 2)
+		rc = post_record(w, false);
+	http_abort_close(&u.taken_up);
+	http_abort_close(&u.ended);
+	http_abort_close(&u.stop);
+	pthread_mutex_destroy(&u.lock);
+	free(u.there);
 	free(path);
-	buf_release(&file);
+	buf_release(&u.file);
 	return rc < 0 ? -1 : 0;
 }

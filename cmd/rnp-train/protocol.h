@@ -16,10 +16,11 @@
 #include "common/lm/train/update.h"
 #include "common/record/key.h"
 
-#define PROTOCOL_HEX          65                    /* a hash in hex and the NUL */
-#define PROTOCOL_PIECE_BYTES  ((uint64_t)4 << 20)   /* of a new run's pieces at most */
-#define PROTOCOL_PIECE_MIN    ((uint64_t)256 << 10) /* and at least */
-#define PROTOCOL_PIECES       128 /* where pieces may have any size between */
+#define PROTOCOL_HEX          65                   /* a hash in hex and the NUL */
+#define PROTOCOL_PIECE_BYTES  ((uint64_t)4 << 20)  /* of a new run's pieces at most */
+#define PROTOCOL_PIECE_MIN    ((uint64_t)64 << 10) /* and at least */
+#define PROTOCOL_PIECES       1024 /* where pieces may have any size between */
+#define PROTOCOL_BODY_BYTES   PROTOCOL_PIECE_BYTES /* of pieces in one request, at most */
 #define PROTOCOL_PIECE_MAX    ((uint64_t)64 << 20)
 #define PROTOCOL_POLL_MS      25000 /* a request for work waits so long at most */
 #define PROTOCOL_ROUNDS_MAX   (INT64_C(1) << 40)
@@ -142,8 +143,8 @@ uint64_t protocol_id_bytes(uint32_t vocab);
 void protocol_pack(struct buf *out, const uint32_t *ids, uint64_t n, uint32_t vocab);
 bool protocol_unpack(uint32_t *ids, const void *from, uint64_t n, uint32_t vocab);
 
-/* The piece_bytes of a new run whose containers have at most max bytes: small enough that several
- * connections have many each, so that the last one is not waited for long. */
+/* The piece_bytes of a new run whose containers have at most max bytes: small enough that the last ones,
+ * each sent by itself, are not waited for long. */
 uint64_t protocol_piece_bytes(uint64_t max);
 
 /* The number of pieces of a container of that size; the size of one of them in bytes. */

@@ -79,9 +79,9 @@ static int read_run(struct training *out, const struct training *t, const char *
 /* Pieces are whole powers of two within bounds, and there are no more than twice the many wanted. */
 static void check_pieces(void)
 {
-	CHECK_I64(256 << 10, (int64_t)protocol_piece_bytes(1));
-	CHECK_I64(256 << 10, (int64_t)protocol_piece_bytes((32 << 20) - 1));
-	CHECK_I64(512 << 10, (int64_t)protocol_piece_bytes(50000000));
+	CHECK_I64(64 << 10, (int64_t)protocol_piece_bytes(1));
+	CHECK_I64(64 << 10, (int64_t)protocol_piece_bytes((64 << 20) - 1));
+	CHECK_I64(128 << 10, (int64_t)protocol_piece_bytes(100000000));
 	CHECK_I64(4 << 20, (int64_t)protocol_piece_bytes(UINT64_C(1) << 40));
 	CHECK_I64(96, (int64_t)protocol_pieces(50000000, 512 << 10));
 	CHECK_I64(50000000 - 95 * (512 << 10),
