@@ -64,7 +64,7 @@ static pid_t coordinator_start(char url[64], const char *const args[])
 }
 
 /* field: a line of /proc/PID/status, as "VmRSS:" */
-static int64_t memory_bytes(pid_t pid, const char *field)
+static __attribute__((unused)) int64_t memory_bytes(pid_t pid, const char *field)
 {
 	struct buf text = BUF_INIT;
 	char path[64];

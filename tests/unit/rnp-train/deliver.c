@@ -1,0 +1,243 @@
+/* Pieces and the record of a delta at a real coordinator: several pieces in a request, pieces that contradict,
+ * a record that is there before its pieces.
+ *
+ * uses: cmd/rnp-train */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/join_client.h"
+#include "common/base/mem.h"
+#include "common/hw/device.h"
+#include "common/json/json.h"
+#include "tests/bench/coordinator.h"
+#include "tests/unit/test.h"
+
+static char url[64];
+static struct training run;
+static struct key key;
+static struct assignment turn;
+static struct buf container;
+static struct container_facts facts;
+
+static struct client connection(void)
+{
+	struct client c = { .http = HTTP_INIT,
+		.url = url,
+		.key = &key,
+		.give_up_ms = 60000 };
+
+	memcpy(c.run, run.name, sizeof c.run);
+	return c;
+}
+
+/* The programs that were built with this one. */
+static void find_programs(void)
+{
+	char here[200], path[4096];
+	ssize_t n = readlink("/proc/self/exe", here, sizeof here - 1);
+
+	here[n > 0 ? n : 0] = '\0';
+	for (int up = 0; up < 3 && strrchr(here, '/'); up++)
+		*strrchr(here, '/') = '\0';
+	snprintf(path, sizeof path, "%s/bin:%s", here, getenv("PATH"));
+	setenv("PATH", path, 1);
+}
+
+static pid_t start(void)
+{
+	snprintf(work, sizeof work, "%s/deliver.XXXXXX",
+		getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	if (!mkdtemp(work))
+		die("beginning");
+	command("seq 20000 >text && rnp-train tokenize --vocab 300 --out tok text >/dev/null"
+		" && rnp-train init --preset nano --tokenizer tok --out m");
+	return coordinator_start(url,
+		(const char *const[]){ "rnp-train", "coordinate", "-q", "--model", "m",
+			"--data", "tok", "--listen", "127.0.0.1:0", "--port-file", "port",
+			"--workers", "1", "--rounds", "2", "--inner-steps", "1",
+			"--batch", "1", "--length", "16", "--method", "none", "--device",
+			"cpu", NULL });
+}
+
+/* Becomes a member, gets a turn, and makes what it delivers. */
+static void begin(struct client *c)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request ask = { .method = "GET", .sign = true };
+	struct dev d = DEV_INIT;
+	json_t *record = client_run(c);
+	char path[300];
+	float *x;
+
+	if (!record || training_read(&run, record, "the run") < 0 ||
+		key_generate(&key) < 0)
+		die("the run");
+	json_decref(record);
+	*c = connection();
+	record = json_record("rnp.join");
+	json_set_text(record, "node", key.address);
+	json_set_text(record, "run", run.name);
+	if (client_post(c, "/v1/join", record, &r) < 0 || r.status != 200)
+		die("joining");
+	json_decref(record);
+	snprintf(path, sizeof path, "/v1/work?member=%s", key.address);
+	ask.path = path;
+	if (client_send(c, &ask, &r) < 0 || r.status != 200)
+		die("asking for work");
+	record = json_parse_object(buf_text(&r.body), r.body.len, "assignment");
+	if (!record ||
+		assignment_read(&turn, record, &run, key.address, "assignment") < 0)
+		die("an assignment");
+	json_decref(record);
+	http_response_release(&r);
+	x = xcalloc(run.parameters, sizeof *x);
+	for (uint64_t i = 0; i < run.parameters; i++)
+		x[i] = 1e-4f * (float)(i % 17);
+	snprintf(path, sizeof path, "%s/container", work);
+	if (device_open(&d, "cpu") < 0 ||
+		container_write(&d, "none", x, NULL, run.parameters, path, &facts) < 0 ||
+		io_read(&container, path, facts.bytes) < 0)
+		die("making a container");
+	dev_close(&d);
+	free(x);
+}
+
+/* Returns the status. */
+static int put(struct client *c, uint64_t piece, const void *data, size_t len)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request q = { .method = "PUT",
+		.content_type = "application/octet-stream",
+		.body = data,
+		.body_bytes = len,
+		.sign = true };
+	char path[256];
+	int status;
+
+	snprintf(path, sizeof path, "/v1/delta/%s/%llu/%llu", key.address,
+		(unsigned long long)turn.turn, (unsigned long long)piece);
+	q.path = path;
+	if (client_send(c, &q, &r) < 0)
+		die("sending pieces");
+	status = r.status;
+	http_response_release(&r);
+	return status;
+}
+
+/* From one piece to before another, of the container. */
+static int put_range(struct client *c, uint64_t from, uint64_t to)
+{
+	uint64_t end = to * run.piece_bytes;
+
+	end = end < container.len ? end : container.len;
+	return put(c, from, container.data + from * run.piece_bytes,
+		end - from * run.piece_bytes);
+}
+
+static int post(struct client *c)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct delta d = { .turn = turn.turn,
+		.bytes = facts.bytes,
+		.steps = turn.steps,
+		.tokens = turn.sequences * run.length,
+		.loss_first_micronats = 5000000,
+		.loss_last_micronats = 4000000,
+		.seconds = 1 };
+	json_t *record;
+	char path[256];
+	int status;
+
+	memcpy(d.node, key.address, sizeof d.node);
+	memcpy(d.base, turn.base, sizeof d.base);
+	protocol_hex(d.sha256, facts.sha256);
+	protocol_hex(d.root, facts.root);
+	record = delta_write(&d, &run, client_now_ms(c));
+	snprintf(path, sizeof path, "/v1/delta/%s/%llu", key.address,
+		(unsigned long long)turn.turn);
+	if (client_post(c, path, record, &r) < 0)
+		die("posting the record");
+	status = r.status;
+	json_decref(record);
+	http_response_release(&r);
+	return status;
+}
+
+/* The statuses of two records that were sent at once, in the order in which they were answered. */
+static _Atomic int taken, answered, statuses[2];
+
+static void *post_apart(void *unused)
+{
+	struct client c = connection();
+	int status = post(&c);
+
+	(void)unused;
+	statuses[taken++] = status;
+	answered++;
+	http_release(&c.http);
+	return NULL;
+}
+
+static void check_pieces(struct client *c)
+{
+	char other[4] = "abc";
+
+	CHECK(protocol_pieces(container.len, run.piece_bytes) > 8);
+	CHECK_I64(201, put_range(c, 0, 3));
+	CHECK_I64(200, put_range(c, 1, 3));
+	/* what is there stays, and is not written over by what comes with it */
+	CHECK_I64(409, put(c, 1, other, sizeof other));
+	CHECK_I64(201, put_range(c, 2, 5));
+	CHECK_I64(400, put(c, 5, other, 0));
+	CHECK_I64(400, put(c, UINT64_C(1) << 40, other, sizeof other));
+	CHECK_I64(400,
+		put(c, protocol_pieces(container.len, run.piece_bytes) - 1,
+			container.data, 3 * run.piece_bytes));
+}
+
+static void check_record(struct client *c)
+{
+	uint64_t pieces = protocol_pieces(container.len, run.piece_bytes);
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, post_apart, NULL) != 0)
+			die("a thread");
+	/* one of them takes the place of the other and waits for the pieces */
+	while (!answered)
+		usleep(1000);
+	CHECK_I64(409, statuses[0]);
+	CHECK_I64(201, put_range(c, 5, pieces - 1));
+	CHECK_I64(1, answered);
+	CHECK_I64(201, put_range(c, pieces - 1, pieces));
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	CHECK_I64(200, statuses[1]);
+	CHECK_I64(200, post(c));
+	CHECK_I64(410, put_range(c, 0, 1));
+}
+
+int main(void)
+{
+	struct client c = connection();
+	char remove[300];
+	pid_t pid;
+
+	bench_name = "deliver";
+	find_programs();
+	pid = start();
+	begin(&c);
+	check_pieces(&c);
+	check_record(&c);
+	http_release(&c.http);
+	buf_release(&container);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	snprintf(remove, sizeof remove, "rm -rf '%s'", work);
+	if (system(remove) != 0)
+		die(remove);
+	TEST_END();
+}
