@@ -188,4 +188,26 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 		state: \"maintenance\"}" | rnp-register sign --key node.json >late
 	assert_equal "$(cat signed failed late | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
 		jq .reputation_ppm)" "$worse"
+	# a verdict on a challenge that another node passed first is void: neither passed nor failed,
+	# whatever the order of the records. Its own challenge, passed twice, is not
+	rnp-register keygen --out other.json >/dev/null
+	other=$(rnp-register address --key other.json)
+	passed() { # NODE AT CHALLENGE
+		jq -nc "{kind: \"rnp.verdict\", v: 1, node: \"$1\", signer: \"$judge\", at: \"2026-11-$2Z\", passed: true,
+			challenge_sha256: (\"$3\" * 64), checks: [], readings: {}}" | rnp-register sign --key judge.json
+	}
+	{ passed "$node" 29T12:00:00 a; passed "$other" 29T12:00:01 b; } >own
+	{ passed "$other" 29T12:00:01 a; passed "$other" 29T13:00:00 b; } >anothers
+	cat signed own | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" >before
+	for records in "signed own anothers" "anothers own signed"; do
+		cat $records | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" >after
+		diff <(jq -c "select(.node == \"$node\")" before) <(jq -c "select(.node == \"$node\")" after)
+		jq -se --arg n "$other" 'map(select(.node == $n)) == [.[] | select(.node == $n and .trials == 2 and
+			.passed == 2 and .void == 1)]' after
+	done
+	assert_equal "$(jq -c "select(.node == \"$other\") | [.trials, .void]" before)" "[1,0]"
+	# one that failed is a trial, whoever's challenge it was
+	jq -c '.passed = false | del(.proof)' anothers | rnp-register sign --key judge.json >lost
+	assert_equal "$(cat own lost | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
+		jq -c "select(.node == \"$other\") | [.trials, .passed, .void]")" "[3,1,0]"
 }

@@ -50,6 +50,9 @@ struct event {
 	char node[KEY_ADDRESS_MAX];
 	int64_t at_ms, until_ms; /* until_ms: end of a maintenance, -1 for a verdict */
 	bool passed;
+	bool names_challenge; /* passed, and says on which challenge */
+	bool on_anothers;     /* it is that of another node, who passed it first */
+	unsigned char challenge[CANON_HASH_BYTES];
 	unsigned char sha256[CANON_HASH_BYTES];
 };
 
@@ -74,6 +77,18 @@ static const char *why_not(const json_t *record)
 	}
 }
 
+/* Reads the challenge of a verdict that is passed. */
+static void read_challenge(const json_t *record, struct event *e)
+{
+	const char *hex = json_string_value(json_object_get(record, "challenge_sha256"));
+	size_t n;
+
+	e->names_challenge = e->passed && hex &&
+		sodium_hex2bin(e->challenge, sizeof e->challenge, hex, strlen(hex), NULL,
+			&n, NULL) == 0 &&
+		n == sizeof e->challenge;
+}
+
 /* Reads a record into an event. Returns 1, 0 when it does not count, or -1. */
 static int read_event(const struct record *r, const char *kind, struct event *e)
 {
@@ -86,9 +101,12 @@ static int read_event(const struct record *r, const char *kind, struct event *e)
 		return -1;
 	snprintf(e->node, sizeof e->node, "%s", node);
 	e->until_ms = -1;
-	if (strcmp(kind, "rnp.verdict") == 0)
-		return json_get_bool(r->json, r->where, "passed", &e->passed) < 0 ? -1 :
-										    1;
+	if (strcmp(kind, "rnp.verdict") == 0) {
+		if (json_get_bool(r->json, r->where, "passed", &e->passed) < 0)
+			return -1;
+		read_challenge(r->json, e);
+		return 1;
+	}
 	if (json_opt_text(r->json, r->where, "state", &state) < 0 ||
 		json_get_i64(r->json, r->where, "interval_s", 1, 86400, &interval_s) < 0)
 		return -1;
@@ -100,7 +118,7 @@ static int take(void *ctx, const struct record *r)
 {
 	const char *kind = json_string_value(json_object_get(r->json, "kind")), *reason;
 	struct events *all = ctx;
-	struct event e;
+	struct event e = { .passed = false };
 	int rc;
 
 	if (schema_check(r->json, r->where, NULL) < 0)
@@ -149,7 +167,7 @@ static int write_node(const struct event *list, size_t n)
 	crypto_hash_sha256_state hash;
 	unsigned char sum[crypto_hash_sha256_BYTES];
 	char hex[2 * crypto_hash_sha256_BYTES + 1];
-	int64_t announced = 0;
+	int64_t announced = 0, void_verdicts = 0;
 	json_t *record;
 	int rc;
 
@@ -160,6 +178,10 @@ static int write_node(const struct event *list, size_t n)
 
 		if (list[i].until_ms >= 0 || again)
 			continue;
+		if (list[i].on_anothers) {
+			void_verdicts++;
+			continue;
+		}
 		if (in_maintenance(list, n, list[i].at_ms)) {
 			announced++;
 			continue;
@@ -177,11 +199,46 @@ static int write_node(const struct event *list, size_t n)
 	json_set_i64(record, "trials", r.trials);
 	json_set_i64(record, "passed", r.passed);
 	json_set_i64(record, "maintenance", announced);
+	json_set_i64(record, "void", void_verdicts);
 	json_set_i64(record, "reputation_ppm", reputation_lower_ppm(&r));
 	json_set_text(record, "verdicts_sha256", hex);
 	rc = out_record(record);
 	json_decref(record);
 	return rc;
+}
+
+/* Compares by challenge, then by who passed it first, as rnp-reward usage has it: of two at the same
+ * instant, the node with the lower address. */
+static int by_challenge(const void *a, const void *b)
+{
+	const struct event *x = *(struct event *const *)a, *y = *(struct event *const *)b;
+	int order = memcmp(x->challenge, y->challenge, sizeof x->challenge);
+
+	if (!order)
+		order = (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
+	return order ? order : strcmp(x->node, y->node);
+}
+
+/* Marks the verdicts on a challenge that another node passed first: a challenge is for one node, so
+ * they say nothing of this one, neither good nor bad. */
+static void mark_void(struct events *all)
+{
+	struct event **asked = xcalloc(all->n, sizeof *asked), *first = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->list[i].names_challenge)
+			asked[n++] = &all->list[i];
+	if (n)
+		qsort(asked, n, sizeof *asked, by_challenge);
+	for (size_t i = 0; i < n; i++) {
+		if (!first ||
+			memcmp(first->challenge, asked[i]->challenge,
+				sizeof first->challenge) != 0)
+			first = asked[i];
+		asked[i]->on_anothers = strcmp(first->node, asked[i]->node) != 0;
+	}
+	free(asked);
 }
 
 static int write_all(struct events *all)
@@ -190,6 +247,7 @@ static int write_all(struct events *all)
 
 	if (all->n)
 		qsort(all->list, all->n, sizeof *all->list, by_node);
+	mark_void(all);
 	for (size_t i = 0, end; i < all->n && rc == 0; i = end) {
 		for (end = i + 1; end < all->n &&
 			strcmp(all->list[end].node, all->list[i].node) == 0;)
