@@ -14,29 +14,48 @@
 
 /* --- locking -------------------------------------------------------------------------------- */
 
+/* Notes when a node was last up in its locked stakes. By primary key: an UPDATE of unknown rows makes a
+ * temporary table for each node, which most nodes would leave empty. */
+static int see(struct ledger *l, sqlite3_stmt *find, sqlite3_stmt *set, int64_t end_ms,
+	const unsigned char node[32])
+{
+	int rc;
+
+	store_bind(find, "bi", node, (size_t)32, end_ms);
+	while ((rc = store_step(&l->store, find)) == 1)
+		if (store_run(&l->store, set, "iib", end_ms,
+			    sqlite3_column_int64(find, 0), node, (size_t)32) < 0)
+			return -1;
+	return rc;
+}
+
 int ledger_lock(struct ledger *l, int64_t epoch, int64_t end_ms,
 	const struct ledger_stake *list, size_t n)
 {
-	sqlite3_stmt *lock = NULL, *see = NULL;
+	sqlite3_stmt *lock = NULL, *find = NULL, *set = NULL;
 	int rc = store_prepare(&l->store, &lock,
 		"INSERT INTO stake(epoch, node, wallet, base_units, uusd, seen_ms)"
 		" VALUES(?, ?, ?, ?, ?, ?)");
 
 	if (rc == 0)
-		rc = store_prepare(&l->store, &see,
-			"UPDATE stake SET seen_ms = ?1 WHERE node = ?2 AND moved IS NULL"
-			" AND seen_ms < ?1");
+		rc = store_prepare(&l->store, &find,
+			"SELECT epoch FROM stake WHERE node = ? AND moved IS NULL"
+			" AND seen_ms < ?");
+	if (rc == 0)
+		rc = store_prepare(&l->store, &set,
+			"UPDATE stake SET seen_ms = ? WHERE epoch = ? AND node = ?");
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct ledger_stake *s = &list[i];
 
-		rc = store_run(&l->store, see, "ib", end_ms, s->node, sizeof s->node);
+		rc = see(l, find, set, end_ms, s->node);
 		if (rc == 0 && s->base_units)
 			rc = store_run(&l->store, lock, "ibbiii", epoch, s->node,
 				sizeof s->node, s->wallet, sizeof s->wallet,
 				s->base_units, s->uusd, end_ms);
 	}
 	sqlite3_finalize(lock);
-	sqlite3_finalize(see);
+	sqlite3_finalize(find);
+	sqlite3_finalize(set);
 	return rc < 0 ? -1 : 0;
 }
 
