@@ -19,11 +19,11 @@ epoch_records() {
 			.node = $node | .wallet = $wallet | .at = "2026-11-15T00:00:00Z"
 			| .gpus = [.gpus[0] | .model = $model | .uuid = $uuid | .memory_bytes = 85520809984]
 			| if $model == "A100" then .gpus += [.gpus[0] | .uuid = "GPU-9"] else . end' \
-			"$ROOT/tests/data/rtx4090.node.json" >n
-		rnp-register sign --key "n$i.json" <n >>records
-		sha=$(rnp-register canon <n | tr -d '\n' | sha256sum | cut -d' ' -f1)
+			"$ROOT/tests/data/rtx4090.node.json" >"n$i"
+		rnp-register sign --key "n$i.json" <"n$i" >>records
+		sha=$(rnp-register canon <"n$i" | tr -d '\n' | sha256sum | cut -d' ' -f1)
 		jq -nc "{kind: \"rnp.verdict\", v: 1, node: \"$node\", signer: \"$op\", at: \"2026-11-17T0$i:00:00Z\",
-			passed: true, checks: [], readings: {}, node_record: \"$sha\",
+			passed: true, checks: [], readings: {}, node_record: \"$sha\", challenge_sha256: (\"$i\" * 64),
 			proven: ([\"$uuid\"] + (if \"$model\" == \"A100\" then [\"GPU-9\"] else [] end) | map({device: .}))},
 			{kind: \"rnp.receipt\", v: 1, node: \"$node\", signer: \"$op\", job: \"j\", gpu_seconds: ($i * 10000),
 			from: \"2026-11-1$((i % 3 + 5))T12:00:00Z\", to: \"2026-11-18T00:0$i:00Z\"},
@@ -34,6 +34,16 @@ epoch_records() {
 			spans: [[$((i * 1000)), 2000000], [3000000, $((6000000 + i))]]}" >said
 		rnp-register sign --key op.json <said >>records
 	done
+	# passed on the challenge of node 1, after it: that proves nothing, neither that node 4 has an H200, nor
+	# that node 8 had the device of node 2 first
+	jq -c '.gpus[0] |= (.model = "H200" | .uuid = "GPU-44")' n4 >n4b
+	rnp-register sign --key n4.json <n4b >>records
+	anothers() { # NODE AT UUID
+		jq -nc "{kind: \"rnp.verdict\", v: 1, node: \"$(jq -r .node "$1")\", signer: \"$op\", at: \"2026-11-17T$2Z\",
+			passed: true, checks: [], readings: {}, challenge_sha256: (\"1\" * 64),
+			node_record: \"$(rnp-register canon <"$1" | tr -d '\n' | sha256sum | cut -d' ' -f1)\", proven: [{device: \"$3\"}]}"
+	}
+	{ anothers n4b 20:00:00 GPU-44; anothers n8 01:30:00 GPU-2; } | rnp-register sign --key op.json >>records
 	# records that must not count: a stranger's receipt, a receipt twice, a changed one
 	jq -c --arg n1 "$(rnp-register address --key n1.json)" '.node = $n1 | .signer = "'"$other"'" | .gpu_seconds = 400000
 		| .from = "2026-11-20T00:00:00Z" | .to = "2026-11-21T00:00:00Z"' said | sed -n 3p |

@@ -2,7 +2,7 @@
 load helper
 load epoch_records
 
-@test "stranger: an epoch computed anew in Python, and 20 planted errors" {
+@test "stranger: an epoch computed anew in Python, and 23 planted errors" {
 	cd "$BATS_TEST_TMPDIR"
 	epoch_records
 	publish() { # RECORDS [option ...]: the epoch that the operator publishes
@@ -64,5 +64,13 @@ load epoch_records
 	{ grep -v rnp.uptime records; cat resigned; } >more
 	publish more >bad
 	planted bad
-	assert_equal "$planted" 21
+	# verdicts on another node's challenge, which are made to look as if they were on none
+	for hour in T20 T01:30; do
+		jq -c --arg hour "$hour" 'select(.kind == "rnp.verdict" and (.at | contains($hour))) | del(.proof, .challenge_sha256)' \
+			records | rnp-register sign --key op.json >anothers
+		{ grep -v "\"rnp.verdict\".*$hour" records; cat anothers; } >more
+		publish more >bad
+		planted bad
+	done
+	assert_equal "$planted" 23
 }

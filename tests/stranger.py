@@ -138,7 +138,7 @@ def usages(records, start, end, trusted):
         asked[c] = min(asked.get(c, (at, r["node"])), (at, r["node"]))
     for at, key, r in passed:
         c, n = r.get("challenge_sha256"), nodes[r["node"]]
-        if r.get("proven") and (not c or asked[c][1] == r["node"]):
+        if r.get("proven") and r.get("node_record") and (not c or asked[c][1] == r["node"]):
             for d in r["proven"]:
                 key_d = d["device"].lower()
                 first[key_d] = min(first.get(key_d, (at, r["node"])), (at, r["node"]))
