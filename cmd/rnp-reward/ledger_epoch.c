@@ -12,8 +12,9 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-#define SIGNERS_MAX     64
-#define CLAIMS_TOGETHER 32 /* rows of one INSERT: starting one costs about as much as a row */
+#define SIGNERS_MAX 64
+#define CLAIMS_TOGETHER \
+	32 /* rows of one INSERT: starting one costs about as much as a row */
 
 /* --- keeping ------------------------------------------------------------------------------- */
 
