@@ -12,9 +12,9 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-#define SIGNERS_MAX 64
-#define CLAIMS_TOGETHER \
-	32 /* rows of one INSERT: starting one costs about as much as a row */
+/* rows of one INSERT: starting one costs about as much as a row */
+#define CLAIMS_TOGETHER 32
+#define SIGNERS_MAX     64
 
 /* --- keeping ------------------------------------------------------------------------------- */
 
