@@ -274,7 +274,7 @@ static void wait_again(struct lm_engine *e, struct lm_request *a)
  * first page of the text last. */
 static void release_pages(struct lm_engine *e, struct lm_request *a)
 {
-	for (uint32_t i = a->sequence.n; i-- > 0;)
+	for (uint32_t i = a->sequence.n; i-- > a->sequence.begin;)
 		lm_prefix_touch(e->prefix, a->sequence.pages[i]);
 	lm_sequence_release(&a->sequence, e->cache);
 	a->hashed = 0;
@@ -406,12 +406,46 @@ static bool next_hash(struct lm_request *a, struct lm_prefix_hash *out)
 	return true;
 }
 
+/* Returns the first page that rows from `length` tokens on attend to. */
+static uint32_t first_page(const struct lm_engine *e, uint32_t length)
+{
+	return e->reach && length >= e->reach ? (length + 1 - e->reach) / LM_PAGE : 0;
+}
+
+/* For models whose layers all have a window: finds the longest beginning of a text of whose last
+ * window the index has all pages, whatever has become of those before it, and skips the latter. The
+ * sequence is empty. */
+static void skip_to_window(struct lm_engine *e, struct lm_request *a)
+{
+	uint32_t pages = (a->length - 1) / LM_PAGE, run = 0, best = 0, first;
+	struct lm_prefix_hash hash, at_first;
+
+	lm_prefix_root(&hash, a->space, a->adapter);
+	for (uint32_t i = 0; i < pages; i++) {
+		lm_prefix_next(&hash, &hash, a->tokens + (size_t)i * LM_PAGE);
+		run = lm_prefix_has(e->prefix, &hash) ? run + 1 : 0;
+		if (run && run >= i + 1 - first_page(e, (i + 1) * LM_PAGE))
+			best = i + 1;
+	}
+	first = first_page(e, best * LM_PAGE);
+	if (!first)
+		return;
+	lm_prefix_root(&at_first, a->space, a->adapter);
+	for (uint32_t i = 0; i < first; i++)
+		lm_prefix_next(&at_first, &at_first, a->tokens + (size_t)i * LM_PAGE);
+	lm_sequence_skip(&a->sequence, first);
+	a->hash = at_first;
+	a->hashed = first;
+}
+
 /* Adopts the pages that the prefix index already has. */
 static void adopt(struct lm_engine *e, struct lm_request *a)
 {
 	struct lm_prefix_hash hash;
 	int64_t page;
 
+	if (e->reach && !a->sequence.length && !(a->embedding && a->mean))
+		skip_to_window(e, a);
 	while (next_hash(a, &hash)) {
 		page = lm_prefix_find(e->prefix, &hash);
 		if (page < 0)
@@ -450,9 +484,8 @@ static void keep(struct lm_engine *e, struct lm_request *a)
  * prefix index keeps them as long as there is room. */
 static void forget(struct lm_engine *e, struct lm_request *a)
 {
-	if (e->reach && a->sequence.length >= e->reach)
-		lm_sequence_forget(&a->sequence, e->cache,
-			a->sequence.length + 1 - e->reach);
+	lm_sequence_forget(&a->sequence, e->cache,
+		first_page(e, a->sequence.length) * LM_PAGE);
 }
 
 /* --- admission ------------------------------------------------------------------------------- */

@@ -125,14 +125,29 @@ void lm_prefix_close(struct lm_prefix *x)
 	free(x);
 }
 
+/* Returns the page of a hash, or NONE. */
+static uint32_t page_of(const struct lm_prefix *x, const struct lm_prefix_hash *h)
+{
+	uint32_t p = *slot_of(x, h);
+
+	while (p != NONE && !lm_prefix_equal(&x->pages[p].hash, h))
+		p = x->pages[p].chain;
+	return p;
+}
+
+bool lm_prefix_has(const struct lm_prefix *x, const struct lm_prefix_hash *h)
+{
+	return page_of(x, h) != NONE;
+}
+
 int64_t lm_prefix_find(struct lm_prefix *x, const struct lm_prefix_hash *h)
 {
-	for (uint32_t p = *slot_of(x, h); p != NONE; p = x->pages[p].chain)
-		if (lm_prefix_equal(&x->pages[p].hash, h)) {
-			lm_prefix_touch(x, p);
-			return p;
-		}
-	return -1;
+	uint32_t p = page_of(x, h);
+
+	if (p == NONE)
+		return -1;
+	lm_prefix_touch(x, p);
+	return p;
 }
 
 void lm_prefix_add(struct lm_prefix *x, const struct lm_prefix_hash *h, uint32_t page)

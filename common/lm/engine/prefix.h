@@ -35,6 +35,9 @@ void lm_prefix_close(struct lm_prefix *x); /* NULL is fine; releases its pages *
 /* Returns the page of a hash, which becomes the most recently used, or -1. */
 int64_t lm_prefix_find(struct lm_prefix *x, const struct lm_prefix_hash *h);
 
+/* Whether the index has the page of a hash; its use stays as it is. */
+bool lm_prefix_has(const struct lm_prefix *x, const struct lm_prefix_hash *h);
+
 /* Adds a full page, unless the index has one of the same text. */
 void lm_prefix_add(struct lm_prefix *x, const struct lm_prefix_hash *h, uint32_t page);
 

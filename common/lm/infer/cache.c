@@ -304,6 +304,16 @@ void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page)
 	s->length += LM_PAGE;
 }
 
+void lm_sequence_skip(struct lm_sequence *s, uint32_t pages)
+{
+	if (s->n || s->length)
+		bug("what is not empty cannot begin with other pages");
+	s->pages = xgrow(s->pages, &s->pages_cap, (size_t)pages + 1, sizeof *s->pages);
+	memset(s->pages, 0, pages * sizeof *s->pages); /* no page, but a valid number */
+	s->n = s->begin = pages;
+	s->length = pages * LM_PAGE;
+}
+
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,
 	size_t n)
 {

@@ -85,6 +85,10 @@ uint32_t lm_cache_users(const struct lm_cache *c, uint32_t page);
  * LM_PAGE tokens are the next of s. It replaces a page that s may have grown for them. */
 void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page);
 
+/* Makes s, which must be empty, begin with `pages` pages that are forgotten: nothing to come attends
+ * to them. */
+void lm_sequence_skip(struct lm_sequence *s, uint32_t pages);
+
 /* For tests: whether every page is either free or in as many of the n sequences as its
  * reference count says, and no list contains a page twice. */
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,

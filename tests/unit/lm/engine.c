@@ -483,6 +483,43 @@ static void shared_drafts(void)
 	lm_engine_close(e);
 }
 
+/* The beginning of a text is evicted for another one, but its last window is there: what goes on with
+ * the text computes only what is new. */
+static void next_turn(const struct text *before)
+{
+	struct lm_engine *e = open_engine(17, 2, 32);
+	static struct text text;
+	uint32_t made = before->made - 10;
+	struct asked q;
+
+	ask(&q, before);
+	lm_engine_submit(e, &q.a);
+	run_all(e);
+	check_answer(&q);
+	ask(&q, &texts[8]);
+	lm_engine_submit(e, &q.a);
+	run_all(e);
+	CHECK(texts[8].n + texts[8].made > 2 * LM_PAGE);
+	check_answer(&q);
+
+	text = *before;
+	memcpy(text.prompt + text.n, before->want, made * sizeof *text.prompt);
+	text.n += made;
+	text.max = 10;
+	text.made = 0;
+	compute_alone(&text);
+	CHECK(memcmp(text.want, before->want + made, 10 * sizeof *text.want) == 0);
+	for (int space = 0; space < 2; space++) {
+		ask(&q, &text);
+		q.a.space = (uint64_t)space;
+		lm_engine_submit(e, &q.a);
+		run_all(e);
+		check_answer(&q);
+		CHECK_I64(space ? 0 : (text.n - 1) / LM_PAGE * LM_PAGE, q.a.cached);
+	}
+	lm_engine_close(e);
+}
+
 /* Where all layers have a window, texts share pages as others do, and a text releases those that no
  * layer attends to any more: one alone goes on in a cache that is too small for all of it. */
 static void windows(void)
@@ -501,6 +538,7 @@ static void windows(void)
 	make_texts();
 	among_others(400, 16, 23, false);
 	among_others(24, 8, 64, true);
+	random_requests();
 	cache_hit();
 	for (uint32_t i = 0; i < text.n; i++)
 		text.prompt[i] = (i * i + 3 * i) % VOCAB;
@@ -518,6 +556,7 @@ static void windows(void)
 	}
 	CHECK(text.n + text.made > PAGES * LM_PAGE);
 	lm_engine_close(e);
+	next_turn(&text);
 	lm_weights_close(weights);
 	model_file_close(other);
 	weights = full;
