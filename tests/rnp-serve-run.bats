@@ -120,6 +120,12 @@ teardown() { stop_serve; }
 	wrong 400 prompt context_length_exceeded "{\"prompt\":\"$(printf 'word %.0s' {1..2000})\"}" /v1/completions
 	wrong 400 prompt invalid_value '{"prompt":[1,400000]}' /v1/completions
 	wrong 400 prompt invalid_value '{"prompt":{}}' /v1/completions
+	wrong 400 input invalid_value '{"input":{}}' /v1/embeddings
+	wrong 400 input invalid_value '{"input":[[5,400000]]}' /v1/embeddings
+	jq -e '.error.message | contains("input[1]")' error
+	wrong 400 logit_bias invalid_value "{$m,\"logit_bias\":{\"400\":1}}"
+	wrong 400 "" invalid_json ''
+	jq -e '.error.message | contains("empty")' error
 	wrong 404 "" not_found '{}' /v1/nothing
 	wrong 405 "" method_not_allowed '{}' /v1/models
 	python3 -c 'print("{\"prompt\":\"" + "x" * 10000000 + "\"}")' >large

@@ -220,11 +220,19 @@ int prompt_text(struct buf *out, const struct served *m, const struct request *q
 
 /* --- completions --------------------------------------------------------------------------------- */
 
-static int bad_prompt(struct api_error *e)
+/* Returns the field that has the text of a request. */
+static const char *field_of(const struct request *q)
 {
-	return api_error_set(e, 400, "invalid_value", "prompt",
-		"'prompt' must be a text, an array of at most %d texts, or token ids",
-		REQUEST_PROMPTS_MAX);
+	return q->kind == REQUEST_COMPLETION                          ? "prompt" :
+		request_has_prompts(q) || q->kind == REQUEST_RESPONSE ? "input" :
+									"messages";
+}
+
+static int bad_prompt(const struct request *q, struct api_error *e)
+{
+	return api_error_set(e, 400, "invalid_value", field_of(q),
+		"'%s' must be a text, an array of at most %d texts, or token ids",
+		field_of(q), REQUEST_PROMPTS_MAX);
 }
 
 int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
@@ -236,17 +244,17 @@ int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
 		return 0;
 	first = json_array_get(q->prompt, 0);
 	if (!first)
-		return bad_prompt(e);
+		return bad_prompt(q, e);
 	if (json_is_integer(first))
 		return 0;
 	if (json_array_size(q->prompt) > REQUEST_PROMPTS_MAX)
-		return bad_prompt(e);
+		return bad_prompt(q, e);
 	*n = (uint32_t)json_array_size(q->prompt);
 	return 0;
 }
 
-static int add_ids(struct prompt *p, const struct served *m, const json_t *ids,
-	struct api_error *e)
+static int add_ids(struct prompt *p, const struct served *m, const struct request *q,
+	const json_t *ids, struct api_error *e)
 {
 	uint32_t vocab = lm_token_count(m->l.token);
 	struct lm_detoken d;
@@ -259,11 +267,12 @@ static int add_ids(struct prompt *p, const struct served *m, const json_t *ids,
 
 		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
 			json_integer_value(v) >= vocab)
-			return api_error_set(e, 400, "invalid_value", "prompt",
-				"'prompt': token %zu is not in the vocabulary", i);
+			return api_error_set(e, 400, "invalid_value", field_of(q),
+				"'%s[%zu]' is not in the vocabulary of %u", field_of(q),
+				i, vocab);
 		buf_add(&p->ids, &id, sizeof id);
 		if (lm_detoken_push(&d, &p->text, id) < 0)
-			return failed(e, "prompt");
+			return failed(e, field_of(q));
 	}
 	lm_detoken_end(&d, &p->text);
 	return 0;
@@ -277,13 +286,13 @@ static int encode_text(struct prompt *p, const struct served *m, const struct re
 	if (json_is_array(one) && !json_is_integer(json_array_get(one, 0)))
 		one = json_array_get(one, i);
 	if (json_is_array(one))
-		return add_ids(p, m, one, e);
+		return add_ids(p, m, q, one, e);
 	if (!json_is_string(one))
-		return bad_prompt(e);
+		return bad_prompt(q, e);
 	buf_add(&p->text, json_string_value(one), json_string_length(one));
 	if (lm_token_encode(m->l.token, &p->ids, json_string_value(one),
 		    json_string_length(one), false) < 0)
-		return failed(e, "prompt");
+		return failed(e, field_of(q));
 	return 0;
 }
 
@@ -384,6 +393,20 @@ static int encode_gap(struct prompt *p, const struct served *m, const struct req
 
 /* --- both ---------------------------------------------------------------------------------------- */
 
+/* A bias for no token would have no effect, and nobody would know. */
+static int check_bias(const struct served *m, const struct request *q,
+	struct api_error *e)
+{
+	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
+
+	for (uint32_t i = 0; i < q->sampling.bias_count; i++)
+		if (q->sampling.bias[i].token >= vocab)
+			return api_error_set(e, 400, "invalid_value", "logit_bias",
+				"'logit_bias': token %u is not in the vocabulary of %u",
+				q->sampling.bias[i].token, vocab);
+	return 0;
+}
+
 int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
 	uint32_t i, struct api_error *e)
 {
@@ -402,13 +425,12 @@ int prompt_encode(struct prompt *p, const struct served *m, const struct request
 		buf_add(&p->ids, &id, sizeof id);
 	n = (uint32_t)(p->ids.len / sizeof id);
 	if (!n)
-		return api_error_set(e, 400, "invalid_value", "prompt",
+		return api_error_set(e, 400, "invalid_value", field_of(q),
 			"the prompt is empty, and the model has no BOS to begin with");
 	if (lm_service_accepts(m->service, (const uint32_t *)(void *)p->ids.data, n) < 0)
-		return api_error_set(e, 400, "context_length_exceeded",
-			request_has_prompts(q) ? "prompt" : "messages", "%s",
+		return api_error_set(e, 400, "context_length_exceeded", field_of(q), "%s",
 			err_get()->text);
-	return 0;
+	return check_bias(m, q, e);
 }
 
 void prompt_release(struct prompt *p)

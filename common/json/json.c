@@ -50,6 +50,10 @@ json_t *json_parse(const char *text, size_t len, int depth_max, const char *wher
 
 	if (v)
 		return v;
+	if (!len) {
+		err_set(EX_DATAERR, "%s: not JSON: it is empty", where);
+		return NULL;
+	}
 	if (len >= 3 && memcmp(text, "\x1f\x8b\x08", 3) == 0) {
 		err_set(EX_DATAERR, "%s: compressed with gzip: unpack it first", where);
 		return NULL;
