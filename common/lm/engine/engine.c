@@ -45,7 +45,7 @@ struct lm_engine {
 	struct lm_request **running;               /* [streams], by age */
 	uint32_t running_count;
 	uint64_t next_serial, turn; /* turn: the group that was served last */
-	uint32_t budget;
+	uint32_t budget, budget_beside;
 	/* attention to this many keys takes as long as the products of a row */
 	uint64_t keys_per_row;
 	/* of each 1024 layers, those with a window, and how many keys it has */
@@ -53,6 +53,7 @@ struct lm_engine {
 	uint32_t reach; /* keys that any layer attends to at most; 0: all there are */
 	uint64_t load;  /* of this step, in keys */
 	bool full;      /* prompts had more rows than the budget */
+	bool beside;    /* answers get their next tokens in this step */
 
 	struct lm_row *rows;    /* rows of this step */
 	struct lm_request **of; /* the answer of each row */
@@ -152,7 +153,7 @@ int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
 	*out = NULL;
 	e->w = w;
 	e->limits = *limits;
-	e->budget = limits->rows;
+	e->budget = e->budget_beside = limits->rows;
 	measure_attention(e);
 	e->waiting_end = &e->waiting;
 	e->event = event;
@@ -218,16 +219,23 @@ int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_
 	return 0;
 }
 
-void lm_engine_set_budget(struct lm_engine *e, uint32_t rows)
+static uint32_t limited(const struct lm_engine *e, uint32_t rows)
 {
-	e->budget = rows > e->limits.rows ? e->limits.rows : rows;
+	return rows > e->limits.rows ? e->limits.rows : rows;
 }
 
-uint32_t lm_engine_load(const struct lm_engine *e, bool *full)
+void lm_engine_set_budget(struct lm_engine *e, uint32_t rows, uint32_t beside)
+{
+	e->budget = limited(e, rows);
+	e->budget_beside = limited(e, beside);
+}
+
+uint32_t lm_engine_load(const struct lm_engine *e, bool *full, bool *beside)
 {
 	uint64_t rows = e->load / e->keys_per_row;
 
 	*full = e->full;
+	*beside = e->beside;
 	return rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
@@ -854,7 +862,7 @@ static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 
 static void plan(struct lm_engine *e)
 {
-	uint64_t budget = e->budget * e->keys_per_row, min = LM_PAGE * e->keys_per_row;
+	uint64_t budget, min = LM_PAGE * e->keys_per_row;
 	uint32_t room = e->limits.rows > PROMPT_ROWS_MIN ? e->limits.rows :
 							   PROMPT_ROWS_MIN;
 
@@ -865,6 +873,8 @@ static void plan(struct lm_engine *e)
 
 		e->load += a->step_rows * cost_of(e, a->length);
 	}
+	e->beside = e->load > 0;
+	budget = (e->beside ? e->budget_beside : e->budget) * e->keys_per_row;
 	/* prompts advance in every step, however many answers there are */
 	plan_prompts(e, room, budget > e->load + min ? budget - e->load : min);
 	e->row_count = 0;

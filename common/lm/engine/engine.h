@@ -159,12 +159,13 @@ int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_
 void lm_engine_submit(struct lm_engine *e, struct lm_request *a);
 
 /* Sets what the rows of a step may cost together, in rows at the beginning of a text; at most
- * limits.rows. A row further on costs more, since it attends to more keys. */
-void lm_engine_set_budget(struct lm_engine *e, uint32_t rows);
+ * limits.rows. A row further on costs more, since it attends to more keys. beside: the same for
+ * steps in which answers get their next tokens, beside the prompts. */
+void lm_engine_set_budget(struct lm_engine *e, uint32_t rows, uint32_t beside);
 
 /* Returns what the last step cost, in the same unit. *full: prompts had more rows than the
- * budget allowed. */
-uint32_t lm_engine_load(const struct lm_engine *e, bool *full);
+ * budget allowed. *beside: answers got their next tokens. */
+uint32_t lm_engine_load(const struct lm_engine *e, bool *full, bool *beside);
 
 /* Computes a step. Returns how many rows it had; 0: there is nothing to do. Failures concern
  * single answers and are reported by their events; where the program has a reserve (mem.h), so is

@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 
 #define BUDGET_MIN   LM_PAGE
+#define BESIDE       3  /* quarters of the budget where answers wait for the step */
 #define BUDGET_FIRST 32 /* rows of prompts in a step until their speed is known */
 
 /* --- the outbox ------------------------------------------------------------------------------ */
@@ -181,20 +182,33 @@ static bool receive(struct lm_service *s)
 	return on;
 }
 
-/* Adapts the budget so that a step takes no longer than step_ns: other streams wait for it. It
- * aims at less, because steps of the same cost differ. */
+/* Sets the budget of a step, and that of one with answers in progress, which wait for it. */
+static void set_budget(struct lm_service *s)
+{
+	uint64_t beside = s->config.step_ns ? (uint64_t)s->budget * BESIDE / 4 :
+					      s->budget;
+
+	lm_engine_set_budget(s->engine, s->budget, (uint32_t)beside);
+}
+
+/* Adapts the budget so that a step takes no longer than step_ns. It aims at less, because steps of
+ * the same cost differ. */
 static void adapt(struct lm_service *s, int64_t ns)
 {
-	uint32_t max = s->config.limits.rows, load;
+	uint64_t max = s->config.limits.rows * UINT64_C(4) / BESIDE, load;
 	int64_t wanted_ns = s->config.step_ns * 3 / 4;
-	bool full;
+	bool full, beside;
 
 	if (!s->config.step_ns)
 		return;
-	load = lm_engine_load(s->engine, &full);
+	load = lm_engine_load(s->engine, &full, &beside);
+	if (beside) { /* as if it had been without them */
+		ns = ns * 4 / BESIDE;
+		load = load * 4 / BESIDE;
+	}
 	if (ns > wanted_ns)
-		s->budget = (uint32_t)((load < s->budget ? load : s->budget) * wanted_ns /
-			ns);
+		s->budget = (uint32_t)((load < s->budget ? load : s->budget) *
+			(uint64_t)wanted_ns / (uint64_t)ns);
 	else if (full && ns < wanted_ns / 3)
 		s->budget *= 2;
 	else if (full && ns < wanted_ns * 3 / 4)
@@ -202,8 +216,8 @@ static void adapt(struct lm_service *s, int64_t ns)
 	if (s->budget < BUDGET_MIN)
 		s->budget = BUDGET_MIN;
 	if (s->budget > max)
-		s->budget = max;
-	lm_engine_set_budget(s->engine, s->budget);
+		s->budget = (uint32_t)max;
+	set_budget(s);
 }
 
 static void *run(void *arg)
@@ -251,7 +265,7 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 		return -1;
 	}
 	s->config.ends = NULL;
-	lm_engine_set_budget(s->engine, s->budget);
+	set_budget(s);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	lm_engine_count(s->engine, &s->counts.engine);

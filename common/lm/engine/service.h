@@ -41,7 +41,9 @@ struct lm_service;
 struct lm_service_config {
 	struct lm_engine_limits limits;
 	uint32_t queue; /* answers that may wait */
-	int64_t step_ns; /* if a step takes longer, pieces of prompts get smaller; 0: never */
+	/* If a step takes longer, pieces of prompts get smaller; 0: never. Where answers wait for
+	 * their next tokens beside the prompts, already from 3/4 of it on. */
+	int64_t step_ns;
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
 	struct lm_events *outbox;       /* borrowed until close */

@@ -313,7 +313,7 @@ static void later_rows(void)
 	uint32_t first = 0, last = 0, steps = 0, read = 0;
 	struct lm_engine_counts counts;
 	struct asked q = { .t = &texts[0] };
-	bool full = false;
+	bool full = false, beside = true;
 
 	q.a.tokens = xmalloc(240 * sizeof *q.a.tokens);
 	q.a.tokens_capacity = 240;
@@ -327,16 +327,50 @@ static void later_rows(void)
 	for (; !lm_engine_idle(e); steps++) {
 		uint32_t rows = lm_engine_step(e);
 
-		CHECK(rows >= 1 && (rows <= 8 || lm_engine_load(e, &full) <= 48));
+		CHECK(rows >= 1 &&
+			(rows <= 8 || lm_engine_load(e, &full, &beside) <= 48));
 		first = steps ? first : rows;
 		last = read + rows < 240 ? rows : last;
 		read += rows;
-		CHECK(lm_engine_load(e, &full) > 0 && full == (read < 240));
+		CHECK(lm_engine_load(e, &full, &beside) > 0 && full == (read < 240));
 	}
 	CHECK(read == 240 && last >= 8 && 2 * last <= first && steps > 240 / first + 1);
 	lm_engine_count(e, &counts);
 	CHECK(counts.prompt == 240);
 	lm_engine_close(e);
+	free(q.a.tokens);
+}
+
+/* Where an answer waits for its next token, prompts get the smaller budget. */
+static void beside_answers(void)
+{
+	struct lm_engine *e = open_engine(256, 4, 48);
+	struct asked waits, q = { .t = &texts[0] };
+	bool full = false, beside = false;
+	int i = 0;
+
+	while (texts[i].made < 10)
+		i++;
+	ask(&waits, &texts[i]);
+	lm_engine_submit(e, &waits.a);
+	while (!waits.heard)
+		lm_engine_step(e);
+	q.a.tokens = xcalloc(200, sizeof *q.a.tokens);
+	q.a.tokens_capacity = q.a.prompt = 200;
+	q.a.tokens_max = 1;
+	lm_sampling_defaults(&q.a.sampling, 1);
+	q.a.user = &q;
+	lm_engine_submit(e, &q.a);
+	lm_engine_set_budget(e, 48, 24);
+	lm_engine_step(e);
+	CHECK(lm_engine_load(e, &full, &beside) <= 24 && full && beside);
+	atomic_store(&waits.a.cancel, true);
+	lm_engine_step(e);
+	CHECK(lm_engine_load(e, &full, &beside) > 24 && full && !beside);
+	atomic_store(&q.a.cancel, true);
+	run_all(e);
+	lm_engine_close(e);
+	free(waits.a.tokens);
 	free(q.a.tokens);
 }
 
@@ -787,6 +821,7 @@ int main(void)
 	at_once();
 	turns();
 	later_rows();
+	beside_answers();
 	random_requests();
 	guesses();
 	speculation();
