@@ -132,6 +132,31 @@ bad_ledger() {
 	try "the head of the ledger is missing" "DELETE FROM head"
 }
 
+@test "ledger: an epoch that is filed under another time, token or policy is named; another program's database is left alone" {
+	seal 0 >/dev/null
+	for change in "to_ms = to_ms - 1000" "from_ms = NULL" "token = 'USDC'" "policy = 'rnp-019'" "payable = 0"; do
+		python3 - "$change" <<-'PY'
+			import os, sqlite3, sys
+			if os.path.exists("bad"):
+			    os.remove("bad")
+			sqlite3.connect("db").execute("VACUUM INTO 'bad'")
+			db = sqlite3.connect("bad")
+			db.execute("UPDATE epoch SET " + sys.argv[1])
+			db.commit()
+		PY
+		bad_ledger "row 0: is filed under another token, policy or time" bad
+	done
+	for version in 0 1 3; do
+		rm -f other
+		python3 -c "import sqlite3; sqlite3.connect('other').executescript(
+			'CREATE TABLE photos(name); INSERT INTO photos VALUES(1); PRAGMA user_version = $version')"
+		cp other before
+		refused 65 "'other' is a database of something else" rnp-reward epoch --policy rnp-021 --store other week0
+		refused 65 "'other' is a database of something else" rnp-reward verify --store other
+		cmp before other
+	done
+}
+
 @test "ledger: SQLite itself refuses what breaks conservation" {
 	seal 0 >/dev/null
 	try() {

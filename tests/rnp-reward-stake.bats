@@ -96,6 +96,7 @@ balance() {
 	}
 	try "row 0: its balance is not what the epoch says" "UPDATE stake SET base_units = base_units + 1 WHERE moved IS NOT NULL"
 	try "row 0: its stakes are not what its claims lock" "UPDATE stake SET base_units = base_units + 1 WHERE moved IS NULL AND epoch = 0"
+	try "row 1: its stakes are not what its claims lock" "DELETE FROM stake WHERE epoch = 1"
 	try "row $row: its claims do not have its Merkle root" "UPDATE claim SET unlocked = unlocked + 1 WHERE epoch = $row"
 	try "row $row: it does not move what it says" "DROP TRIGGER stake_moves; UPDATE epoch SET locked = locked + 5000000000, \"left\" = \"left\" - 5000000000 WHERE sequence = 0; UPDATE stake SET moved = NULL WHERE moved IS NOT NULL"
 	run python3 -c 'import sqlite3; sqlite3.connect("db").execute("UPDATE stake SET moved = 0 WHERE moved IS NOT NULL")'

@@ -210,8 +210,41 @@ enum {
 	AT_PAID,
 	AT_FLIGHT,
 	AT_OWED,
-	AT_MOVED
+	AT_MOVED,
+	AT_TOKEN,
+	AT_POLICY,
+	AT_FROM,
+	AT_TO,
+	AT_CLAIMS /* whether there are any */
 };
+
+static bool text_is(const json_t *row, const char *key, const char *otherwise,
+	const char *is)
+{
+	const char *stated = json_string_value(json_object_get(row, key));
+
+	return strcmp(stated ? stated : otherwise, is) == 0;
+}
+
+static bool time_is(const json_t *row, const char *key, sqlite3_stmt *q, int column)
+{
+	int64_t stated = -1,
+		is = sqlite3_column_type(q, column) == SQLITE_NULL ?
+		-1 :
+		sqlite3_column_int64(q, column);
+
+	return json_opt_time(row, "epoch", key, &stated) == 0 && stated == is;
+}
+
+/* Whether what sealing and paying look at is what the row says: token, policy, times; and an epoch with
+ * claims is paid. */
+static bool is_filed_right(const json_t *row, sqlite3_stmt *q)
+{
+	return text_is(row, "token", "RENDER", store_text(q, AT_TOKEN)) &&
+		text_is(row, "policy", "", store_text(q, AT_POLICY)) &&
+		time_is(row, "from", q, AT_FROM) && time_is(row, "to", q, AT_TO) &&
+		(sqlite3_column_int(q, AT_PAYABLE) || !sqlite3_column_int(q, AT_CLAIMS));
+}
 
 static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 {
@@ -231,6 +264,8 @@ static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 			!amount_is(row, "pool_base_units", claimed + locked,
 				sqlite3_column_int64(q, AT_MINTED))))
 		fault(reason, sequence, "its balance is not what the epoch says");
+	if (rc == 0 && !reason->len && !is_filed_right(row, q))
+		fault(reason, sequence, "is filed under another token, policy or time");
 	if (rc == 0 && !reason->len && sqlite3_column_int(q, AT_PAYABLE)) {
 		rc = read_claims(l, sequence, &leaves, &n, &sums);
 		if (rc == 0)
@@ -254,7 +289,8 @@ static int check_epochs(struct ledger *l, struct buf *reason)
 	int rc = store_prepare(&l->store, &q,
 		"SELECT sequence, payable, minted, claimed, locked, paid, in_flight, owed,"
 		" (SELECT coalesce(sum(base_units), 0) FROM stake WHERE epoch = sequence"
-		" AND moved IS NOT NULL) FROM epoch ORDER BY sequence");
+		" AND moved IS NOT NULL), token, policy, from_ms, to_ms,"
+		" EXISTS (SELECT 1 FROM claim WHERE epoch = sequence) FROM epoch ORDER BY sequence");
 
 	while (rc == 0 && !reason->len && (rc = store_step(&l->store, q)) == 1)
 		rc = check_epoch(l, q, reason);

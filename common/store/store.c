@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,6 +176,41 @@ static int64_t user_version(struct store *s)
 	return version;
 }
 
+/* Returns 1 if there is a table of that name (NULL: any), 0, or -1. */
+static int has_table(struct store *s, const char *name)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(s, &q,
+		"SELECT 1 FROM sqlite_schema WHERE ?1 IS NULL OR name = ?1 LIMIT 1");
+
+	if (rc == 0 && name)
+		store_bind(q, "t", name);
+	if (rc == 0)
+		rc = store_step(s, q);
+	sqlite3_finalize(q);
+	return rc;
+}
+
+/* Checks that a database of that version is one of these steps: it has the table that the first of them
+ * makes, and at version 0 none at all. any: whether it had a table before the version was read. */
+static int check_ours(struct store *s, const char *const *steps, int64_t version, int any)
+{
+	static const char start[] = "CREATE TABLE ";
+	char name[64] = "";
+	int ours = !any;
+
+	if (version) {
+		if (strncmp(steps[0], start, sizeof start - 1) != 0)
+			return 0;
+		sscanf(steps[0] + sizeof start - 1, "%63[A-Za-z0-9_]", name);
+		ours = has_table(s, name);
+	}
+	if (ours == 0)
+		return err_set(EX_DATAERR, "'%s' is a database of something else",
+			s->path);
+	return ours < 0 ? -1 : 0;
+}
+
 static int upgrade(struct store *s, const char *const *steps, int64_t to)
 {
 	struct buf sql = BUF_INIT;
@@ -198,6 +234,7 @@ static int upgrade(struct store *s, const char *const *steps, int64_t to)
 static int prepare_file(struct store *s, const char *const *steps, bool read_only)
 {
 	int64_t latest = 0, version;
+	int any;
 
 	while (steps[latest])
 		latest++;
@@ -207,14 +244,17 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 		    "PRAGMA foreign_keys = ON; PRAGMA cache_size = " CACHE_KIB
 		    "; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY") < 0)
 		return -1;
+	/* version and tables are written together, and the tables are looked for first: another process
+	 * may make ours meanwhile. Nothing is changed before, not even the kind of journal */
+	any = has_table(s, NULL);
+	version = any < 0 ? -1 : user_version(s);
+	if (version < 0 || check_ours(s, steps, version, any) < 0)
+		return -1;
 	if (!read_only &&
 		store_exec(s,
 			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
 			"PRAGMA wal_autocheckpoint = " WAL_PAGES
 			"; PRAGMA journal_size_limit = " WAL_LIMIT_BYTES) < 0)
-		return -1;
-	version = user_version(s);
-	if (version < 0)
 		return -1;
 	if (version > latest)
 		return err_set(EX_DATAERR, "'%s' was written by a later version of rnp",
