@@ -69,6 +69,10 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		*out = cpu_features(level).bf16 ? FAST(avx512bf16) : FAST(avx512);
 	if (cpu_features(level).vnni)
 		out->project_quantized = lm_project_quantized_vnni;
+#ifdef __linux__
+	if (cpu_features(level).vnni && cpu_features(level).amx && cpu_amx_permitted())
+		out->project_quantized = lm_project_quantized_amx;
+#endif
 	for (int dtype = 0; dtype < 2; dtype++)
 		out->tiles[dtype] = lm_tiles_for(level, (enum lm_dtype)dtype);
 #endif
@@ -214,10 +218,10 @@ uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
 	if (!d->is_host || !lm_weight_is_quantized(type))
 		return 0;
 #ifdef __x86_64__
-	if (cpu_of(d)->lm->kernels.project_quantized == lm_project_quantized_vnni)
-		return 16;
 	if (cpu_of(d)->lm->kernels.project_quantized == lm_project_quantized_avx2)
 		return 8;
+	if (cpu_of(d)->lm->kernels.project_quantized != lm_project_ref)
+		return 16;
 #endif
 	return 0;
 }

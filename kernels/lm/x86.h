@@ -43,6 +43,11 @@ extern const struct lm_tiles lm_tiles_bf16_avx512bf16, lm_tiles_bf16_amx;
 /* Products with quantised weights; ranges as in project.h. */
 void lm_project_quantized_avx2(const struct lm_project *, uint64_t, uint64_t);
 void lm_project_quantized_vnni(const struct lm_project *, uint64_t, uint64_t);
+/* on int8 tiles; usable once cpu_amx_permitted() */
+void lm_project_quantized_amx(const struct lm_project *, uint64_t, uint64_t);
+/* the same with tiles in memory: tests/kernels/amx_emu.c */
+void lm_project_quantized_amx_emulated(const struct lm_project *, uint64_t, uint64_t);
+bool lm_amx_emulated_released(void);
 void lm_quantize_avx2(const struct lm_quantize *, uint64_t, uint64_t);
 
 /* AMX block products, usable once cpu_amx_permitted(). */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/lm/x86.h"
 #include "tests/kernels/kcheck.h"
 
 static const char *const names[LM_WEIGHTS] = { "f32", "f16", "bf16", "q8_0", "q4_0",
@@ -97,6 +98,40 @@ static void put_inputs(struct kcheck *k, struct lm_project *p,
 		p->bias = kcheck_put(k, host->bias, p->n * 4, 0);
 }
 
+#if defined __x86_64__ && defined __linux__
+static int run_tiles(struct dev *d, void *out, const void *arguments)
+{
+	struct lm_project p = *(const struct lm_project *)arguments;
+
+	p.y = out;
+	lm_project_quantized_amx_emulated(&p, 0, p.n);
+	if (!lm_amx_emulated_released())
+		return dev_fail(d, 70, "tiles are not released");
+	return 0;
+}
+
+/* The same on int8 tiles, which are emulated: the kernel's own source, see amx_emu.c. In the column
+ * whose kernels it shares everything else with. */
+static void check_tiles(struct kcheck *k, struct kcase *c, struct lm_project *p,
+	const struct lm_project *host, unsigned offset)
+{
+	char label[sizeof c->label];
+
+	if (strcmp(k->column, "avx512") != 0 || k->bench ||
+		!cpu_features(CPU_AVX512).vnni || !lm_weight_is_quantized(host->type))
+		return;
+	memcpy(label, c->label, sizeof label);
+	c->run = run_tiles;
+	snprintf(c->label, sizeof c->label, "%.*s, tiles", (int)sizeof label - 20, label);
+	put_inputs(k, p, host, offset);
+	kcheck_case(k, c);
+	c->run = run;
+	memcpy(c->label, label, sizeof label);
+}
+#else
+#define check_tiles(k, c, p, host, offset) ((void)0)
+#endif
+
 /* The same of weights that were packed, where the device takes such. */
 static void check_packed(struct kcheck *k, struct kcase *c, struct lm_project *p,
 	const struct lm_project *host, unsigned offset)
@@ -114,6 +149,7 @@ static void check_packed(struct kcheck *k, struct kcase *c, struct lm_project *p
 	put_inputs(k, p, &other, offset);
 	strncat(c->label, ", packed", sizeof c->label - strlen(c->label) - 1);
 	kcheck_case(k, c);
+	check_tiles(k, c, p, &other, offset);
 	free(packed);
 }
 
@@ -176,6 +212,7 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
 		more ? " + from + bias" : "");
 	kcheck_case(k, &c);
+	check_tiles(k, &c, &p, &host, offset);
 	check_packed(k, &c, &p, &host, offset);
 	free(w), free(x), free(x8), free(want), free(from), free(bias), free(bound);
 }
@@ -293,7 +330,7 @@ void check_lm_project(struct kcheck *k)
 	 * panels, more rows than are summed at once */
 	static const uint64_t quantized[][3] = { { 1, 1, 256 }, { 1, 33, 512 },
 		{ 2, 17, 256 }, { 3, 16, 512 }, { 11, 15, 1280 }, { 13, 3, 2304 },
-		{ 70, 67, 256 }, { 259, 2, 256 } };
+		{ 70, 67, 256 }, { 259, 2, 256 }, { 29, 18, 1280 } };
 
 	(void)k->dev.ops->lm->prepare(&k->dev, NULL); /* the emulated GPU needs none */
 	quantize(k, 1, 32);
