@@ -248,7 +248,12 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 	 * may make ours meanwhile. Nothing is changed before, not even the kind of journal */
 	any = has_table(s, NULL);
 	version = any < 0 ? -1 : user_version(s);
-	if (version < 0 || check_ours(s, steps, version, any) < 0)
+	if (version < 0)
+		return -1;
+	if (version > latest)
+		return err_set(EX_DATAERR, "'%s' was written by a later version of rnp",
+			s->path);
+	if (check_ours(s, steps, version, any) < 0)
 		return -1;
 	if (!read_only &&
 		store_exec(s,
@@ -256,9 +261,6 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 			"PRAGMA wal_autocheckpoint = " WAL_PAGES
 			"; PRAGMA journal_size_limit = " WAL_LIMIT_BYTES) < 0)
 		return -1;
-	if (version > latest)
-		return err_set(EX_DATAERR, "'%s' was written by a later version of rnp",
-			s->path);
 	if (version == latest)
 		return 0;
 	if (read_only)
