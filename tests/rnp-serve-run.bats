@@ -134,6 +134,10 @@ teardown() { stop_serve; }
 	wrong 413 "" request_too_large @large /v1/completions
 	post /v1/chat/completions "{$m,\"max_tokens\":1,\"frob\":1,\"nicate\":null}" -D headers >/dev/null
 	grep -qi '^rnp-ignored: frob, nicate' headers
+	jq -nc '{messages: [{role: "user", content: "x"}], max_tokens: 1, "a\r\nSet-Cookie: b,c": 1} + ([range(999) | {key: "key\(.)", value: 1}] | from_entries)' >ask
+	post /v1/chat/completions @ask -D headers >/dev/null
+	grep -qi '^rnp-ignored: a??Set-Cookie:?b?c, key0, key1, .*, key99, .*, \.\.\..$' headers
+	! grep -qi '^set-cookie' headers
 	! grep -q 'content":"x' requests.log
 }
 

@@ -385,18 +385,30 @@ static const struct field *find_field(const char *name, enum request_kind kind)
 	return NULL;
 }
 
-/* The names go into a header as a list: skips those with control characters or a comma. */
+#define IGNORED_NAME_MAX 64
+#define IGNORED_MAX      1000
+
+/* The names go into a header as a list, where '?' stands for what no header may have, and "..." for
+ * what is too long. */
 static void add_ignored(struct buf *out, const char *name)
 {
-	size_t len = strlen(name);
+	size_t len = strlen(name),
+	       shown = len < IGNORED_NAME_MAX ? len : IGNORED_NAME_MAX;
 
-	for (size_t i = 0; i < len; i++)
-		if ((unsigned char)name[i] <= ' ' || (unsigned char)name[i] >= 0x7f ||
-			name[i] == ',')
-			return;
-	if (len > 64 || out->len + len > 1000)
+	if (out->len > IGNORED_MAX) {
+		if (memcmp(out->data + out->len - 3, "...", 3) != 0)
+			buf_adds(out, ", ...");
 		return;
-	buf_addf(out, "%s%s", out->len ? ", " : "", name);
+	}
+	if (out->len)
+		buf_adds(out, ", ");
+	for (size_t i = 0; i < shown; i++) {
+		bool is_plain = name[i] > ' ' && name[i] < 0x7f && name[i] != ',';
+
+		buf_addc(out, is_plain ? name[i] : '?');
+	}
+	if (shown < len)
+		buf_adds(out, "...");
 }
 
 static int read_fields(struct request *q, struct api_error *e)
