@@ -16,12 +16,14 @@
 
 /* memory that a request takes for each byte of its body, at most: values of JSON, tokens, text */
 #define ROOM_PER_BYTE 24
+#define SMALL_BODY    65536 /* the reserve has room for it */
 
 /* Whether there is no memory to begin a request with. */
 static bool lacks_memory(const struct httpd_request *q, struct api_error *e)
 {
 	(void)mem_ran_out(); /* for an earlier one */
-	if (!mem_is_short() && mem_has_room(q->body.len * ROOM_PER_BYTE))
+	if (!mem_is_short() &&
+		(q->body.len < SMALL_BODY || mem_has_room(q->body.len * ROOM_PER_BYTE)))
 		return false;
 	api_error_set(e, 503, "out_of_memory", NULL, "out of memory");
 	return true;
