@@ -22,11 +22,11 @@
 #define PIECE_MORE    900         /* a piece's request and answer */
 #define REQUEST_BYTES (256 << 10) /* of a container, where its pieces are smaller */
 #define TLS_PART      1.0035      /* records of 16 KiB with header and tag */
-/* Round trips of a transfer beside its bytes. Down: the assignment, the first range, more connections, their
- * first ranges. Up: which pieces are there, connections, the last piece, the record, the next assignment's
+/* Round trips of a transfer beside its bytes. Down: the assignment and the first range, a connection, its
+ * range. Up: which pieces are there, connections, the pieces with the record, the next assignment's
  * question. tests/bench/sim_real holds them against a real run. */
-#define TRIPS_DOWN 4
-#define TRIPS_UP   5
+#define TRIPS_DOWN 3
+#define TRIPS_UP   4
 #define LOST_AFTER 30000 /* ms without contact after which a member is dropped */
 #define NOBODY     UINT64_MAX
 

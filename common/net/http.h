@@ -160,8 +160,8 @@ struct http_request {
 	 * server gives ranges under a strong entity tag; limits hold for all together. 0: one, and
 	 * no ranges */
 	int connections;
-	/* with connections: about how large the file is; 0: not known. Half of it is asked for at
-	 * once, over all connections, else they begin after the first answer */
+	/* with connections: about how large the file is; 0: not known. Half of it (up to 1 MiB all) is
+	 * asked for at once, over all connections, else they begin after the first answer */
 	int64_t bytes_guess;
 	const struct http_abort *abort;
 };

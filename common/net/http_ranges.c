@@ -22,6 +22,9 @@
 #define RANGE_MAX   ((int64_t)4 << 20)
 /* What is left to fetch for each connection that is opened. */
 #define SHARE_BYTES ((int64_t)128 << 10)
+/* A guess up to it is asked for whole: what a small file would gain by ranges is less than the round trips of
+ * asking for them. */
+#define SMALL_BYTES ((int64_t)1 << 20)
 /* What a kill may lose of a range, or 1/4096 of the whole. */
 #define NOTE_BYTES ((int64_t)256 << 10)
 #define NOTES_MAX  ((size_t)4 << 20)
@@ -268,15 +271,26 @@ static int take(void *ctx, const void *data, size_t len)
 
 /* --- connections ------------------------------------------------------------------------------ */
 
+static bool is_small(const struct http_request *q)
+{
+	return q->bytes_guess && q->bytes_guess <= SMALL_BYTES;
+}
+
+/* Bytes that are asked for before the size is known. */
+static int64_t bytes_ahead(const struct http_request *q)
+{
+	return is_small(q) ? q->bytes_guess : q->bytes_guess / 2;
+}
+
 /* With the lock, before the size is known: the first half of what it may be goes to all. */
 static void take_up_guess(struct connection *c)
 {
 	struct ranges *a = c->all;
-	int64_t all = a->q->bytes_guess / 2, bytes = all / a->q->connections;
+	int64_t all = bytes_ahead(a->q), bytes = all / a->q->connections;
 
 	if (bytes < SHARE_BYTES)
 		bytes = SHARE_BYTES;
-	if (!a->ahead && bytes < FIRST_BYTES)
+	if ((!a->ahead || is_small(a->q)) && bytes < FIRST_BYTES)
 		bytes = FIRST_BYTES;
 	if (a->ahead && a->ahead >= all)
 		return;
@@ -303,8 +317,8 @@ static bool take_up(struct connection *c)
 		bytes = a->left / (2 * a->active);
 		if (bytes > max)
 			bytes = max;
-		if (bytes < RANGE_BYTES)
-			bytes = RANGE_BYTES;
+		if (bytes < (is_small(a->q) ? FIRST_BYTES : RANGE_BYTES))
+			bytes = is_small(a->q) ? FIRST_BYTES : RANGE_BYTES;
 		if (bytes > m->bytes)
 			bytes = m->bytes;
 		c->rest = (struct http_piece){ m->from, bytes };
@@ -486,8 +500,10 @@ static int run(struct ranges *a, struct http *h)
 	}
 	open_more(a,
 		1 +
-			(a->notes.total >= 0 ? a->left : a->q->bytes_guess / 2) /
-				SHARE_BYTES);
+			(a->notes.total >= 0 ? a->left / SHARE_BYTES :
+					       bytes_ahead(a->q) /
+						(is_small(a->q) ? FIRST_BYTES :
+								  SHARE_BYTES)));
 	pthread_mutex_unlock(&a->lock);
 	wait_for_all(a);
 	close_more(a, h);

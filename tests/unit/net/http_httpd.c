@@ -1,5 +1,6 @@
 /* http_httpd.c - http and httpd together, as our programs use them: files down with ranges and
- * resume, streams up, refusals before a body is sent, signed requests. */
+ * resume, streams up, refusals before a body is sent, signed requests.
+ * long because it is one server and all that is asked of it. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sodium.h>
@@ -40,6 +41,20 @@ static enum httpd_when get_whole(void *ctx, struct httpd_request *q,
 {
 	(void)ctx, (void)q;
 	return httpd_reply_memory(r, bytes, SIZE);
+}
+
+/* The beginning of it, in ranges; counts the requests. */
+#define SMALL ((size_t)500 << 10)
+static _Atomic int small_asked;
+
+static enum httpd_when get_small(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx, (void)q;
+	small_asked++;
+	strcpy(r->etag, "\"s\"");
+	r->ranges = true;
+	return httpd_reply_memory(r, bytes, SMALL);
 }
 
 /* Ranges of the file. The first is right; those after it are what `kind` says: of another total, tag
@@ -124,6 +139,7 @@ static enum httpd_when whoami(void *ctx, struct httpd_request *q, struct httpd_r
 static const struct httpd_route routes[] = {
 	HTTPD_GET("/file", get_file),
 	HTTPD_GET("/whole", get_whole),
+	HTTPD_GET("/small", get_small),
 	HTTPD_GET("/lie", get_lie),
 	HTTPD_GET("/who", whoami),
 	HTTPD_POST("/who", whoami, 1000),
@@ -354,6 +370,22 @@ static void check_ranges(struct http *h, const struct httpd *server)
 		CHECK_I64((int64_t)SIZE, r.sunk_bytes);
 		CHECK_I64((int64_t)SIZE, r.total_bytes);
 		read_copy(path);
+	}
+
+	/* a small one is asked for at once, whole: a range more would be a round trip more */
+	snprintf(url, sizeof url, "%s", url_of(server, "/small"));
+	for (size_t guess = SMALL - 5000; guess < SMALL + 10000; guess += 5000) {
+		struct buf text = BUF_INIT;
+
+		q.bytes_guess = (int64_t)guess;
+		small_asked = 0;
+		CHECK(http_download(h, &q, path, &r) == 0);
+		CHECK_I64(2, small_asked);
+		CHECK_I64((int64_t)SMALL, r.sunk_bytes);
+		CHECK(io_read(&text, path, SIZE) == 0 && text.len == SMALL &&
+			memcmp(text.data, bytes, SMALL) == 0);
+		buf_release(&text);
+		unlink(path);
 	}
 
 	/* no ranges: one connection gets the whole */
