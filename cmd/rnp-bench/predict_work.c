@@ -99,6 +99,28 @@ static const char *norm_back_name(uint32_t dim)
 				    "norm_back_once_kernel<unsigned short, 3>";
 }
 
+/* The gradient of SwiGLU with the product that its dy is: four warps make a tile of 128 x 128, by
+ * steps of 32 along dim, then eight turns over its rows. */
+static struct predict_kernel swiglu_back(const struct predict_step *s,
+	const struct sizes *z)
+{
+	const char *name = "swiglu_back_product_kernel";
+	double t = (double)s->tokens, steps = z->dim / 32;
+	double warps = 4 * z->layers * t / 128 * z->hidden / 128;
+	struct predict_kernel k = { .kernel = name,
+		.part = "SwiGLU backward, product",
+		.launches = s->model.layers,
+		.operations = z->layers * 2 * t * z->dim * z->hidden,
+		.bytes = z->layers *
+			(t * (z->dim * 2 + z->hidden * 8) + z->dim * z->hidden * 2) };
+
+	/* all of a tile, which has one turn of each loop in it */
+	k.phases[0] = (struct predict_phase){ name, 0, 0, warps, 0 };
+	k.phases[1] = (struct predict_phase){ name, 2, 0, warps * (steps - 1), 0 };
+	k.phases[2] = (struct predict_phase){ name, 1, 0, warps * 7, 0 };
+	return k;
+}
+
 int predict_train(struct predict_kernel *out, const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
@@ -123,12 +145,13 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 						(z.dim * 14 + z.q * 4 + z.kv * 4 +
 							z.hidden * 6))));
 	add(out, &n,
-		product(s, "layers backward", 8 * layers, 4 * t * w * l,
+		product(s, "layers backward", 7 * layers,
+			4 * t * w * l - 2 * t * z.dim * z.hidden * l,
 			l *
-				(8 * w +
+				(8 * w - 2 * z.dim * z.hidden +
 					t *
-						(z.dim * 24 + z.q * 8 + z.kv * 8 +
-							z.hidden * 12))));
+						(z.dim * 22 + z.q * 8 + z.kv * 8 +
+							z.hidden * 10))));
 	add(out, &n,
 		(struct predict_kernel){ .kernel = attend_name(c,
 						 "attend_tensor_kernel<64, 2>",
@@ -162,14 +185,24 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			.operations = l * 3 * seen,
 			.repeated = edge_back });
 	add(out, &n,
+		rows_kernel("embed_kernel<unsigned short>", "embedding", 1, t * z.dim * 6,
+			0));
+	/* 4,096 rows at a time, at most each with a token of its own */
+	add(out, &n,
+		rows_kernel("link_kernel", "embedding backward, order",
+			(s->tokens + 4095) / 4096, t * 16, 0));
+	add(out, &n,
+		rows_kernel("embed_back_kernel", "embedding backward",
+			(s->tokens + 4095) / 4096, t * z.dim * 12, 0));
+	add(out, &n,
 		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers + 1,
 			(2 * l + 1) * t * z.dim * 6, (2 * l + 1) * t * z.dim * 14));
-	/* one pass over dy, y, and the gradient in two halves, which only the first norm's stores
-	 * as f32; the norm's weights are loaded twice, from the level-1 cache */
+	/* one pass over dy, y, and the gradient in two halves, which there is not yet before the
+	 * last norm, and which only the first norm's stores as f32; the norm's weights are loaded
+	 * twice, from the level-1 cache */
 	add(out, &n,
 		rows_kernel(norm_back_name(c->dim), "norm backward", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 12 + t * z.dim * 4,
-			(2 * l + 1) * t * z.dim * 20));
+			(2 * l + 1) * t * z.dim * 12, (2 * l + 1) * t * z.dim * 20));
 	add(out, &n,
 		rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
 			(2 * l + 1) * fmin(t / 64, 1024) * z.dim * 8, 0));
@@ -179,9 +212,7 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU", layers,
 			l * t * z.hidden * 6, 0));
-	add(out, &n,
-		rows_kernel("swiglu_back_kernel<unsigned short>", "SwiGLU backward",
-			layers, l * t * z.hidden * 10, 0));
+	add(out, &n, swiglu_back(s, &z));
 	add(out, &n,
 		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
 			t * z.vocab * 2 + t * z.dim * 2 +

@@ -109,6 +109,26 @@ __device__ __forceinline__ void tensor_copy(void *to, const void *from, unsigned
 #endif
 }
 
+/* Keeps x in a register, which the compiler would otherwise compute again in every turn of a loop. */
+__device__ __forceinline__ void tensor_keep(unsigned &x)
+{
+#ifdef __CUDA_ARCH__
+	asm volatile("" : "+r"(x));
+#else
+	(void)x;
+#endif
+}
+
+/* Asks for the line of `from` to be brought into the level-2 cache. */
+__device__ __forceinline__ void tensor_ask(const void *from)
+{
+#ifdef CUDA_EMU
+	(void)*(const volatile char *)from; /* that it lies inside an allocation */
+#else
+	asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(from)));
+#endif
+}
+
 /* Makes a group of the copies that this thread started since the last one. */
 __device__ __forceinline__ void tensor_commit(void)
 {

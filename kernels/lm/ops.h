@@ -151,13 +151,28 @@ struct lm_swiglu {
 
 /* Gradient of SwiGLU, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as
  * rows of dx [rows, 2 hidden]; dx may be x. y receives the forward result again, unless NULL.
- * Error 32 u of the magnitudes of the terms. */
+ * Error 32 u of the magnitudes of the terms.
+ *
+ * With dout (not NULL) dy is a product that is computed first, dout [rows, dim] w [dim, hidden], and
+ * `product` is dy: memory that the caller lets be written, and that may be left as it was. The
+ * product's error, as of lm_gemm, comes to dy's, and where dy is bf16 2^-8 of it. */
 struct lm_swiglu_back {
 	enum lm_dtype dtype;
 	void *dx, *y;
 	const void *x, *dy;
-	uint64_t rows, hidden;
+	uint64_t rows, hidden, dim;
+	const void *dout, *w;
+	void *product;
 };
+
+/* The product that dy is where there is a dout. */
+HD struct lm_gemm lm_swiglu_product(const struct lm_swiglu_back *s)
+{
+	struct lm_gemm g = { LM_XW, s->dtype, s->dtype, s->product, s->dout, s->w, NULL,
+		NULL, s->rows, s->hidden, s->dim, s->dim, s->hidden, s->hidden };
+
+	return g;
+}
 
 /* Gradient of a bias: db[j] += sum over rows of dy[i][j]. db is f32, dy of `dtype` with stride
  * ld. fresh: = instead of +=. Error 2 (rows + 2) u sum |dy|. */

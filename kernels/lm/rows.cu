@@ -672,9 +672,18 @@ template <class T> __global__ void swiglu_back_kernel(struct lm_swiglu_back s, b
 int cuda_lm_swiglu_back(struct dev *d, const struct lm_swiglu_back *s)
 {
 	uint64_t n = s->rows * lm_packs(s->hidden);
+	struct lm_gemm g = lm_swiglu_product(s);
 
 	if (!n)
 		return 0;
+	if (s->dout) {
+		int rc = cuda_lm_swiglu_back_product(d, s);
+
+		if (rc <= 0)
+			return rc;
+		if (cuda_lm_gemm(d, &g) < 0)
+			return -1;
+	}
 	LM_LAUNCH(s->dtype, swiglu_back_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->dx, s->y, s->x, s->dy));
 	return lm_started(d);

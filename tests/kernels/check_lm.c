@@ -610,6 +610,91 @@ static int run_swiglu_back(struct dev *d, void *out, const void *arguments)
 	return r->raw ? widen_copy(d, y, s.y, s.rows * s.hidden, r->up) : 0;
 }
 
+/* Output: dx, in place of x, which start holds; then y, if asked for. */
+static int run_swiglu_product(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_swiglu_back s = *(const struct lm_swiglu_back *)r->op;
+	float *y = (float *)out + 2 * s.rows * s.hidden;
+
+	s.dx = r->raw ? r->raw : out;
+	s.x = s.dx;
+	if (!r->raw && s.y)
+		s.y = y;
+	if (begin(d, s.dx, r) < 0 || d->ops->lm->swiglu_back(d, &s) < 0 ||
+		widen(d, out, r) < 0)
+		return -1;
+	return r->raw && s.y ? widen_copy(d, y, s.y, s.rows * s.hidden, r->up) : 0;
+}
+
+/* The gradient where dy is a product. */
+static void swiglu_product(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
+	uint64_t hidden, uint64_t dim, bool forward)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_swiglu_back x = { .dtype = dtype,
+		.rows = rows,
+		.hidden = hidden,
+		.dim = dim },
+			      h;
+	uint64_t n = rows * hidden, all = forward ? 3 * n : 2 * n;
+	float *want, *bound;
+	struct lm_gemm g;
+	void *dy;
+
+	start_bench(&b, k, dtype);
+	h = x;
+	h.x = numbers(&b, dtype, 2 * n, 20, &r.start);
+	r.start_bytes = 2 * n * lm_dtype_bytes(dtype);
+	h.dout = numbers(&b, dtype, rows * dim, 1, &x.dout);
+	h.w = numbers(&b, dtype, dim * hidden, 1, &x.w);
+	x.product = buffer(&b, n * 4);
+	x.dy = x.product;
+	x.y = forward ? buffer(&b, n * 4) : NULL;
+	h.product = dy = hold(&b, n * 4);
+	h.dy = dy;
+	h.dx = hold(&b, 2 * n * 4);
+	h.y = forward ? hold(&b, n * 4) : NULL;
+	g = lm_swiglu_product(&h);
+	lm_gemm_ref(&g, 0, rows);
+	lm_swiglu_back_ref(&h, 0, rows);
+	want = hold(&b, all * 4);
+	bound = hold(&b, all * 4);
+	for (uint64_t i = 0; i < all; i++) {
+		want[i] = (float)(i < 2 * n ? lm_at(dtype, h.dx, i) :
+					      lm_at(dtype, h.y, i - 2 * n));
+		bound[i] = (float)(16 * U * fabs((double)want[i]) + 0x1p-120 +
+			(dtype == LM_DTYPE_BF16 ? fabs((double)want[i]) * 0x1p-7 : 0));
+	}
+	for (uint64_t r0 = 0; r0 < rows; r0++)
+		for (uint64_t i = 0; i < hidden; i++) {
+			uint64_t at = r0 * 2 * hidden + i, bt = at + hidden;
+			double gate = lm_at(dtype, h.x, at), up = lm_at(dtype, h.x, bt);
+			double s = 1 / (1 + exp(-gate)),
+			       is = fabs(lm_at(dtype, dy, r0 * hidden + i));
+			double terms = 0, off;
+
+			for (uint64_t t = 0; t < dim; t++)
+				terms += fabs(lm_at(dtype, h.dout, r0 * dim + t) *
+					lm_at(dtype, h.w, t * hidden + i));
+			/* dy: its sum, and of both sides its rounding; then the formula */
+			off = (double)(dim + 4) * 4 * U * terms + (double)dim * 0x1p-126 +
+				(dtype == LM_DTYPE_BF16 ? is * 0x1p-7 : 0) + 32 * U * is;
+			bound[at] = (float)(off * fabs(up) * s *
+					(1 + fabs(gate) * (1 - s)) +
+				0x1p-120);
+			bound[bt] = (float)(off * fabs(gate) * s + 0x1p-120);
+		}
+	raw_result(&b, &r, rows, 2 * hidden);
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label,
+		"swiglu_back %s %llu x %llu of a product, %llu%s", name(dtype),
+		(unsigned long long)rows, (unsigned long long)hidden,
+		(unsigned long long)dim, forward ? ", forward" : "");
+	finish(&b, run_swiglu_product, &r, want, bound, all);
+}
+
 static void gelu(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t hidden)
 {
 	struct bench b;
@@ -1302,6 +1387,11 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 	norm_back(k, dtype, 3, 6144, true, dtype == LM_DTYPE_BF16);
 	norm_back(k, dtype, 2, 6152, false, true);
 	swiglu(k, dtype, 300, 96);
+	/* one tile, some of them, more depth than there are stages; and what no tile takes */
+	swiglu_product(k, dtype, 128, 128, 32, true);
+	swiglu_product(k, dtype, 256, 384, 160, false);
+	swiglu_product(k, dtype, 128, 264, 72, true);
+	swiglu_product(k, dtype, 3, 20, 5, false);
 	bias_back(k, dtype, 200, 300);
 	head(k, dtype, 1, 8, 3, true);
 	head(k, dtype, 5, 24, 50, false);

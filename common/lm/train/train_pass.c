@@ -273,10 +273,12 @@ static int ffn_back(struct lm_train *t, uint32_t l)
 		.x = k->gu,
 		.dy = t->dact,
 		.rows = t->rows,
-		.hidden = t->hidden };
+		.hidden = t->hidden,
+		.dim = t->dim,
+		.dout = dy,
+		.w = lm_train_weight(t, LM_DOWN, l),
+		.product = t->dact };
 
-	if (back_to_inputs(t, t->dact, dy, t->dim, t->hidden, LM_DOWN, l) < 0)
-		return -1;
 	TRY(t->lm->swiglu_back(t->d, &s));
 	if (back_to_weight(t, dy, k->act, t->dim, t->hidden, LM_DOWN, l) < 0 ||
 		back_to_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l) < 0 ||
