@@ -30,6 +30,12 @@ static inline uint64_t tiles_of(uint64_t batch, uint64_t length, uint64_t heads,
  * so that the scale must be positive. */
 bool cuda_lm_attend_takes(struct dev *d, const struct lm_attend *a);
 
+/* The window, where 0 is the largest. */
+HD unsigned window_of(const struct lm_attend *a)
+{
+	return a->window && a->window < 0x7fffffff ? (unsigned)a->window : 0x7fffffff;
+}
+
 #if CUDA_TENSOR
 __device__ __forceinline__ tile_task tile_of(uint64_t n, uint64_t length, uint64_t heads,
 	unsigned tile)
@@ -60,11 +66,6 @@ __device__ __forceinline__ bool all_visible(int ahead, unsigned window, int quer
 	int keys)
 {
 	return ahead >= keys - 1 && (unsigned)(ahead + queries - 1) < window;
-}
-
-__device__ __forceinline__ unsigned window_of(const struct lm_attend *a)
-{
-	return a->window && a->window < 0x7fffffff ? (unsigned)a->window : 0x7fffffff;
 }
 
 /* The first key that the query at position p sees. */

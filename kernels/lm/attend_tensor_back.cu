@@ -10,6 +10,17 @@
 /* Blocks of an SM that ptxas is told of: untold it aims at six of some kernels, and spills. */
 #define BLOCKS 4
 
+/* KEPT: the kernel of keys keeps its keys in registers, which spares a seventh of what it reads of
+ * shared memory. AGAIN: it computes again for each head what it would else spill. As ptxas allots
+ * the registers of each architecture, so that none spills. */
+#ifdef __CUDA_ARCH__
+#define KEPT  (__CUDA_ARCH__ == 900)
+#define AGAIN (__CUDA_ARCH__ <= 900)
+#else
+#define KEPT  true
+#define AGAIN true
+#endif
+
 /* Scratch memory for a number of each query; in the emulation so little that small batches are
  * divided, as large ones are on a GPU. */
 #ifdef CUDA_EMU
@@ -44,10 +55,12 @@ __device__ __forceinline__ void multiply_rows(float (&d)[2], const uint16_t *x,
 
 /* A block's work on M tiles of rows of its own. KEYS: dk and dv of keys, from the tiles of queries
  * that see them; else dq of queries, from tiles of keys. own0, other0 are keys and queries, own1 and
- * other1 values and dout, in the order of their roles. A warp owns 16 rows of each of the M tiles. */
-template <int D, int TILE, int M, bool KEYS> struct back {
+ * other1 values and dout, in the order of their roles. A warp owns 16 rows of each of the M tiles.
+ * FIRST_HELD: of keys whose heads have 64 columns own0 stays in registers. */
+template <int D, int TILE, int M, bool KEYS, bool FIRST_HELD> struct back {
 	static constexpr bool AHEAD = D == 64;
 	static constexpr bool HELD = AHEAD && !KEYS; /* own rows stay in registers */
+	static constexpr bool HELD0 = AHEAD && (!KEYS || FIRST_HELD); /* own0 does */
 	/* columns whose scores are in registers at once */
 	static constexpr int PART = HELD ? 16 : TILE;
 	static constexpr unsigned OWN = M * TILE;
@@ -57,7 +70,7 @@ template <int D, int TILE, int M, bool KEYS> struct back {
 						 2 * M + (AHEAD ? 4 : 2);
 
 	float sum0[M][D / 8][4], sum1[KEYS ? M : 1][KEYS ? D / 8 : 1][4];
-	unsigned own0[M][HELD ? D / 16 : 1][4], own1[M][HELD ? D / 16 : 1][4];
+	unsigned own0[M][HELD0 ? D / 16 : 1][4], own1[M][HELD ? D / 16 : 1][4];
 	tile_source<D, TILE> s0, s1;
 	uint16_t *tiles;   /* shared memory for TILES of them */
 	float *lse, *less; /* KEYS: of each query of a tile, for two tiles; -d */
@@ -105,6 +118,9 @@ template <int D, int TILE, int M, bool KEYS> struct back {
 	/* Starts to load the next tiles of the other side. */
 	__device__ __forceinline__ void start()
 	{
+		/* a register that counts the same is one too many */
+		if (KEYS)
+			s0.left = query_left - (int)(threadIdx.x / (D / 8));
 		s1.left = s0.left;
 		s0.start(other(0));
 		s1.start(other(1));
@@ -179,7 +195,10 @@ template <int D, int TILE, int M, bool KEYS> struct back {
 			add_scores<D, PART, M>(p, own0, other0);
 			add_scores<D, PART, M>(ds, own1, other1);
 		} else {
-			add_scores_of<D, TILE, M>(p, tiles, other0);
+			if constexpr (HELD0)
+				add_scores<D, PART, M>(p, own0, other0);
+			else
+				add_scores_of<D, TILE, M>(p, tiles, other0);
 			add_scores_of<D, TILE, M>(ds, tiles + M * SIZE, other1);
 		}
 		UNROLL
@@ -248,8 +267,9 @@ template <int D, int TILE, int M, bool KEYS> struct back {
 		__syncthreads();
 		UNROLL
 		for (int m = 0; m < M; m++) {
-			if constexpr (HELD) {
+			if constexpr (HELD0)
 				left_rows<D>(own0[m], tiles + m * SIZE);
+			if constexpr (HELD) {
 				left_rows<D>(own1[m], tiles + (M + m) * SIZE);
 			}
 			if constexpr (!KEYS)
@@ -327,23 +347,26 @@ __device__ __forceinline__ own_rows rows_of(unsigned n, const struct lm_attend &
 }
 
 /* Sums dk and dv of a task's keys. d: of each query of a head, from the kernel of queries. */
-template <int D, int TILE, int M>
+template <int D, int TILE, int M, bool FIRST_HELD>
 __device__ __forceinline__ void sum_keys(const struct lm_attend_back &a,
-	back<D, TILE, M, true> &w, const own_rows &r, const float *d)
+	back<D, TILE, M, true, FIRST_HELD> &w, unsigned n, const float *d)
 {
 	const struct lm_attend *f = &a.forward;
-	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads, h = (unsigned)r.t.h;
-	unsigned to = (unsigned)f->positions;
+	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads;
+	own_rows r = rows_of(n, *f, f->kv_heads, w.OWN);
 
-	/* queries from the first key on, up to the end of the window */
-	if (w.window < r.left && r.first + w.OWN - 1 + w.window < to)
-		to = r.first + w.OWN - 1 + w.window;
 	w.lse_of = f->lse;
 	w.d_of = d;
 	w.load_own(f->k, f->ldk, f->v, f->ldk, NULL, r.row, r.left, r.t.h * D);
-	for (unsigned g = h * group; g < (h + 1) * group; g++) {
-		int end = (int)(to - r.first);
+	for (unsigned i = 0; i < group; i++) {
+		unsigned to = (unsigned)f->positions, g;
 
+		if (AGAIN)
+			r = rows_of(n, *f, f->kv_heads, w.OWN);
+		g = (unsigned)r.t.h * group + i;
+		/* queries from the first key on, up to the end of the window */
+		if (w.window < r.left && r.first + w.OWN - 1 + w.window < to)
+			to = r.first + w.OWN - 1 + w.window;
 		tensor_wait<0>();
 		__syncthreads(); /* until the previous head's tiles are used */
 		w.s0.place(f->q, f->ldq, r.row, to - r.first, g * (uint64_t)D);
@@ -351,22 +374,22 @@ __device__ __forceinline__ void sum_keys(const struct lm_attend_back &a,
 		w.query = ((unsigned)r.t.b * (unsigned)f->heads + g) *
 				(unsigned)f->positions +
 			r.first + threadIdx.x;
-		w.query_left = end;
+		w.query_left = (int)(to - r.first);
 		w.ahead = 0;
 		w.begin();
-		while (w.ahead < end)
+		while (w.query_left > (w.AHEAD ? -TILE : 0))
 			w.step();
 	}
 }
 
-template <int D, int TILE, int M>
+template <int D, int TILE, int M, bool FIRST_HELD>
 __device__ __forceinline__ void back_keys(const struct lm_attend_back &a,
-	back<D, TILE, M, true> &w, unsigned n, const float *d)
+	back<D, TILE, M, true, FIRST_HELD> &w, unsigned n, const float *d)
 {
 	const struct lm_attend &f = a.forward;
 	own_rows r;
 
-	sum_keys<D, TILE, M>(a, w, rows_of(n, f, f.kv_heads, M * TILE), d);
+	sum_keys<D, TILE, M, FIRST_HELD>(a, w, n, d);
 	r = rows_of(n, f, f.kv_heads, M * TILE);
 	UNROLL
 	for (unsigned m = 0; m < M; m++) {
@@ -383,7 +406,7 @@ __device__ __forceinline__ void back_keys(const struct lm_attend_back &a,
 /* Sums dq of a task's queries, and stores their d. */
 template <int D, int TILE, int M>
 __device__ __forceinline__ void sum_queries(const struct lm_attend_back &a,
-	back<D, TILE, M, false> &w, const own_rows &r, float *d)
+	back<D, TILE, M, false, false> &w, const own_rows &r, float *d)
 {
 	const struct lm_attend *f = &a.forward;
 	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads;
@@ -418,7 +441,7 @@ __device__ __forceinline__ void sum_queries(const struct lm_attend_back &a,
 
 template <int D, int TILE, int M>
 __device__ __forceinline__ void back_queries(const struct lm_attend_back &a,
-	back<D, TILE, M, false> &w, unsigned n, float *d)
+	back<D, TILE, M, false, false> &w, unsigned n, float *d)
 {
 	const struct lm_attend &f = a.forward;
 	own_rows r;
@@ -434,34 +457,62 @@ __device__ __forceinline__ void back_queries(const struct lm_attend_back &a,
 			rows, w.sum0[m], f.scale, f.scale);
 	}
 }
-#endif
 
-/* d: of each query of each head, where lse has it. */
-template <int D, int TILE, int M, bool KEYS>
-__global__ void __launch_bounds__(2 * TILE, BLOCKS)
-	attend_back_tensor_kernel(struct lm_attend_back a, unsigned all, float *d)
+struct back_memory {
+	uint16_t *tiles;
+	float *lse, *less;
+};
+
+struct back_scores {
+	float factor;
+	unsigned window;
+};
+
+template <int D, int TILE, int M, bool KEYS, bool FIRST_HELD>
+__device__ __forceinline__ void back_tasks(const struct lm_attend_back &a, unsigned all,
+	float *d, const struct back_memory &memory, const struct back_scores &scores)
 {
-#if CUDA_TENSOR
-	typedef back<D, TILE, M, KEYS> work;
-	SHARED(uint4, tiles, work::TILES * work::SIZE / 8);
-	SHARED(float, lse, KEYS ? 2 * TILE : 1);
-	SHARED(float, less, KEYS ? 2 * TILE : 1);
-	work w;
+	back<D, TILE, M, KEYS, KEYS && FIRST_HELD> w;
 
-	w.tiles = (uint16_t *)(void *)tiles;
-	w.lse = lse;
-	w.less = less;
-	w.factor = a.forward.scale * LOG2E;
-	w.window = window_of(&a.forward);
+	w.tiles = memory.tiles;
+	w.lse = memory.lse;
+	w.less = memory.less;
+	w.factor = scores.factor;
+	w.window = scores.window;
 	for (unsigned n = blockIdx.x; n < all; n += gridDim.x) {
 		if constexpr (KEYS)
 			back_keys<D, TILE, M>(a, w, n, d);
 		else
 			back_queries<D, TILE, M>(a, w, n, d);
 	}
+}
+#endif
+
+/* d: of each query of each head, where lse has it. factor, of scores to powers of two, and window
+ * are arguments, which instructions read without a register. */
+template <int D, int TILE, int M, bool KEYS>
+__global__ void __launch_bounds__(2 * TILE, BLOCKS)
+	attend_back_tensor_kernel(struct lm_attend_back a, unsigned all, float *d,
+		float factor, unsigned window)
+{
+#if CUDA_TENSOR
+	typedef back<D, TILE, M, KEYS, false> work;
+	SHARED(uint4, tiles, work::TILES * work::SIZE / 8);
+	SHARED(float, lse, KEYS ? 2 * TILE : 1);
+	SHARED(float, less, KEYS ? 2 * TILE : 1);
+	const struct back_memory memory = { (uint16_t *)(void *)tiles, lse, less };
+	const struct back_scores scores = { factor, window };
+
+#ifdef CUDA_EMU
+	/* both ways to hold keys */
+	if (KEYS && a.forward.positions % 2)
+		back_tasks<D, TILE, M, KEYS, !KEPT>(a, all, d, memory, scores);
+	else
+#endif
+		back_tasks<D, TILE, M, KEYS, KEPT>(a, all, d, memory, scores);
 	tensor_wait<0>();
 #else
-	(void)a, (void)all, (void)d;
+	(void)a, (void)all, (void)d, (void)factor, (void)window;
 #endif
 }
 
@@ -495,16 +546,16 @@ static int launch_back(struct dev *d, const struct lm_attend_back *a)
 	const struct lm_attend *f = &a->forward;
 	unsigned kv = (unsigned)tiles_of(f->batch, f->positions, f->kv_heads, M * TILE);
 	unsigned q = (unsigned)tiles_of(f->batch, f->positions, f->heads, M * TILE);
-	void (*keys_kernel)(struct lm_attend_back, unsigned,
-		float *) = attend_back_tensor_kernel<D, TILE, M, true>;
-	void (*queries_kernel)(struct lm_attend_back, unsigned,
-		float *) = attend_back_tensor_kernel<D, TILE, M, false>;
+	void (*keys_kernel)(struct lm_attend_back, unsigned, float *, float,
+		unsigned) = attend_back_tensor_kernel<D, TILE, M, true>;
+	void (*queries_kernel)(struct lm_attend_back, unsigned, float *, float,
+		unsigned) = attend_back_tensor_kernel<D, TILE, M, false>;
 	cudaStream_t stream = cuda_of(d)->stream;
 
 	LAUNCH(queries_kernel, cuda_grid(d, q, 1), 2 * TILE, stream, *a, q,
-		cuda_of(d)->lm_scratch);
+		cuda_of(d)->lm_scratch, f->scale * LOG2E, window_of(f));
 	LAUNCH(keys_kernel, cuda_grid(d, kv, 1), 2 * TILE, stream, *a, kv,
-		cuda_of(d)->lm_scratch);
+		cuda_of(d)->lm_scratch, f->scale * LOG2E, window_of(f));
 	return lm_started(d);
 }
 
