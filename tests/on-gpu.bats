@@ -37,6 +37,10 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	mkdir "$BATS_TEST_TMPDIR/results"
 	run -0 on_gpu collect "$OUT" --dir "$DIR" --results "$BATS_TEST_TMPDIR/results"
 	assert_equal "$(cat "$BATS_TEST_TMPDIR"/results/*-emulation.jsonl)" "$(cat "$OUT/results.jsonl")"
+	# once more changes nothing
+	run -0 on_gpu collect "$OUT" --dir "$DIR" --results "$BATS_TEST_TMPDIR/results"
+	assert_output "0 records, 1 stages done"
+	assert_equal "$(cat "$BATS_TEST_TMPDIR"/results/*-emulation.jsonl)" "$(cat "$OUT/results.jsonl")"
 	# the next call starts with an empty OUT, and continues from the collected results
 	rm -r "$OUT"
 	mkdir "$OUT"
@@ -49,7 +53,31 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	run -0 on_gpu list
 	assert_equal "$(sed -n 's/^kcheck-//p' <<<"$output" | sort)" \
 		"$(sed -n 's/^\tK(\([a-z0-9_]*\)).*/\1/p' "$ROOT/tests/kernels/kcheck.h" | sort)"
-	assert_equal "$(grep -n train-same <<<"$output" | cut -d: -f1)" $(($(grep -c ^kcheck- <<<"$output") + 1))
+	assert_line --index 0 machine
+	assert_equal "$(grep -n train-same <<<"$output" | cut -d: -f1)" $(($(grep -c ^kcheck- <<<"$output") + 2))
+}
+
+@test "on-gpu: a call that is killed leaves a few files, and half a line does not stop the next" {
+	printf '#!/bin/sh\n[ "$3" != philox ] || { echo $$ >%s; exec sleep 100; }\necho "$3 ok 24"\n' "$BATS_TEST_TMPDIR/pid" >"$DIR/bin/kcheck"
+	setsid "$ROOT/scripts/on-gpu" run --dir "$DIR" --out "$OUT" --only kcheck- 3>&- >"$BATS_TEST_TMPDIR/told" &
+	local pid=$!
+	wait_file "$BATS_TEST_TMPDIR/pid"
+	# what it has started is a session of its own
+	kill -KILL "$pid" "$(<"$BATS_TEST_TMPDIR/pid")"
+	wait "$pid" || true
+	assert_equal "$(find "$OUT" -type f | wc -l)" "$(ls "$OUT" | wc -l)"
+	(($(ls "$OUT" | wc -l) <= 4))
+	printf '{"stage":"kcheck-phi' >>"$OUT/stages.jsonl"
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-sha
+	run -0 on_gpu collect "$OUT" --dir "$DIR" --results "$BATS_TEST_TMPDIR"
+	assert_output "2 records, 2 stages done"
+	jq -es 'map(.stage) == ["kcheck-int8", "kcheck-sha256_rows"]' "$DIR/stages.jsonl"
+}
+
+@test "on-gpu: what the figures depend on comes first, and a library that is not there is told" {
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only machine
+	assert_output --regexp '^ok       machine .*cuBLASLt: (absent, products are ours|libcublasLt)'
+	jq -es '.[0].test == "machine" and (.[0].params | has("cublaslt") and has("sanitizer"))' "$OUT/results.jsonl"
 }
 
 @test "on-gpu: training with a graph, again and without has the same losses" {
