@@ -17,7 +17,7 @@ setup() {
 }
 
 @test "sass: hot loops keep to their budgets on sm_90, nothing spills" {
-	run -0 scripts/sass --arch sm_90 --budgets kernels/lm/attend_tensor.cu kernels/lm/attend_tensor_back.cu kernels/lm/project.cu kernels/dev/mem.cu kernels/bulk/product.cu
+	run -0 scripts/sass --arch sm_90 --budgets kernels/lm/attend_tensor.cu kernels/lm/attend_tensor_back.cu kernels/lm/swiglu_tensor.cu kernels/dev/mma.cu kernels/lm/project.cu kernels/dev/mem.cu kernels/bulk/product.cu
 	assert_output ""
 }
 
