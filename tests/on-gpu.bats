@@ -7,7 +7,7 @@ setup_file() {
 }
 
 setup() {
-	export OUT=$BATS_TEST_TMPDIR/out DIR=$BATS_TEST_TMPDIR/gpu PATH=$BATS_TEST_TMPDIR/tools:$PATH
+	export TMPDIR=$BATS_TEST_TMPDIR OUT=$BATS_TEST_TMPDIR/out DIR=$BATS_TEST_TMPDIR/gpu PATH=$BATS_TEST_TMPDIR/tools:$PATH
 	cp -r "$PACKED" "$DIR"
 	mkdir -p "$OUT" "$BATS_TEST_TMPDIR/tools"
 	# the GPU of this machine, if it has one, is not used

@@ -1392,8 +1392,8 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 	swiglu_product(k, dtype, 256, 384, 160, false);
 	swiglu_product(k, dtype, 128, 264, 72, true);
 	swiglu_product(k, dtype, 3, 20, 5, false);
-	if (strcmp(k->column, "cuda") ==
-		0) /* with few tiles a GPU multiplies by itself first */
+	/* with few tiles a GPU multiplies by itself first */
+	if (strcmp(k->column, "cuda") == 0)
 		swiglu_product(k, dtype, 1536, 1152, 96, true);
 	bias_back(k, dtype, 200, 300);
 	head(k, dtype, 1, 8, 3, true);
