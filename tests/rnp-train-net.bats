@@ -28,7 +28,7 @@ chain_is_whole() {
 	end_of b "${worker[b]}"
 	end_of coordinate "$coordinator"
 	chain_is_whole 4
-	rounds | jq -se 'all(.workers == 2 and .dropped == 0 and .tokens == 2 * 10 * 4 * 32)
+	rounds | jq -se 'all(.workers == 2 and .compute_ppm > 0 and .compute_ppm <= 1000000 and .dropped == 0 and .tokens == 2 * 10 * 4 * 32)
 		and .[3].validation_loss_micronats < .[0].validation_loss_micronats * 0.8
 		and .[3].validation_loss_micronats < 2500000'
 	# every sequence once

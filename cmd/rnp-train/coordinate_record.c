@@ -66,8 +66,19 @@ struct sums {
 	int64_t loss, tokens, busy_ms, dropped;
 };
 
+/* How long a delta was computed in a round of so many ms: as its record says, in seconds that are
+ * rounded up, but no longer than the turn lasted here. */
+static int64_t busy_ms(const struct turn *t, int64_t round_ms)
+{
+	int64_t had = t->delivered_ms - t->assigned_ms;
+
+	if (had > round_ms)
+		had = round_ms;
+	return t->seconds < had / 1000 ? t->seconds * 1000 : had;
+}
+
 static json_t *all_members(const struct turn *all, size_t n, const struct closed *x,
-	bool asynchronous, struct sums *s)
+	int64_t ms, bool asynchronous, struct sums *s)
 {
 	json_t *members = json_array();
 
@@ -83,7 +94,7 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 			continue;
 		s->loss += all[i].loss_last / (int64_t)x->k;
 		s->tokens += (int64_t)all[i].tokens;
-		s->busy_ms += all[i].seconds * 1000;
+		s->busy_ms += busy_ms(&all[i], ms);
 	}
 	return members;
 }
@@ -108,7 +119,7 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	json_t *r = json_record("rnp.round"), *waited = json_object();
 	int64_t ms = coordinate_now(g) - g->r.opened;
 	struct sums s;
-	json_t *members = all_members(all, n, x, g->r.policy.asynchronous, &s);
+	json_t *members = all_members(all, n, x, ms, g->r.policy.asynchronous, &s);
 
 	uint64_t sent = 0, received = 0, data = g->data_bytes;
 
