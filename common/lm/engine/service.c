@@ -10,8 +10,11 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-#define BUDGET_MIN   LM_PAGE
-#define BESIDE       3  /* quarters of the budget where answers wait for the step */
+#define BUDGET_MIN LM_PAGE
+/* Quarters of the budget where answers wait for the step, and where none does: products of more rows
+ * are faster, and nobody but a new request is held. */
+#define BESIDE       3
+#define ALONE        12
 #define BUDGET_FIRST 32 /* rows of prompts in a step until their speed is known */
 
 /* --- the outbox ------------------------------------------------------------------------------ */
@@ -182,17 +185,21 @@ static bool receive(struct lm_service *s)
 	return on;
 }
 
-/* Sets the budget of a step, and that of one with answers in progress, which wait for it. */
+/* Sets the budgets of steps with prompts alone, and of those with answers in progress. */
 static void set_budget(struct lm_service *s)
 {
-	uint64_t beside = s->config.step_ns ? (uint64_t)s->budget * BESIDE / 4 :
-					      s->budget;
+	uint64_t alone = s->budget, beside = s->budget;
 
-	lm_engine_set_budget(s->engine, s->budget, (uint32_t)beside);
+	if (s->config.step_ns) {
+		alone = alone * ALONE / 4;
+		beside = beside * BESIDE / 4;
+	}
+	lm_engine_set_budget(s->engine, alone < UINT32_MAX ? (uint32_t)alone : UINT32_MAX,
+		(uint32_t)beside);
 }
 
-/* Adapts the budget so that a step takes no longer than step_ns. It aims at less, because steps of
- * the same cost differ. */
+/* Adapts the budget so that a step of all of it takes no longer than step_ns. It aims at less, because
+ * steps of the same cost differ. */
 static void adapt(struct lm_service *s, int64_t ns)
 {
 	uint64_t max = s->config.limits.rows * UINT64_C(4) / BESIDE, load;
@@ -202,10 +209,11 @@ static void adapt(struct lm_service *s, int64_t ns)
 	if (!s->config.step_ns)
 		return;
 	load = lm_engine_load(s->engine, &full, &beside);
-	if (beside) { /* as if it had been without them */
-		ns = ns * 4 / BESIDE;
-		load = load * 4 / BESIDE;
-	}
+	/* as if it had had all of the budget */
+	ns = ns * 4 / (beside ? BESIDE : ALONE);
+	load = load * 4 / (beside ? BESIDE : ALONE);
+	/* a step with prompts alone may have had less, because there are no more rows */
+	full = full && load + load / 8 >= s->budget;
 	if (ns > wanted_ns)
 		s->budget = (uint32_t)((load < s->budget ? load : s->budget) *
 			(uint64_t)wanted_ns / (uint64_t)ns);
