@@ -14,7 +14,7 @@ teardown() { stop_training; }
 
 # start_evil NAME KIND
 start_evil() {
-	RNP_EVIL=$2 "$RNP_BUILD/evil/rnp-train" join "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-$1" --device cpu \
+	RNP_EVIL=$2 RNP_EVIL_FILE=$BATS_TEST_TMPDIR/shared "$RNP_BUILD/evil/rnp-train" join "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-$1" --device cpu \
 		>>"$BATS_TEST_TMPDIR/$1.out" 2>>"$BATS_TEST_TMPDIR/$1.err" 3>&- &
 	worker[$1]=$!
 }
@@ -47,6 +47,28 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 @test "hostile: a flipped and a random delta among five, under the trimmed mean" {
 	train_among trimmed:0.4 flip random
 	losses_fall
+}
+
+@test "hostile: a stale delta among four, under the trimmed mean" {
+	train_among trimmed:0.25 stale
+	losses_fall
+}
+
+@test "hostile: two members with one delta are marked as copies, and neither is paid" {
+	start_coordinator --workers 4 --rounds 3 --inner-steps 6 --uusd-per-million-tokens 1000000
+	start_worker honest1
+	start_worker honest2
+	start_evil lead lead
+	start_evil copy copy
+	end_of coordinate "$coordinator"
+	end_of honest1 "${worker[honest1]}"
+	end_of honest2 "${worker[honest2]}"
+	lead=$(rnp-register address --key state-lead/*/key.json)
+	copy=$(rnp-register address --key state-copy/*/key.json)
+	rounds | jq -se --arg lead "$lead" --arg copy "$copy" 'length == 3 and all(.[];
+		[.members[] | select(.reason == "copy of another member'"'"'s delta").member] | sort == ([$lead, $copy] | sort))'
+	jq -se --arg lead "$lead" --arg copy "$copy" 'map(select(.kind == "rnp.receipt").node)
+		| length >= 2 and all(. != $lead and . != $copy)' c.out
 }
 
 @test "hostile: judging finds what does not help, and nothing is paid for it" {

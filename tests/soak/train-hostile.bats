@@ -41,6 +41,7 @@ cases() {
 		scale mean 0
 		scale clip 250
 		random trimmed:0.25 250
+		stale trimmed:0.25 250
 		idle mean 0
 	END
 }
