@@ -198,6 +198,16 @@ pay job: no input bounds it: only --pool does"
 			rnp-reward epoch --policy rnp-021 dup.jsonl' sh "$usages"
 }
 
+@test "epoch: a device that two registries' usages name is paid once" {
+	named() { jq -c --argjson d "$2" '.devices = $d' <<<"$1"; }
+	named "$(sed -n 1p "$usages")" '["GPU-a", "GPU-b", "GPU-b"]' >east.jsonl
+	{ sed -n 2p "$usages"; named "$(sed -n 3p "$usages")" '["GPU-c", "GPU-b"]'; } >west.jsonl
+	rnp-reward epoch --policy rnp-021 east.jsonl >/dev/null
+	rnp-reward epoch --policy rnp-021 west.jsonl >/dev/null
+	refused 65 "west.jsonl:2: it names a device of node $(jq -r .node east.jsonl), in east.jsonl:1: a device is paid once" \
+		rnp-reward epoch --policy rnp-021 east.jsonl west.jsonl
+}
+
 @test "epoch: bad usages are refused with line, field and reason, and nothing is written" {
 	try() {
 		{

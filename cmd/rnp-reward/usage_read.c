@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,70 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 	return 0;
 }
 
+/* --- devices -------------------------------------------------------------------------------- */
+
+/* Appends the hashes of the devices of a record that fits its schema. */
+static void add_devices(struct buf *out, const json_t *record)
+{
+	struct usage_device d = { 0 };
+	json_t *uuid;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "devices"), i, uuid) {
+		crypto_generichash(d.hash, sizeof d.hash,
+			(const unsigned char *)json_string_value(uuid),
+			json_string_length(uuid), NULL, 0);
+		buf_add(out, &d, sizeof d);
+	}
+}
+
+static void keep_devices(struct usages *u, const char *data, size_t len)
+{
+	size_t n = len / sizeof *u->devices;
+
+	if (!n)
+		return;
+	u->devices = xgrow(u->devices, &u->devices_cap, u->ndevices + n,
+		sizeof *u->devices);
+	memcpy(u->devices + u->ndevices, data, len);
+	for (; n; n--)
+		u->devices[u->ndevices++].row = (uint32_t)u->rows.n - 1;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	const struct usage_device *x = a, *y = b;
+	int order = memcmp(x->hash, y->hash, sizeof x->hash);
+
+	return order ? order : (x->row > y->row) - (x->row < y->row);
+}
+
+/* A device is paid once: the lowest usage that names one of another is refused. */
+static int refuse_shared_devices(struct usages *u)
+{
+	char first[256], node[ADDRESS_MAX];
+	uint32_t a = 0, b = UINT32_MAX;
+
+	if (u->ndevices)
+		qsort(u->devices, u->ndevices, sizeof *u->devices, by_hash);
+	for (size_t i = 1; i < u->ndevices; i++) {
+		const struct usage_device *x = &u->devices[i - 1], *y = x + 1;
+
+		if (memcmp(x->hash, y->hash, sizeof x->hash) == 0 && x->row != y->row &&
+			y->row < b) {
+			a = x->row;
+			b = y->row;
+		}
+	}
+	if (b == UINT32_MAX)
+		return 0;
+	address_format(usage_rows_node(&u->rows, a), node);
+	snprintf(first, sizeof first, "%s", usages_where(u, a));
+	return err_set(EX_DATAERR,
+		"%s: it names a device of node %s, in %s: a device is paid once",
+		usages_where(u, b), node, first);
+}
+
 /* --- whole files --------------------------------------------------------------------------- */
 
 struct reading {
@@ -152,19 +217,21 @@ static int read_line(void *ctx, char *line, size_t len, const char *where,
 	struct buf *out)
 {
 	struct reading *r = ctx;
+	json_t *record = NULL;
 	struct usage one;
 
 	if (!usage_from_plain(&one, r->rules, line, len)) {
-		json_t *record = json_parse_object(line, len, where);
-		int rc = record ? usage_from_json(&one, r->rules, record, where) : -1;
-
-		json_decref(record);
-		if (rc < 0)
+		record = json_parse_object(line, len, where);
+		if (!record || usage_from_json(&one, r->rules, record, where) < 0) {
+			json_decref(record);
 			return -1;
+		}
 	}
 	remember_where(r->usages, where, &one);
 	keep_wanted(r->usages, &one, line, len, where);
 	buf_add(out, &one, sizeof one);
+	add_devices(out, record);
+	json_decref(record);
 	return 0;
 }
 
@@ -177,8 +244,9 @@ static int keep(void *ctx, const char *data, size_t len)
 	if (u->rows.n == UINT32_MAX - 1)
 		return err_set(EX_DATAERR, "more than %" PRIu32 " usages",
 			UINT32_MAX - 1);
-	memcpy(&one, data, len);
+	memcpy(&one, data, sizeof one);
 	usage_rows_add(&u->rows, &one);
+	keep_devices(u, data + sizeof one, len - sizeof one);
 	return 0;
 }
 
@@ -219,12 +287,13 @@ int usages_read(struct usages *u, struct rules *r, char **files, int nfiles)
 	lines_open(&lines, files, nfiles, USAGE_BYTES_MAX);
 	rc = lines_map(&lines, read_line, keep, &ctx);
 	lines_close(&lines);
-	return rc < 0 ? -1 : refuse_duplicates(u);
+	return rc < 0 || refuse_duplicates(u) < 0 ? -1 : refuse_shared_devices(u);
 }
 
 void usages_release(struct usages *u)
 {
 	usage_rows_release(&u->rows);
 	json_decref(u->wanted_record);
+	free(u->devices);
 	*u = (struct usages)USAGES_INIT;
 }

@@ -9,12 +9,20 @@
 
 #define USAGE_BYTES_MAX 16384 /* largest record */
 
+/* A device that a usage names, by the hash of its uuid. */
+struct usage_device {
+	unsigned char hash[16];
+	uint32_t row;
+};
+
 struct usages {
 	struct usage_rows rows;
 	const char *const *files; /* names for messages; borrowed */
 	int nfiles;
-	const unsigned char *wanted; /* a node's address, or NULL; set before reading */
-	json_t *wanted_record;       /* its record, unchanged, or NULL */
+	const unsigned char *wanted;  /* a node's address, or NULL; set before reading */
+	json_t *wanted_record;        /* its record, unchanged, or NULL */
+	struct usage_device *devices; /* in the order of the rows */
+	size_t ndevices, devices_cap;
 };
 #define USAGES_INIT                     \
 	{                               \
@@ -22,8 +30,8 @@ struct usages {
 	}
 
 /* Reads rnp.usage records of files (none: standard input) and enters their models into r. Other
- * kinds are refused. A second record of a node is refused, naming both lines. Returns 0, or -1
- * with err_set; in either case only usages_release is needed, which is always safe. */
+ * kinds are refused. A second record of a node is refused, naming both lines, and so is one that names
+ * a device of another: a device is paid once. Returns 0, or -1 with err_set; in either case only usages_release is needed, which is always safe. */
 int usages_read(struct usages *u, struct rules *r, char **files, int nfiles);
 
 /* Reads one record that is already parsed. where names it in errors. */
