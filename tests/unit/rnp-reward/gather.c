@@ -109,7 +109,8 @@ static int64_t usage_of(struct gather *g, const char *key)
 	json_t *usage;
 	int64_t v;
 
-	gather_finish(g);
+	if (!g->order)
+		gather_finish(g);
 	CHECK(g->n == 1);
 	gather_usage_write(g, 0, -1, &text);
 	usage = json_parse_object(text.data, text.len, "usage");

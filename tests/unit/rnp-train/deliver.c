@@ -76,6 +76,7 @@ static void begin(struct client *c)
 		key_generate(&key) < 0)
 		die("the run");
 	json_decref(record);
+	http_release(&c->http);
 	*c = connection();
 	record = json_record("rnp.join");
 	json_set_text(record, "node", key.address);
