@@ -88,7 +88,7 @@ audit() {
 	claim "gpu_model is H200, verdicts prove L4" 'if .gpu_model == "L4" then .gpu_model = "H200" else . end'
 	claim "wallet is" '.wallet = "'"$op"'"'
 	claim "factors is" '.factors = {"gpu": 2}'
-	claim "a usage is claimed, and no record names it" '., (select(.gpu_model == "L4") | .node = "'"$op"'")'
+	claim "a usage is claimed, and no record names it" '., (select(.gpu_model == "L4") | .node = "'"$op"'" | del(.devices))'
 	claim "records name it, and no usage is claimed" 'select(.gpu_model != "L4")'
 	# an operator who counts records that must not count, or leaves some out
 	grep -v '"job":"k"' records >fewer
