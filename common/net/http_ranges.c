@@ -276,6 +276,12 @@ static bool is_small(const struct http_request *q)
 	return q->bytes_guess && q->bytes_guess <= SMALL_BYTES;
 }
 
+/* Of a range, where as many are left. */
+static int64_t least_bytes(const struct http_request *q)
+{
+	return is_small(q) ? FIRST_BYTES : RANGE_BYTES;
+}
+
 /* Bytes that are asked for before the size is known. */
 static int64_t bytes_ahead(const struct http_request *q)
 {
@@ -317,8 +323,8 @@ static bool take_up(struct connection *c)
 		bytes = a->left / (2 * a->active);
 		if (bytes > max)
 			bytes = max;
-		if (bytes < (is_small(a->q) ? FIRST_BYTES : RANGE_BYTES))
-			bytes = is_small(a->q) ? FIRST_BYTES : RANGE_BYTES;
+		if (bytes < least_bytes(a->q))
+			bytes = least_bytes(a->q);
 		if (bytes > m->bytes)
 			bytes = m->bytes;
 		c->rest = (struct http_piece){ m->from, bytes };
@@ -487,6 +493,14 @@ static void close_more(struct ranges *a, struct http *h)
 	}
 }
 
+/* How many connections what is left is worth, or what is asked for before the size is known. */
+static int64_t worth_connections(const struct ranges *a)
+{
+	if (a->notes.total >= 0)
+		return a->left / SHARE_BYTES;
+	return bytes_ahead(a->q) / (is_small(a->q) ? FIRST_BYTES : SHARE_BYTES);
+}
+
 static int run(struct ranges *a, struct http *h)
 {
 	struct connection *first = &a->all[0];
@@ -498,12 +512,7 @@ static int run(struct ranges *a, struct http *h)
 		pthread_mutex_unlock(&a->lock);
 		return err_sys(EX_OSERR, "cannot start a thread");
 	}
-	open_more(a,
-		1 +
-			(a->notes.total >= 0 ? a->left / SHARE_BYTES :
-					       bytes_ahead(a->q) /
-						(is_small(a->q) ? FIRST_BYTES :
-								  SHARE_BYTES)));
+	open_more(a, 1 + worth_connections(a));
 	pthread_mutex_unlock(&a->lock);
 	wait_for_all(a);
 	close_more(a, h);
