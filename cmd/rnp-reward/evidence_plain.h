@@ -50,9 +50,10 @@ struct evidence_scratch {
 void evidence_scratch_release(struct evidence_scratch *s);
 
 /* Reads a line and appends to `more` the spans of an uptime, as struct span, or gather_item_facts of a
- * node; item.spans and item.text are left NULL, because they may move. Returns true only if json_parse_object and schema_check accept the
- * line and, once the signature is verified, evidence_counts says so too when all keys are trusted.
- * On false, more may have grown. Leaves no error behind. */
+ * node; item.spans and item.text are left NULL, because they may move. Returns true only if
+ * json_parse_object and schema_check accept the line and, once the signature is verified,
+ * evidence_counts says so too when all keys are trusted. On false, more may have grown. Leaves no
+ * error behind. */
 bool evidence_plain_read(struct evidence_plain *p, struct buf *more,
 	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
 	const char *line, size_t len);

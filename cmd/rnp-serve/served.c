@@ -12,7 +12,8 @@
 
 #define NAME_MAX_BYTES 128
 /* The longest that a step should take; 3/4 of it where other streams wait for it, since 80 ms still
- * made them pause for up to 167 ms beside a prompt of 8,000 tokens (tests/bench/serve_stall). */
+ * made them pause for up to 167 ms beside a prompt of 8,000 tokens (tests/bench/serve_stall), and
+ * three times as long where none does. */
 #define STEP_NS  80000000
 #define ROWS_CPU 256 /* rows of prompts in a step */
 #define ROWS_GPU 2048

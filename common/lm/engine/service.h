@@ -42,7 +42,8 @@ struct lm_service_config {
 	struct lm_engine_limits limits;
 	uint32_t queue; /* answers that may wait */
 	/* If a step takes longer, pieces of prompts get smaller; 0: never. Where answers wait for
-	 * their next tokens beside the prompts, already from 3/4 of it on. */
+	 * their next tokens beside the prompts, already from 3/4 of it on; where none does, from
+	 * three times as much. */
 	int64_t step_ns;
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
