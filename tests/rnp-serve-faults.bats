@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# rnp-serve run where something fails: memory, the model in the middle of a stream, a queue that does not move.
+# rnp-serve run where something fails: the device, memory, the model in the middle of a stream, a queue that does not move.
 load helper
 load serve
 
@@ -112,7 +112,6 @@ make_broken_model() {
 	unset MALLOC_ARENA_MAX
 	local i large='{"prompt":"y","max_tokens":200,"n":8,"logprobs":5,"seed":2,"logit_bias":{"399":-100}}'
 	local small='{"prompt":"x","max_tokens":200,"seed":1,"stream":true,"logit_bias":{"399":-100}}'
-	texts() { sed -n 's/^data: {/{/p' "$1" | jq -rj '.choices[0].text // empty'; }
 	post /v1/completions "$small" -N >stream
 	texts stream >want
 	[ -s want ]
@@ -134,4 +133,91 @@ make_broken_model() {
 	post /v1/completions "$large" | jq -e '.choices | length == 8'
 	post /v1/completions "$small" -N >stream
 	texts stream | cmp - want
+}
+
+# A server on a device that fails when told to: `device WHAT` (tests/fake/cuda_failing.c).
+start_failing() {
+	local plugin=$BATS_FILE_TMPDIR/failing.so
+	[[ -e $plugin ]] || (cd "$ROOT" && "${CC:-gcc}" -std=gnu11 -O1 -D_GNU_SOURCE -fopenmp -shared -fPIC -I. -Wl,-Bsymbolic -o "$plugin" \
+		tests/fake/cuda_failing.c kernels/dev/team*.c kernels/dev/gomp.c kernels/grad/quant_x86.c "$RNP_BUILD/librnp.a" -lm -ldl -lpthread)
+	export RNP_CUDA_PLUGIN=$plugin CUDA_FAILING=$BATS_TEST_TMPDIR/device
+	device
+	start_serve --device cuda:0 "$@"
+	[ "$(jq -r .device plan)" = cuda:0 ]
+}
+
+device() {
+	echo "$*" >"$CUDA_FAILING.new" && mv "$CUDA_FAILING.new" "$CUDA_FAILING"
+}
+
+texts() { sed -n 's/^data: {/{/p' "$1" | jq -rj '.choices[0].text // empty'; }
+error_of() { tail -n 2 "$1" | sed -n 's/^data: //p'; }
+
+# No answer has a page of the cache any more: what is used is kept for who asks again
+no_page_lost() {
+	[ "$(metric running)$(metric waiting)" = 00 ] && [ "$(metric cache_pages_used)" = "$(metric cache_pages_kept)" ]
+}
+
+@test "faults: a device that fails at the start of a step ends its answers, and nobody else's" {
+	start_failing --streams 2
+	local ask='"prompt":"x","max_tokens":200,"logit_bias":{"399":-100}' op answers=()
+	post /v1/completions "{$ask,\"seed\":3}" | jq -r '.choices[0].text' >want
+	for op in put batch get; do
+		# two are computed, one streamed; the third waits
+		rm -f stream newer
+		device slow
+		post /v1/completions "{$ask,\"seed\":1,\"stream\":true}" -N >stream &
+		answers=($!)
+		eventually grep -q '"text"' stream
+		post /v1/completions "{$ask,\"seed\":2}" -o error -w '%{http_code}' >code &
+		answers+=($!)
+		eventually eval '[ "$(metric running)" = 2 ]'
+		post /v1/completions "{$ask,\"seed\":3}" >third &
+		answers+=($!)
+		eventually eval '[ "$(metric waiting)" = 1 ]'
+		device once "$op" 69
+		wait "${answers[@]}"
+		[ "$(tail -n 3 stream | head -1)" = "event: error" ]
+		[ "$(grep -c DONE stream)" = 0 ]
+		error_of stream | jq -e --arg op "$op" 'keys == ["error"] and .error == {message: "cuda:0: \($op): unspecified launch failure",
+			type: "server_error", param: null, code: "engine_error"}'
+		[ "$(cat code)" = 500 ]
+		error_of stream | cmp - <(cat error; echo)
+		jq -r '.choices[0].text' third | cmp - want
+		eventually no_page_lost
+		[ "$(curl -sS -o health -w '%{http_code}' "$url/health")" = 200 ]
+	done
+	[ "$(metric failed_total)" = 6 ]
+	[ "$(grep -c "rnp-serve: model 'chat': cuda:0: put: unspecified launch failure" serve.err)" = 2 ]
+	# one that stays broken is told each who asks, and ends when it is told to
+	device always put 69
+	for op in chat/completions completions embeddings; do
+		[ "$(post "/v1/$op" '{"prompt":"x","input":"x","messages":[{"role":"user","content":"x"}]}' -o error -w '%{http_code}')" = 500 ]
+		jq -e '.error.code == "engine_error"' error
+	done
+	no_page_lost
+	stop_serve
+	[ "$stopped_with" = 0 ]
+}
+
+@test "faults: a device without memory for a step: the newest answer fails, the other goes on with the same text" {
+	start_failing
+	local ask='"prompt":"x","max_tokens":200,"stream":true,"logit_bias":{"399":-100}' op
+	post /v1/completions "{$ask,\"seed\":1}" -N >stream
+	texts stream >want
+	for op in put batch get; do
+		rm -f stream newer
+		device slow
+		post /v1/completions "{$ask,\"seed\":1}" -N >stream &
+		local older=$!
+		eventually grep -q '"text"' stream
+		post /v1/completions "{$ask,\"seed\":2}" -N >newer &
+		local newer=$!
+		eventually grep -q '"text"' newer
+		device once "$op" 71
+		wait "$older" "$newer"
+		texts stream | cmp - want
+		error_of newer | jq -e '.error.code == "engine_error"'
+		eventually no_page_lost
+	done
 }

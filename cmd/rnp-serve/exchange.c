@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/cli/prog.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
 
@@ -452,6 +453,8 @@ static void fail(struct exchange *x, const struct err *why)
 	x->writer->counts.failed++;
 	api_error_set(&e, 500, "engine_error", NULL, "%s",
 		why ? why->text : "the server ends");
+	if (x->q && why)
+		prog_error("model '%s': %s", exchange_model_name(x), why->text);
 	if (!x->streaming) {
 		x->r->content_type = NULL;
 		api_error_reply(x->r, &e);
