@@ -129,6 +129,11 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	[ "$(code "$url/v1/models" -H 'Host: 127.evil')" = 403 ]
 	[ "$(code "$url/health" -H 'Host: rebind.example')" = 403 ]
 	[ "$(code "$url/v1/completions" -d '{"prompt":"x"}' -H 'Host: rebind.example')" = 403 ]
+	# the authority of a target counts, whatever the Host says (RFC 9112, 3.2.2)
+	[ "$(code "$url/" --request-target http://rebind.example/v1/models)" = 403 ]
+	[ "$(code "$url/" --request-target http://rebind.example/v1/models -H 'Origin: http://rebind.example')" = 403 ]
+	[ "$(code "$url/" --request-target http://localhost/v1/models -H 'Host: rebind.example')" = 200 ]
+	[ "$(code "$url/" --request-target http://chat.example/v1/models -H "Origin: http://localhost:$port" -H "Host: localhost:$port")" = 403 ]
 	[ "$(code "$url/v1/models" -H 'Origin: https://evil.example')" = 403 ]
 	[ "$(code "$url/v1/models" -H 'Origin: null')" = 403 ]
 	[ "$(code "$url/v1/models" -H "Origin: $url")" = 200 ]

@@ -40,9 +40,11 @@ struct httpd_request {
 	/* every header field as received, in order, its value trimmed; see httpd_header */
 	const struct httpd_pair *headers;
 	int nheaders;
-	const char *target;    /* as received: "/v1/nodes?limit=5" */
-	const char *authority; /* the Host field, "" where an HTTP/1.0 client gave none */
-	bool secure;           /* came by TLS */
+	const char *target; /* as received: "/v1/nodes?limit=5" */
+	/* whom it is for: that of a target in absolute form, else the Host field, "" where an HTTP/1.0
+	 * client gave none */
+	const char *authority;
+	bool secure;               /* came by TLS */
 	const char *if_none_match; /* or NULL */
 	const char *client;        /* its address, "203.0.113.7" */
 	/* complete, until the reply begins; empty where the route takes it in pieces */
@@ -56,7 +58,8 @@ struct httpd_request {
 	size_t body_bytes_max;
 	_Atomic int64_t until_ns;
 	void *state; /* the program's own, for begin, take, source, gone, done */
-	char *uri, *args_text; /* owned, see httpd_parse_uri and httpd_find_route */
+	/* owned, see httpd_parse_uri and httpd_find_route */
+	char *uri, *args_text, *authority_text;
 	char allow[64];
 	void (*finish)(struct httpd_request *q); /* see httpd_finish */
 };

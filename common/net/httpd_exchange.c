@@ -329,9 +329,8 @@ void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len
 	x->q.headers = x->head.headers;
 	x->q.nheaders = x->head.nheaders;
 	x->q.if_none_match = httpd_header(&x->q, "If-None-Match");
-	x->q.authority = httpd_header(&x->q, "Host");
-	if (!x->q.authority)
-		x->q.authority = "";
+	x->q.authority = x->q.authority_text = xstrndup(x->head.authority,
+		x->head.authority_bytes);
 	x->body_left = x->head.body_bytes;
 	c->close = !x->head.keep_alive;
 	c->since_ns = clock_mono_ns(); /* the body has its own time limit */

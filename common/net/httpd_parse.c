@@ -151,13 +151,13 @@ bool httpd_list_has(const char *list, const char *word)
 	return false;
 }
 
-/* Whether s has only characters that RFC 3986 allows in an authority without user information;
+/* Whether s begins with n characters that RFC 3986 allows in an authority without user information;
  * it may be empty. */
-static bool is_host(const char *s)
+static bool is_host(const char *s, size_t n)
 {
 	return strspn(s,
 		       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-		       "-._~%!$&'()*+;=:[]") == strlen(s);
+		       "-._~%!$&'()*+;=:[]") >= n;
 }
 
 static int parse_length(struct httpd_head *h, const char *text, const char **why)
@@ -204,16 +204,39 @@ static int parse_framing(struct httpd_head *h, const char **why)
 	return 0;
 }
 
-static int parse_host(const struct httpd_head *h, const char **why)
+const char *httpd_target_authority(const char *target, size_t *bytes)
 {
+	size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 :
+		strncasecmp(target, "https://", 8) == 0        ? 8 :
+								 0;
+
+	*bytes = scheme ? strcspn(target + scheme, "/?#") : 0;
+	return scheme ? target + scheme : NULL;
+}
+
+/* Finds whom the request is for. The Host has to be well formed even where it does not count. */
+static int parse_host(struct httpd_head *h, const char **why)
+{
+	const char *field = httpd_find_header(h->headers, h->nheaders, "Host");
 	int n = count_header(h, "Host");
 
 	*why = n ? "the Host is given twice" : "the Host is missing";
 	if (n > 1 || (n == 0 && h->minor > 0))
 		return 400;
 	*why = "the Host is malformed";
-	return n && !is_host(httpd_find_header(h->headers, h->nheaders, "Host")) ? 400 :
-										   0;
+	if (n && !is_host(field, strlen(field)))
+		return 400;
+	h->authority = httpd_target_authority(h->target, &h->authority_bytes);
+	if (!h->authority) {
+		h->authority = n ? field : "";
+		h->authority_bytes = strlen(h->authority);
+		return 0;
+	}
+	*why = "the request target names no host";
+	return h->authority_bytes && *h->authority != ':' &&
+			is_host(h->authority, h->authority_bytes) ?
+		0 :
+		400;
 }
 
 static void parse_wishes(struct httpd_head *h)
@@ -250,6 +273,8 @@ int httpd_parse_head(struct httpd_head *h, char *text, size_t len, const char **
 	int status = 0;
 
 	h->method = h->target = NULL;
+	h->authority = "";
+	h->authority_bytes = 0;
 	h->minor = h->nheaders = 0;
 	h->body = HTTPD_BODY_NONE;
 	h->body_bytes = 0;

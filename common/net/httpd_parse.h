@@ -29,6 +29,10 @@ enum httpd_body { HTTPD_BODY_NONE, HTTPD_BODY_LENGTH, HTTPD_BODY_CHUNKED };
 /* A head taken apart. All texts lie in the bytes that it was parsed from. */
 struct httpd_head {
 	const char *method, *target;
+	/* whom it is for: authority_bytes of the target in absolute form, which the Host field does
+	 * not count beside (RFC 9112, 3.2.2), else of that field; 0: HTTP/1.0 without one */
+	const char *authority;
+	size_t authority_bytes;
 	int minor; /* of HTTP/1.x: 0 or 1 */
 	struct httpd_pair headers[HTTPD_HEADERS_MAX];
 	int nheaders;
@@ -43,6 +47,10 @@ struct httpd_head {
  * in, and it must live as long as out is used. Returns 0, or a status: 400, 431, 501, 505, with
  * a sentence in *why. */
 int httpd_parse_head(struct httpd_head *out, char *text, size_t len, const char **why);
+
+/* Finds the authority of a target in absolute form, "http://AUTHORITY/path". Returns where it begins,
+ * or NULL: the target has another form. */
+const char *httpd_target_authority(const char *target, size_t *bytes);
 
 /* Returns a field by name (case does not matter), or NULL; the first of several. */
 const char *httpd_find_header(const struct httpd_pair *headers, int n, const char *name);

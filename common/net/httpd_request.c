@@ -60,26 +60,20 @@ static int parse_query(struct httpd_request *q, char *text)
 	return 0;
 }
 
-/* Returns the path of a target in absolute form (RFC 9112, 3.2.2), or the target. */
-static const char *skip_origin(const char *target)
-{
-	size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 :
-		strncasecmp(target, "https://", 8) == 0        ? 8 :
-								 0;
-	const char *path = target + scheme;
-
-	if (!scheme)
-		return target;
-	path += strcspn(path, "/?");
-	return *path == '/' ? path : "/";
-}
-
 int httpd_parse_uri(struct httpd_request *q, const char *target)
 {
+	size_t n;
+	const char *authority = httpd_target_authority(target, &n);
+	struct buf uri = BUF_INIT;
 	char *query;
 
-	target = skip_origin(target);
-	q->uri = xstrdup(target);
+	if (authority)
+		target = authority + n;
+	/* "http://host?x" has the path "/" */
+	buf_adds(&uri, authority && *target != '/' ? "/" : "");
+	buf_adds(&uri, target);
+	q->uri = xstrdup(buf_text(&uri));
+	buf_release(&uri);
 	q->path = q->uri;
 	q->nquery = 0;
 	query = strchr(q->uri, '?');
@@ -207,5 +201,6 @@ void httpd_request_release(struct httpd_request *q)
 	buf_release(&q->body);
 	free(q->uri);
 	free(q->args_text);
-	q->uri = q->args_text = NULL;
+	free(q->authority_text);
+	q->uri = q->args_text = q->authority_text = NULL;
 }

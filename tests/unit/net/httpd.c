@@ -127,6 +127,7 @@ static void targets(void)
 	target("/p?x=%00", -1, "", "");
 	target("http://h:1/p?x=1", 0, "/p", "1");
 	target("HTTPS://h", 0, "/", "-");
+	target("http://h?x=1", 0, "/", "1");
 	target("/http://h/p", 0, "/http://h/p", "-");
 	target("/p%0", -1, "", "");
 	target("/p%", -1, "", "");

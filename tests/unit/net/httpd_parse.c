@@ -3,6 +3,7 @@
 #include "common/net/httpd_parse.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/unit/test.h"
@@ -31,6 +32,37 @@ static int head(struct httpd_head *h, const char *text, size_t len)
 #define HEAD(status, text) CHECK_I64(status, head(&h, text, sizeof(text) - 1))
 /* a line after a request line and a Host that are well formed */
 #define LINE(status, line) HEAD(status, "POST / HTTP/1.1\r\nHost: x\r\n" line "\r\n\r\n")
+
+/* Whom a request is for, of a target beside "Host: h:1". */
+static void is_for(const char *want, const char *target)
+{
+	struct httpd_head h;
+	char text[200], got[100];
+	int n = snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: h:1\r\n\r\n",
+		target);
+
+	CHECK_I64(200, head(&h, text, (size_t)n));
+	snprintf(got, sizeof got, "%.*s", (int)h.authority_bytes, h.authority);
+	CHECK_TEXT(want, got);
+}
+
+static void authorities(void)
+{
+	struct httpd_head h;
+
+	is_for("h:1", "/");
+	is_for("h:1", "*");
+	is_for("h:1", "/http://x/");
+	is_for("h:1", "ftp://x/");
+	is_for("x", "http://x");
+	is_for("x:80", "HTTP://x:80/p?q=http://y/");
+	is_for("[::1]:8", "https://[::1]:8?q");
+	is_for("x", "http://x#f");
+	HEAD(200, "GET / HTTP/1.0\r\n\r\n");
+	CHECK_I64(0, (int64_t)h.authority_bytes);
+	HEAD(200, "GET http://x/ HTTP/1.0\r\n\r\n");
+	CHECK_I64(1, (int64_t)h.authority_bytes);
+}
 
 static void framing(void)
 {
@@ -118,6 +150,15 @@ static void lines(void)
 	HEAD(400, "GET / HTTP/1.1\r\nHost: x, y\r\n\r\n");
 	HEAD(400, "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n");
 	HEAD(400, "GET / HTTP/1.1\r\nHost: a@x\r\n\r\n");
+	/* a target with an authority: it counts, and the Host has to be well formed all the same */
+	HEAD(400, "GET http://x/ HTTP/1.1\r\n\r\n");
+	HEAD(400, "GET http://x/ HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n");
+	HEAD(400, "GET http://x/ HTTP/1.1\r\nHost: a@x\r\n\r\n");
+	HEAD(400, "GET http:/// HTTP/1.1\r\nHost: x\r\n\r\n");
+	HEAD(400, "GET http://?x HTTP/1.1\r\nHost: x\r\n\r\n");
+	HEAD(400, "GET http://:80/ HTTP/1.1\r\nHost: x\r\n\r\n");
+	HEAD(400, "GET http://a@x/ HTTP/1.1\r\nHost: x\r\n\r\n");
+	HEAD(400, "GET https://x\\y/ HTTP/1.1\r\nHost: x\r\n\r\n");
 	LINE(400, "A: b\r\n c");
 	LINE(400, "A: b\r\n\tc");
 	HEAD(400, "GET / HTTP/1.1\r\n Host: x\r\n\r\n");
@@ -305,6 +346,7 @@ static void ranges(void)
 
 int main(void)
 {
+	authorities();
 	framing();
 	lines();
 	wishes();
