@@ -138,6 +138,7 @@ struct passed {
 
 #define PASSED_BYTES \
 	(offsetof(struct passed, item) + offsetof(struct gather_item, proven))
+#define HASHED_TOGETHER 16 /* records */
 _Static_assert(PASSED_BYTES % _Alignof(struct span) == 0, "spans follow it");
 
 static void pass_text(struct lines_job *job)
@@ -241,14 +242,25 @@ static bool read_plain(const struct reading *r, struct lines_job *job,
 	return true;
 }
 
+/* Hashes the records from..to - 1, and sets their hashes in what is passed on of them. */
+static void hash_plain(struct lines_job *const *jobs, struct evidence_plain *plain,
+	int from, int to, struct evidence_scratch *scratch)
+{
+	evidence_plain_hash(plain + from, (size_t)(to - from), scratch);
+	for (int i = from; i < to; i++)
+		memcpy(jobs[i]->out.data + offsetof(struct passed, item) +
+				offsetof(struct gather_item, sha256),
+			plain[i].item.sha256, CANON_HASH_BYTES);
+}
+
 static void check_lines(void *ctx, struct lines_job *jobs, int n)
 {
 	const struct reading *r = ctx;
 	struct evidence_plain plain[LINES_GROUP];
 	struct evidence_scratch scratch = EVIDENCE_SCRATCH_INIT;
 	struct ed25519 bare[LINES_GROUP];
-	struct lines_job *quick[LINES_GROUP], *slow[LINES_GROUP];
-	int nquick = 0, nslow = 0;
+	struct lines_job *quick[LINES_GROUP] = { NULL }, *slow[LINES_GROUP];
+	int nquick = 0, nslow = 0, hashed = 0;
 
 	for (int i = 0; i < n; i++) {
 		struct evidence_plain *p = &plain[nquick];
@@ -260,7 +272,13 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 		bare[nquick] = (struct ed25519){ p->signature, p->public_key, p->message,
 			p->table, false };
 		quick[nquick++] = &jobs[i];
+		/* as long as their texts are in the nearest cache */
+		if (nquick - hashed == HASHED_TOGETHER) {
+			hash_plain(quick, plain, hashed, nquick, &scratch);
+			hashed = nquick;
+		}
 	}
+	hash_plain(quick, plain, hashed, nquick, &scratch);
 	evidence_scratch_release(&scratch);
 	check_as_json(&r->evidence, slow, nslow, bare, nquick);
 	/* why a signature is not good is told by the other reader */

@@ -32,30 +32,38 @@ void evidence_key_release(struct evidence_key *k);
 struct evidence_plain {
 	struct gather_item item; /* its spans or text: see evidence_plain_read */
 	unsigned char signature[KEY_SIGNATURE_BYTES];
-	unsigned char message[2 *
-		CANON_HASH_BYTES];       /* what is signed: hashes of proof and record */
-	const unsigned char *public_key; /* who signed: of one of keys, or node_key */
+	/* what is signed: hashes of proof and record */
+	unsigned char message[2 * CANON_HASH_BYTES];
+	const unsigned char *public_key;   /* who signed: of one of keys, or node_key */
 	const struct ed25519_table *table; /* of that key, or NULL */
 	unsigned char node_key[KEY_PUBLIC_BYTES];
+	size_t proof_bytes, record_bytes; /* of what is to be hashed, in scratch->texts */
 };
 
 /* Memory that is kept from line to line; EVIDENCE_SCRATCH_INIT at first. */
 struct evidence_scratch {
 	struct buf canon, inner, facts;
+	struct buf texts; /* proof and record of each that was read and not yet hashed */
 };
 /* clang-format off */
-#define EVIDENCE_SCRATCH_INIT { BUF_INIT, BUF_INIT, BUF_INIT }
+#define EVIDENCE_SCRATCH_INIT { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT }
 /* clang-format on */
 
 void evidence_scratch_release(struct evidence_scratch *s);
 
 /* Reads a line and appends to `more` the spans of an uptime, as struct span, or gather_item_facts of a
- * node; item.spans and item.text are left NULL, because they may move. Returns true only if
+ * node; item.spans and item.text are left NULL, because they may move; message and item.sha256 are set
+ * by evidence_plain_hash. Returns true only if
  * json_parse_object and schema_check accept the line and, once the signature is verified,
  * evidence_counts says so too when all keys are trusted. On false, more may have grown. Leaves no
  * error behind. */
 bool evidence_plain_read(struct evidence_plain *p, struct buf *more,
 	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
 	const char *line, size_t len);
+
+/* Sets message and item.sha256 of all that were read, in that order, since it was last called with
+ * this scratch. */
+void evidence_plain_hash(struct evidence_plain *p, size_t n,
+	struct evidence_scratch *scratch);
 
 #endif

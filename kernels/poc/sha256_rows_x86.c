@@ -206,63 +206,23 @@ AVX2 void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in)
 /* --- SHA extensions: 2 rows -------------------------------------------------------------- */
 
 /* Hashes n rows, a constant; the compiler unrolls. */
-SHANI INLINE void compress_shani(struct sha256_halves *s,
-	const unsigned char *const *from, int n)
-{
-	const __m128i swap = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14,
-		13, 12);
-	__m128i w[2][4];
-	struct sha256_halves old[2];
-
-	for (int r = 0; r < n; r++) {
-		old[r] = s[r];
-		for (int q = 0; q < 4; q++)
-			w[r][q] = _mm_shuffle_epi8(_mm_loadu_si128(
-							   (const __m128i *)(from[r] +
-								   16 * q)),
-				swap);
-	}
-	sha256_rounds_shani(s, w, n);
-	for (int r = 0; r < n; r++) {
-		s[r].abef = _mm_add_epi32(s[r].abef, old[r].abef);
-		s[r].cdgh = _mm_add_epi32(s[r].cdgh, old[r].cdgh);
-	}
-}
-
-SHANI static void write_shani(unsigned char *out, const struct sha256_halves *s)
-{
-	uint32_t abef[4], cdgh[4], words[8];
-
-	_mm_storeu_si128((__m128i *)abef, s->abef);
-	_mm_storeu_si128((__m128i *)cdgh, s->cdgh);
-	words[0] = abef[3], words[1] = abef[2], words[4] = abef[1], words[5] = abef[0];
-	words[2] = cdgh[3], words[3] = cdgh[2], words[6] = cdgh[1], words[7] = cdgh[0];
-	for (int k = 0; k < 8; k++) {
-		words[k] = __builtin_bswap32(words[k]);
-		memcpy(out + 4 * k, &words[k], 4);
-	}
-}
-
 SHANI INLINE void rows_shani(unsigned char *out, const struct sha256_rows *in, uint64_t i,
 	int n)
 {
-	const uint32_t *h = sha256_start;
 	uint64_t blocks = sha256_rows_blocks(in);
 	unsigned char buffer[2][64];
 	const unsigned char *from[2];
 	struct sha256_halves s[2];
 
-	for (int r = 0; r < n; r++) {
-		s[r].abef = _mm_setr_epi32((int)h[5], (int)h[4], (int)h[1], (int)h[0]);
-		s[r].cdgh = _mm_setr_epi32((int)h[7], (int)h[6], (int)h[3], (int)h[2]);
-	}
+	for (int r = 0; r < n; r++)
+		s[r] = sha256_start_shani();
 	for (uint64_t b = 0; b < blocks; b++) {
 		for (int r = 0; r < n; r++)
 			from[r] = block_of(in, i + (uint64_t)r, b, buffer[r]);
-		compress_shani(s, from, n);
+		sha256_compress_shani(s, from, n);
 	}
 	for (int r = 0; r < n; r++)
-		write_shani(out + SHA256_BYTES * (i + (uint64_t)r), &s[r]);
+		sha256_digest_shani(out + SHA256_BYTES * (i + (uint64_t)r), &s[r]);
 }
 
 SHANI void sha256_rows_shani(unsigned char *out, const struct sha256_rows *in)

@@ -4,6 +4,7 @@
 #define RNP_KERNELS_POC_SHA256_X86_H
 
 #include <immintrin.h>
+#include <string.h>
 
 #include "kernels/poc/sha256_rows.h"
 
@@ -78,6 +79,53 @@ SHANI INLINE void sha256_rounds_shani(struct sha256_halves *s, __m128i w[][4], i
 			w[l][q & 3] = _mm_sha256msg2_epu32(_mm_add_epi32(x, t),
 				w[l][(q + 3) & 3]);
 		}
+	}
+}
+
+SHANI INLINE struct sha256_halves sha256_start_shani(void)
+{
+	const uint32_t *h = sha256_start;
+
+	return (struct sha256_halves){ _mm_setr_epi32((int)h[5], (int)h[4], (int)h[1],
+					       (int)h[0]),
+		_mm_setr_epi32((int)h[7], (int)h[6], (int)h[3], (int)h[2]) };
+}
+
+/* Hashes a block of 64 bytes of each of n messages, a constant, at most 2. */
+SHANI INLINE void sha256_compress_shani(struct sha256_halves *s,
+	const unsigned char *const *from, int n)
+{
+	const __m128i swap = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14,
+		13, 12);
+	__m128i w[2][4];
+	struct sha256_halves old[2];
+
+	for (int r = 0; r < n; r++) {
+		old[r] = s[r];
+		for (int q = 0; q < 4; q++)
+			w[r][q] = _mm_shuffle_epi8(_mm_loadu_si128(
+							   (const __m128i *)(from[r] +
+								   16 * q)),
+				swap);
+	}
+	sha256_rounds_shani(s, w, n);
+	for (int r = 0; r < n; r++) {
+		s[r].abef = _mm_add_epi32(s[r].abef, old[r].abef);
+		s[r].cdgh = _mm_add_epi32(s[r].cdgh, old[r].cdgh);
+	}
+}
+
+SHANI INLINE void sha256_digest_shani(unsigned char *out, const struct sha256_halves *s)
+{
+	uint32_t abef[4], cdgh[4], words[8];
+
+	_mm_storeu_si128((__m128i *)abef, s->abef);
+	_mm_storeu_si128((__m128i *)cdgh, s->cdgh);
+	words[0] = abef[3], words[1] = abef[2], words[4] = abef[1], words[5] = abef[0];
+	words[2] = cdgh[3], words[3] = cdgh[2], words[6] = cdgh[1], words[7] = cdgh[0];
+	for (int k = 0; k < 8; k++) {
+		words[k] = __builtin_bswap32(words[k]);
+		memcpy(out + 4 * k, &words[k], 4);
 	}
 }
 

@@ -1,4 +1,5 @@
-/* sha256.c - SHA-256: FIPS 180-4's vectors, and every length around a block against libsodium. */
+/* sha256.c - SHA-256: FIPS 180-4's vectors, and every length around a block against libsodium,
+ * one at a time and several. */
 #include "common/base/sha256.h"
 
 #include <sodium.h>
@@ -14,6 +15,32 @@ static void check(const char *text, const char *hex)
 	sha256(is, text, strlen(text));
 	sodium_bin2hex(is_hex, sizeof is_hex, is, sizeof is);
 	CHECK(strcmp(hex, is_hex) == 0);
+}
+
+/* Messages that end at different times, in every number up to a few: each lane takes another when it
+ * has finished one, before and after the other. */
+static void check_each(const unsigned char *data)
+{
+	static const size_t lengths[] = { 0, 55, 56, 63, 64, 65, 119, 120, 128, 1000, 3,
+		700, 64, 1, 5000, 0 };
+	enum { MOST = sizeof lengths / sizeof *lengths };
+	unsigned char is[MOST][32], want[32];
+	struct sha256_message m[MOST];
+
+	for (size_t first = 0; first < MOST; first++)
+		for (size_t n = 0; n <= MOST - first; n++) {
+			memset(is, 0, sizeof is);
+			for (size_t i = 0; i < n; i++)
+				m[i] = (struct sha256_message){ data + 13 * i,
+					lengths[first + i], is[i] };
+			sha256_each(m, n);
+			for (size_t i = 0; i < MOST; i++) {
+				memset(want, 0, sizeof want);
+				if (i < n)
+					crypto_hash_sha256(want, m[i].data, m[i].len);
+				CHECK(memcmp(is[i], want, sizeof want) == 0);
+			}
+		}
 }
 
 int main(void)
@@ -32,5 +59,6 @@ int main(void)
 		crypto_hash_sha256(want, data + (len & 1), len - (len & 1));
 		CHECK(memcmp(is, want, sizeof is) == 0);
 	}
+	check_each(data);
 	TEST_END();
 }

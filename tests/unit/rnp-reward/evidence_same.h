@@ -122,6 +122,8 @@ static inline const char *evidence_same(const struct evidence_key *key, const ch
 
 	err_clear();
 	*plain = evidence_plain_read(&p, &more, &scratch, key, 1, line, len);
+	if (*plain)
+		evidence_plain_hash(&p, 1, &scratch);
 	if (err_get()->code)
 		differs = "an error is left behind";
 	if (*plain && !differs) {
