@@ -15,8 +15,9 @@ static const char alphabet[] =
 	"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
 /* When decoding, ten: the largest power below 2^64, as products of 64 bits have 128. */
-#define WIDE_POWER UINT64_C(430804206899405824) /* 58^10 */
-#define WIDE_MAX   (BASE58_BYTES_MAX / 8)
+#define WIDE_POWER  UINT64_C(430804206899405824) /* 58^10 */
+#define WIDE_DIGITS (2 * GROUP)
+#define WIDE_MAX    (BASE58_BYTES_MAX / 8)
 
 /* 32-bit limbs of a number. */
 struct number {
@@ -163,25 +164,35 @@ static bool multiply_add(struct wide *a, uint64_t factor, uint64_t term)
 	return true;
 }
 
+/* Computes a number of few digits. Returns false if one is none. */
+static inline bool digits(const char *text, int n, uint64_t *out)
+{
+	uint64_t number = 0, none = 0;
+
+	for (int i = 0; i < n; i++) {
+		uint64_t v = (uint64_t)values[(unsigned char)text[i]] - 1;
+
+		none |= v; /* 0 - 1, whose highest bit is set */
+		number = number * 58 + v;
+	}
+	*out = number;
+	return !(none >> 63);
+}
+
 static bool number_from_digits(struct wide *to, const char *text)
 {
-	uint64_t factor = 1, term = 0;
+	size_t n = strlen(text);
+	uint64_t high, low, factor = 1;
 
 	to->n = 0;
-	for (; *text; text++) {
-		uint64_t v = values[(unsigned char)*text];
-
-		if (!v)
+	/* both halves of ten digits at the same time: each digit waits for the one before it */
+	for (; n >= WIDE_DIGITS; n -= WIDE_DIGITS, text += WIDE_DIGITS)
+		if (!digits(text, GROUP, &high) || !digits(text + GROUP, GROUP, &low) ||
+			!multiply_add(to, WIDE_POWER, high * GROUP_POWER + low))
 			return false;
-		term = term * 58 + v - 1;
+	for (size_t i = 0; i < n; i++)
 		factor *= 58;
-		if (factor < WIDE_POWER)
-			continue;
-		if (!multiply_add(to, factor, term))
-			return false;
-		factor = 1, term = 0;
-	}
-	return multiply_add(to, factor, term);
+	return digits(text, (int)n, &low) && multiply_add(to, factor, low);
 }
 
 int base58_decode(unsigned char *out, size_t max, const char *text)

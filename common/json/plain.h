@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 struct json_plain {
 	const char *at, *end;
@@ -44,19 +47,47 @@ static inline bool json_plain_word(struct json_plain *s, const char *word)
 	return true;
 }
 
-/* Whether one of 8 bytes is a quote, a backslash, below 0x20 or above 0x7e; may say so of 8 where
- * none is, but never not (Bit Twiddling Hacks, "Determine if a word has a byte less than n"). */
-static inline bool json_plain_special(const char *p)
+/* Returns the first of the bytes from p to end - 1 that is a quote, a backslash, below 0x20 or above
+ * 0x7e, or end; or, with less than a step to go, any byte before it. */
+#ifdef __SSE2__
+static inline const char *json_plain_skip(const char *p, const char *end)
+{
+	for (; end - p >= 16; p += 16) {
+		__m128i c = _mm_loadu_si128((const __m128i *)p);
+		/* as signed bytes, those above 0x7f are below 0x20 */
+		__m128i other = _mm_or_si128(_mm_cmplt_epi8(c, _mm_set1_epi8(0x20)),
+			_mm_cmpeq_epi8(c, _mm_set1_epi8(0x7f)));
+		int found;
+
+		other = _mm_or_si128(other, _mm_cmpeq_epi8(c, _mm_set1_epi8('"')));
+		other = _mm_or_si128(other, _mm_cmpeq_epi8(c, _mm_set1_epi8('\\')));
+		found = _mm_movemask_epi8(other);
+		if (found)
+			return p + __builtin_ctz((unsigned)found);
+	}
+	return p;
+}
+#else
+/* 8 bytes at a time; may stop at 8 where none is, but never not (Bit Twiddling Hacks, "Determine if a
+ * word has a byte less than n"). */
+static inline const char *json_plain_skip(const char *p, const char *end)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101), high = ones << 7;
-	uint64_t w, quote, slash;
 
-	memcpy(&w, p, sizeof w);
-	quote = w ^ (ones * '"');
-	slash = w ^ (ones * '\\');
-	return (((w - ones * 0x20) | (w + ones) | (quote - ones) | (slash - ones) | w) &
-		       high) != 0;
+	for (; end - p >= 8; p += 8) {
+		uint64_t w, quote, slash;
+
+		memcpy(&w, p, sizeof w);
+		quote = w ^ (ones * '"');
+		slash = w ^ (ones * '\\');
+		if (((w - ones * 0x20) | (w + ones) | (quote - ones) | (slash - ones) |
+			    w) &
+			high)
+			break;
+	}
+	return p;
 }
+#endif
 
 /* Consumes a string; *text points into the line, without the quotes and not terminated. */
 static inline bool json_plain_string(struct json_plain *s, const char **text, size_t *len)
@@ -65,10 +96,7 @@ static inline bool json_plain_string(struct json_plain *s, const char **text, si
 
 	if (!json_plain_take(s, '"'))
 		return false;
-	/* 8 bytes at a time as long as none of them ends the string or is not plain */
-	for (p = s->at; s->end - p >= 8 && !json_plain_special(p); p += 8)
-		;
-	for (; p < s->end && *p != '"'; p++)
+	for (p = json_plain_skip(s->at, s->end); p < s->end && *p != '"'; p++)
 		if (*p < 0x20 || *p > 0x7e || *p == '\\')
 			return false;
 	if (p == s->end)
