@@ -33,13 +33,16 @@ struct piece {
 	int64_t number;
 };
 
+/* Fields of a node of which usage needs a part. */
+static const int with_facts[] = { RECORD_CPU, RECORD_GPUS, RECORD_NETWORK };
+
 struct reader {
 	struct json_plain scan;
 	struct evidence_scratch *scratch;
 	struct evidence_plain *to;
 	struct buf *more;
 	struct piece proof[PROOF_FIELDS];
-	/* in scratch->facts: of cpu, gpus and network; at 0, len 0: it has none */
+	/* in scratch->facts, those of with_facts; len 0: it has none */
 	struct piece facts[RECORD_FIELDS];
 	uint64_t proof_seen;
 	struct piece uuids[SHAPE_GPUS_MAX];
@@ -691,15 +694,15 @@ static bool complete(enum gather_kind kind, uint64_t seen)
 /* Appends gather_item_facts of a node; overwrites its pieces. */
 static void write_facts(struct reader *r, struct piece *pieces, uint64_t seen)
 {
-	static const int some[] = { RECORD_CPU, RECORD_GPUS, RECORD_NETWORK };
 	struct buf *facts = &r->scratch->facts;
 
-	for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-		const struct piece *kept = &r->facts[some[i]];
+	for (size_t i = 0; i < sizeof with_facts / sizeof *with_facts; i++) {
+		int field = with_facts[i];
+		const struct piece *kept = &r->facts[field];
 
 		/* a list of no GPUs is what it was */
 		if (kept->len)
-			pieces[some[i]] = (struct piece){ .text = facts->data + kept->at,
+			pieces[field] = (struct piece){ .text = facts->data + kept->at,
 				.len = kept->len };
 	}
 	write_fields(r->more, r, &shape_record, pieces,
@@ -742,14 +745,20 @@ bool evidence_plain_read(struct evidence_plain *p, struct buf *more,
 	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
 	const char *line, size_t len)
 {
-	struct reader r = { .scan = { line, line + len },
-		.scratch = scratch,
-		.to = p,
-		.more = more };
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct reader r;
 	bool plain;
 
 	pthread_once(&once, shape_init);
+	/* one by one: its lists are long, and a node alone has some of them */
+	r.scan = (struct json_plain){ line, line + len };
+	r.scratch = scratch;
+	r.to = p;
+	r.more = more;
+	r.proof_seen = 0;
+	r.nuuids = 0;
+	for (size_t i = 0; i < sizeof with_facts / sizeof *with_facts; i++)
+		r.facts[with_facts[i]].len = 0;
 	memset(&p->item, 0, offsetof(struct gather_item, proven));
 	buf_reset(&scratch->inner);
 	buf_reset(&scratch->facts);

@@ -197,6 +197,7 @@ static bool number_from_digits(struct wide *to, const char *text)
 
 int base58_decode(unsigned char *out, size_t max, const char *text)
 {
+	unsigned char bytes[BASE58_BYTES_MAX];
 	struct wide a;
 	size_t zeros = 0, n;
 
@@ -206,13 +207,16 @@ int base58_decode(unsigned char *out, size_t max, const char *text)
 		zeros++;
 	if (!number_from_digits(&a, text + zeros))
 		return -1;
+	for (size_t i = 0; i < a.n; i++)
+		for (int k = 0; k < 8; k++)
+			bytes[(a.n - i) * 8 - 1 - (size_t)k] =
+				(unsigned char)(a.limbs[i] >> 8 * k);
 	n = a.n * 8;
-	while (n && !(a.limbs[(n - 1) / 8] >> (n - 1) % 8 * 8 & 255))
+	while (n && !bytes[a.n * 8 - n])
 		n--;
 	if (zeros > max || n > max - zeros)
 		return -1;
 	memset(out, 0, zeros);
-	for (size_t i = 0; i < n; i++)
-		out[zeros + n - 1 - i] = (unsigned char)(a.limbs[i / 8] >> i % 8 * 8);
+	memcpy(out + zeros, bytes + a.n * 8 - n, n);
 	return (int)(zeros + n);
 }

@@ -19,6 +19,9 @@
 #define BATCH_LINES       2048
 #define FEW_LINES         8 /* that a thread takes at a time, at least */
 #define BATCH_BYTES       ((size_t)2 << 20)
+/* outputs that are fetched before their turn, so much of each */
+#define AHEAD       4
+#define AHEAD_BYTES 320
 /* memory of a line's output buffer that is kept between batches */
 #define KEEP_BYTES ((size_t)16 << 10)
 
@@ -254,6 +257,9 @@ static int hand_out(const struct batch *b, lines_sink sink, void *ctx)
 	struct lines_job *jobs = b->jobs;
 
 	for (int i = 0; i < b->n; i++) {
+		/* another thread wrote it, and it is far away by now */
+		for (size_t k = 0; i + AHEAD < b->n && k < AHEAD_BYTES; k += 64)
+			__builtin_prefetch(jobs[i + AHEAD].out.data + k);
 		if (jobs[i].rc < 0)
 			return err_restore(&jobs[i].err);
 		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)

@@ -26,7 +26,7 @@
 
 #define ED25519_KEY       32
 #define ED25519_SIGNATURE 64
-#define ED25519_MESSAGE   64 /* two SHA-256, as eddsa-jcs-2022 signs */
+#define ED25519_MESSAGE   64  /* two SHA-256, as eddsa-jcs-2022 signs */
 #define ED25519_BATCH     128 /* this many at once share an inversion */
 
 /* One signature; what it points to is borrowed. */
