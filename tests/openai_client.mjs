@@ -71,6 +71,16 @@ assert.deepEqual([...one.data[0].embedding].map(Math.fround), numbers.data[0].em
 assert.notDeepEqual([...one.data[0].embedding], [...one.data[1].embedding]);
 const short = await client.embeddings.create({ model, input: "free software", dimensions: 8 });
 assert.ok(short.data[0].embedding.length === 8 && Math.abs(length(short.data[0].embedding) - 1) < 1e-5);
+// as many inputs as OpenAI takes, from the middle of which one is what it is alone; one more is refused
+const inputs = Array.from({ length: 2048 }, (_, i) => `${i}`);
+const many = await client.embeddings.create({ model, input: inputs, dimensions: 4 });
+assert.deepEqual(many.data.map((d) => d.index), inputs.map((_, i) => i));
+const [middle] = (await client.embeddings.create({ model, input: "1234", dimensions: 4 })).data;
+assert.deepEqual([...many.data[1234].embedding], [...middle.embedding]);
+await assert.rejects(client.embeddings.create({ model, input: [...inputs, "x"] }), (e) => e.status === 400 && e.param === "input");
+await assert.rejects(client.embeddings.create({ model, input: inputs.map(() => "word ".repeat(75)) }), (e) =>
+	e.code === "max_tokens_per_request" && e.param === "input");
+
 await assert.rejects(client.embeddings.create({ model, input: "x", dimensions: 60000 }), (e) => e.param === "dimensions");
 
 await assert.rejects(client.chat.completions.create({ model: "none", messages }), (e) => e instanceof OpenAI.NotFoundError &&

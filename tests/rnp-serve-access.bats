@@ -98,6 +98,8 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	((wait_s >= 10 && wait_s <= 60)) || fail "$(cat headers)"
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2,"n":2}')" = 429 ]
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2}')" = 200 ]
+	# several prompts are answered one after the other
+	[ "$(ask "$one" '{"prompt":["x","y","z"],"max_tokens":2}')" = 200 ]
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2}')" = 200 ]
 	[ "$(curl -sS "$url/metrics" | grep -c '^rnp_serve_key_refused_total{.*} 1$')" = 2 ]
 }

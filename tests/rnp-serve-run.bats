@@ -441,6 +441,43 @@ teardown() { stop_serve; }
 	[ "$(post /v1/embeddings '{"input":"x","encoding_format":"text"}' | jq -r .error.param)" = encoding_format ]
 }
 
+@test "run: many inputs or prompts leave a stream in four to others, and end with their client" {
+	# none may wait: what does not find a stream is refused
+	start_serve --streams 4 --queue 0 --drain 0s
+	local text many other
+	printf -v text 'free software %.0s' {1..20}
+	ask() { # N inputs
+		jq -nc --arg t "$text" --argjson n "$1" '{input: [range($n) | "\(.) \($t)"], dimensions: 2}' >"inputs.$1"
+		exec curl -sS --max-time 60 "$url/v1/embeddings" -H 'Content-Type: application/json' -d "@inputs.$1"
+	}
+	ask 100 >many &
+	many=$!
+	eventually eval '[ "$(metric running)" = 3 ] || [ -s many ]'
+	post /v1/completions '{"prompt":"x","max_tokens":2}' | jq -e .id
+	wait "$many"
+	jq -e '(.data | length) == 100 and .data[0].embedding != .data[99].embedding' many
+	# prompts of completions, too: more answers than there are streams and places in the queue
+	post /v1/completions '{"prompt":["a","b","c","d","e","f"],"n":2,"max_tokens":3,"seed":4}' >several
+	post /v1/completions '{"prompt":"f","n":2,"max_tokens":3,"seed":4}' | jq -c '[.choices[].text]' | cmp - <(jq -c '[.choices[10, 11].text]' several)
+	# who leaves leaves nothing behind
+	local before
+	before=$(metric prompt_tokens_total)
+	ask 1000 >cut &
+	other=$!
+	eventually eval '[ "$(metric running)" -gt 0 ]'
+	kill "$other"
+	eventually eval '[ "$(metric running)$(metric waiting)" = 00 ]'
+	(( $(metric prompt_tokens_total) - before < 10 * $(jq .usage.prompt_tokens many) ))
+	[ "$(metric cancelled_total)" = 1 ]
+	# nor does the server wait for them when it ends
+	ask 1000 >cut 2>/dev/null &
+	other=$!
+	eventually eval '[ "$(metric running)" -gt 0 ]'
+	stop_serve
+	[ "$stopped_with" = 0 ]
+	wait "$other" || true
+}
+
 @test "run: --threads sets how many compute, and no text depends on them" {
 	local ask='{"prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}' n tasks=()
 	for n in 1 3; do

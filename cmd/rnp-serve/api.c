@@ -53,13 +53,21 @@ static void give_model(void *models, struct served *m)
 
 /* --- answers -------------------------------------------------------------------------------------- */
 
-/* Encodes all prompts of a request. */
+/* Encodes all prompts of a request. Those of embeddings have a limit together, as OpenAI's have. */
 static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
 	const struct request *q, struct api_error *e)
 {
-	for (uint32_t i = 0; i < n; i++)
+	uint64_t tokens = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
 		if (prompt_encode(&prompts[i], m, q, i, e) < 0)
 			return -1;
+		tokens += prompts[i].ids.len / sizeof(uint32_t);
+		if (q->kind == REQUEST_EMBEDDING && tokens > REQUEST_INPUT_TOKENS_MAX)
+			return api_error_set(e, 400, "max_tokens_per_request", "input",
+				"the inputs have more than %d tokens together",
+				REQUEST_INPUT_TOKENS_MAX);
+	}
 	return 0;
 }
 
@@ -82,9 +90,12 @@ static int start(struct server *s, struct exchange *x, struct api_key *key,
 
 	exchange_belongs(x, key ? key->id : address_group(q->client),
 		key && !s->cache_shared ? key->id : 0);
-	if (key)
-		rc = keys_take(&s->keys, key, x->count, x->prompt_tokens, clock_mono_ns(),
-			&wait_s);
+	if (key) {
+		if (x->prompts > 1)
+			exchange_limit(x, keys_streams(&s->keys, key));
+		rc = keys_take(&s->keys, key, x->window, x->prompt_tokens,
+			clock_mono_ns(), &wait_s);
+	}
 	if (rc < 0) {
 		api_error_set(e, 429, "rate_limit_exceeded", NULL, "%s", err_get()->text);
 		r->retry_after_s = wait_s;
@@ -96,7 +107,7 @@ static int start(struct server *s, struct exchange *x, struct api_key *key,
 			api_error_set(e, 429, "queue_full", NULL, "%s", err_get()->text);
 			r->retry_after_s = 1;
 			if (key)
-				keys_give(&s->keys, key, x->count, 0);
+				keys_give(&s->keys, key, x->window, 0);
 		}
 	}
 	if (rc < 0)

@@ -376,6 +376,7 @@ static int run(int n, char **args)
 	b.end = &b.first;
 	team_resize((int)threads);
 	rc = batch(&b, n, args);
+	writer_hold(b.writer);
 	lm_service_close(b.model.service);
 	b.model.service = NULL;
 	writer_close(b.writer);

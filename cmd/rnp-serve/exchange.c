@@ -28,6 +28,7 @@ struct writer {
 	pthread_mutex_t lock; /* protects all fields below */
 	struct exchange *live;
 	struct writer_counts counts;
+	bool held; /* the engines get nothing more */
 	bool stop;
 };
 
@@ -112,7 +113,10 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 		q->sampling.seed = (uint64_t)randombytes_random();
 	read_prediction(x);
 	x->prompts = count;
-	x->count = x->open = x->busy = count * q->n;
+	x->count = x->open = x->window = count * q->n;
+	/* many prompts leave a stream in four to others */
+	if (count > 1)
+		exchange_limit(x, m->limits.streams > 1 ? m->limits.streams * 3 / 4 : 1);
 	x->choices = xcalloc(x->count, sizeof *x->choices);
 	for (uint32_t i = 0; i < x->count; i++)
 		init_choice(x, &x->choices[i], &prompts[i / q->n], i);
@@ -176,6 +180,12 @@ void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space)
 	}
 }
 
+void exchange_limit(struct exchange *x, uint32_t choices)
+{
+	if (choices && x->window > choices)
+		x->window = choices;
+}
+
 void exchange_adapts(struct exchange *x, uint32_t adapter)
 {
 	x->adapter = adapter;
@@ -190,7 +200,7 @@ const char *exchange_model_name(const struct exchange *x)
 
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r)
 {
-	struct lm_request **answers = xcalloc(x->count, sizeof *answers);
+	struct lm_request **answers = xcalloc(x->window, sizeof *answers);
 	struct writer *w = x->writer;
 	int rc;
 
@@ -204,14 +214,15 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 	if (x->request.stream)
 		r->content_type = "text/event-stream";
 	x->last_write_ns = clock_mono_ns();
-	for (uint32_t i = 0; i < x->count; i++)
+	for (uint32_t i = 0; i < x->window; i++)
 		answers[i] = &x->choices[i].answer;
 	atomic_fetch_add(&x->holders, 1);
 	pthread_mutex_lock(&w->lock);
 	x->next = w->live;
 	w->live = x;
 	w->counts.live++;
-	rc = lm_service_submit(x->model->service, answers, x->count);
+	x->submitted = x->busy = x->window;
+	rc = lm_service_submit(x->model->service, answers, x->window);
 	if (rc < 0) {
 		unlist(w, x);
 		if (q)
@@ -380,6 +391,20 @@ static void hear_token(struct choice *c, const struct lm_batch_event *e)
 
 static void fail(struct exchange *x, const struct err *why);
 
+/* Gives the engine the next choice in place of one that has ended, whatever waits: the request was
+ * taken. */
+static void submit_next(struct exchange *x)
+{
+	struct choice *c = &x->choices[x->submitted];
+
+	if (x->submitted == x->count || c->ended || atomic_load(&x->gone) ||
+		x->writer->held)
+		return;
+	x->submitted++;
+	x->busy++;
+	lm_service_follow(x->model->service, &c->answer);
+}
+
 static void hear_end(struct choice *c)
 {
 	struct exchange *x = c->x;
@@ -403,6 +428,7 @@ static void hear_end(struct choice *c)
 							       "stop");
 	}
 	buf_release(&text);
+	submit_next(x);
 }
 
 /* --- what the client is sent --------------------------------------------------------------------------- */
@@ -591,7 +617,7 @@ static void settle(struct exchange *x)
 	for (uint32_t i = 0; i < x->count; i++)
 		generated += x->choices[i].answer.generated;
 	if (x->key)
-		keys_give(x->keys, x->key, x->count, generated);
+		keys_give(x->keys, x->key, x->window, generated);
 }
 
 /* The client left. Where it spoke HTTP/1.0 and closed only its sending half, it reads this. */
@@ -712,6 +738,15 @@ struct writer *writer_open(struct lm_events *outbox)
 		return NULL;
 	}
 	return w;
+}
+
+void writer_hold(struct writer *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->held = true;
+	pthread_mutex_unlock(&w->lock);
 }
 
 void writer_close(struct writer *w)

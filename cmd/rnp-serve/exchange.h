@@ -84,8 +84,12 @@ struct exchange {
 	struct api_key *key;
 	struct choice *choices;
 	uint32_t count, prompts;
-	/* open: choices without a finish reason; busy: choices still in the engine */
-	uint32_t open, busy;
+	/* How many choices may be in the engine at a time: of many prompts the others follow as these end,
+	 * so that other clients find room. */
+	uint32_t window;
+	/* open: choices without a finish reason; submitted: choices given to the engine; busy: those
+	 * of them still in it */
+	uint32_t open, submitted, busy;
 	char id[48];
 	int64_t created, started_ns, first_ns, last_write_ns;
 	uint32_t prompt_tokens, cached_tokens;
@@ -111,6 +115,9 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 /* Sets who sent the request: groups take turns, and only requests of one name space share
  * cached prompts. */
 void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space);
+
+/* Lets at most this many choices be in the engine at a time; 0: no limit. Before exchange_start. */
+void exchange_limit(struct exchange *x, uint32_t choices);
 
 /* Sets the adapter of the model that answers; 0, as before: none. */
 void exchange_adapts(struct exchange *x, uint32_t adapter);
@@ -151,6 +158,10 @@ struct writer_counts {
 /* Starts the thread; outbox is borrowed until writer_close. Returns NULL with err_set() on
  * failure. */
 struct writer *writer_open(struct lm_events *outbox);
+
+/* From now on the engines get nothing more of requests in progress, so that they can be closed. NULL is
+ * fine. */
+void writer_hold(struct writer *w);
 
 /* Ends the thread; requests still in progress get 503 or the end of their stream. NULL
  * is fine. */

@@ -267,6 +267,16 @@ static void fill(struct api_key *key, int64_t now_ns)
 	key->filled_ns = now_ns;
 }
 
+uint32_t keys_streams(struct keys *k, const struct api_key *key)
+{
+	uint32_t streams;
+
+	pthread_mutex_lock(&k->lock);
+	streams = key->limit_streams;
+	pthread_mutex_unlock(&k->lock);
+	return streams;
+}
+
 int keys_take(struct keys *k, struct api_key *key, uint32_t streams,
 	uint32_t prompt_tokens, int64_t now_ns, int *wait_s)
 {

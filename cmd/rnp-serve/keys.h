@@ -55,6 +55,9 @@ int keys_refresh(struct keys *k);
  * Borrowed until release. */
 struct api_key *keys_find(struct keys *k, const char *authorization);
 
+/* Returns how many streams a key may have at a time; 0: no limit. */
+uint32_t keys_streams(struct keys *k, const struct api_key *key);
+
 /* Takes streams and the tokens of prompts from a key's limits at now_ns (monotonic). Returns 0,
  * or -1 with err_set(EX_TEMPFAIL) and *wait_s: after how many seconds to try again. */
 int keys_take(struct keys *k, struct api_key *key, uint32_t streams,

@@ -228,11 +228,16 @@ static const char *field_of(const struct request *q)
 									"messages";
 }
 
+static int prompts_max(const struct request *q)
+{
+	return q->kind == REQUEST_EMBEDDING ? REQUEST_INPUTS_MAX : REQUEST_PROMPTS_MAX;
+}
+
 static int bad_prompt(const struct request *q, struct api_error *e)
 {
 	return api_error_set(e, 400, "invalid_value", field_of(q),
 		"'%s' must be a text, an array of at most %d texts, or token ids",
-		field_of(q), REQUEST_PROMPTS_MAX);
+		field_of(q), prompts_max(q));
 }
 
 int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
@@ -247,7 +252,7 @@ int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
 		return bad_prompt(q, e);
 	if (json_is_integer(first))
 		return 0;
-	if (json_array_size(q->prompt) > REQUEST_PROMPTS_MAX)
+	if (json_array_size(q->prompt) > (size_t)prompts_max(q))
 		return bad_prompt(q, e);
 	*n = (uint32_t)json_array_size(q->prompt);
 	return 0;

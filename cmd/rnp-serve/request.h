@@ -20,6 +20,9 @@
 #define REQUEST_PROMPTS_MAX  128 /* of one completions request */
 #define REQUEST_BIAS_MAX     1024
 #define REQUEST_MESSAGES_MAX 4096
+/* of one embeddings request, and their tokens together: OpenAI's limits */
+#define REQUEST_INPUTS_MAX       2048
+#define REQUEST_INPUT_TOKENS_MAX 300000
 
 enum request_kind {
 	REQUEST_CHAT = 1,

@@ -349,6 +349,7 @@ static int run(int n, char **args)
 		rc = s.writer ? serve(&s) : -1;
 	}
 	/* stop the engines first: afterwards there are no more events */
+	writer_hold(s.writer);
 	for (uint32_t i = 0; i < s.models.count; i++)
 		lm_service_close(s.models.at[i].service), s.models.at[i].service = NULL;
 	writer_close(s.writer);

@@ -307,6 +307,24 @@ int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint3
 	return lm_engine_accepts(s->engine, tokens, n);
 }
 
+/* The caller holds the lock. */
+static void append(struct lm_service *s, struct lm_request *a)
+{
+	a->submitted_ns = clock_mono_ns();
+	a->next = NULL;
+	*s->end = a;
+	s->end = &a->next;
+	s->pending++;
+	pthread_cond_signal(&s->work);
+}
+
+void lm_service_follow(struct lm_service *s, struct lm_request *a)
+{
+	pthread_mutex_lock(&s->lock);
+	append(s, a);
+	pthread_mutex_unlock(&s->lock);
+}
+
 int lm_service_submit(struct lm_service *s, struct lm_request *const *answers, uint32_t n)
 {
 	int rc = 0;
@@ -321,14 +339,8 @@ int lm_service_submit(struct lm_service *s, struct lm_request *const *answers, u
 		rc = err_set(EX_TEMPFAIL, "the queue is full: %u answers wait",
 			s->pending);
 	} else {
-		for (uint32_t i = 0; i < n; i++) {
-			answers[i]->submitted_ns = clock_mono_ns();
-			answers[i]->next = NULL;
-			*s->end = answers[i];
-			s->end = &answers[i]->next;
-		}
-		s->pending += n;
-		pthread_cond_signal(&s->work);
+		for (uint32_t i = 0; i < n; i++)
+			append(s, answers[i]);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return rc;

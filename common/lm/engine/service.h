@@ -67,6 +67,9 @@ int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint3
 int lm_service_submit(struct lm_service *s, struct lm_request *const *answers,
 	uint32_t n);
 
+/* Submits an answer in place of one that has ended, from any thread, however many wait. */
+void lm_service_follow(struct lm_service *s, struct lm_request *a);
+
 /* Cancels an answer, from any thread, until its last event is taken from the outbox. */
 void lm_service_cancel(struct lm_service *s, struct lm_request *a);
 
