@@ -77,3 +77,105 @@ loaded() { # NAME WANT
 	stop_serve
 	refused 75 "needs" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --memory 1MiB
 }
+
+@test "models: two that take each other's place under streams that end or break off: every answer is right and counted" {
+	start_serve --streams 4 --cache 4MiB
+	local one length
+	one=$(jq .total_bytes plan)
+	for length in 1 2 40; do
+		post /v1/completions "{\"prompt\":\"This program\",\"max_tokens\":$length,\"seed\":4,\"logit_bias\":{\"399\":-100}}" |
+			jq -c '.choices[0].text'
+	done >want
+	stop_serve
+	start_serve --model "other=$DIR/model" --streams 4 --cache 4MiB --memory $((one * 3 / 2)) --idle-unload 20ms
+	timeout 120 python3 - "${url##*:}" <<-'END'
+		import http.client, json, random, sys, threading, time
+		want = dict(zip((1, 2, 40), map(json.loads, open("want"))))
+		wrong, counts = [], {"chat": 0, "other": 0}
+		leaving = threading.Event()
+		def ask(c, model, length):
+		    """Asks until the model has room, and returns the response."""
+		    while True:
+		        c.request("POST", "/v1/completions", json.dumps({"model": model, "prompt": "This program", "max_tokens": length, "seed": 4,
+		            "stream": True, "stream_options": {"include_usage": True}, "logit_bias": {"399": -100}}))
+		        r = c.getresponse()
+		        if r.status == 200:
+		            return r
+		        error = json.loads(r.read())["error"]
+		        if r.status != 503 or error["code"] != "model_does_not_fit":
+		            raise ValueError(error)
+		        time.sleep(0.003)
+		def stays(model, seed, times):
+		    draw = random.Random(seed)
+		    c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+		    try:
+		        for _ in range(times):
+		            length = draw.choice((1, 2, 40))
+		            lines = ask(c, model, length).read().decode().split("\n\n")
+		            chunks = [json.loads(l[6:]) for l in lines if l.startswith("data: {")]
+		            text = "".join(k["text"] for l in chunks for k in l["choices"])
+		            if lines[-2] != "data: [DONE]" or text != want[length] or chunks[-1]["usage"]["completion_tokens"] != length:
+		                wrong.append((model, length, lines))
+		            counts[model] += length
+		            time.sleep(draw.random() / 100)
+		    except Exception as e:
+		        wrong.append((model, repr(e)))
+		def leaves(model):
+		    while not leaving.is_set():
+		        c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+		        ask(c, model, 240).read(200)
+		        c.close()
+		        time.sleep(0.01)
+		def together(threads):
+		    for t in threads:
+		        t.start()
+		    for t in threads:
+		        t.join()
+		def clients(times, seed):
+		    return [threading.Thread(target=stays, args=(m, seed + i, times)) for i, m in enumerate(("chat", "other", "other"))]
+		together(clients(12, 1))
+		# none of them broke off: every token is counted, whichever engine made it
+		for i in range(400):
+		    metrics = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+		    metrics.request("GET", "/metrics")
+		    lines = dict(l.rsplit(" ", 1) for l in metrics.getresponse().read().decode().splitlines() if l[0] != "#")
+		    made = {m: int(lines['rnp_serve_generated_tokens_total{model="%s"}' % m]) for m in counts}
+		    if made == counts or wrong:
+		        break
+		    time.sleep(0.05)
+		assert made == counts or wrong, (made, counts)
+		left = [threading.Thread(target=leaves, args=(m,)) for m in ("chat", "other")]
+		for t in left:
+		    t.start()
+		together(clients(6, 9))
+		leaving.set()
+		for t in left:
+		    t.join()
+		assert not wrong, wrong[0]
+		assert counts["chat"] and counts["other"]
+	END
+	eventually loaded chat 0
+	eventually loaded other 0
+	[ "$(metric failed_total)" = 0 ]
+}
+
+@test "models: one whose stream goes on is not idle, however long ago it was asked" {
+	start_failing --idle-unload 1ms
+	local ask='{"prompt":"x","max_tokens":200,"seed":1,"stream":true,"logit_bias":{"399":-100}}' i
+	post /v1/completions "$ask" -N | sed -n 's/^data: {/{/p' | jq -rj '.choices[0].text' >want
+	eventually loaded chat 0
+	device slow
+	post /v1/completions "$ask" -N >stream &
+	local client=$!
+	eventually grep -q '"text"' stream
+	# idle ones are looked for each second
+	for ((i = 0; i < 25; i++)); do
+		loaded chat 1
+		sleep 0.1
+	done
+	kill -0 "$client"
+	device
+	wait "$client"
+	sed -n 's/^data: {/{/p' stream | jq -rj '.choices[0].text' | cmp - want
+	eventually loaded chat 0
+}

@@ -55,3 +55,19 @@ eventually() {
 	done
 	fail "never: $*"
 }
+
+# A server on a device that fails when told to: `device WHAT` (tests/fake/cuda_failing.c).
+start_failing() {
+	local plugin=$BATS_FILE_TMPDIR/failing.so
+	[[ -e $plugin ]] || (cd "$ROOT" && "${CC:-gcc}" -std=gnu11 -O1 -D_GNU_SOURCE -fopenmp -shared -fPIC -I. -Wl,-Bsymbolic -o "$plugin" \
+		tests/fake/cuda_failing.c kernels/dev/team*.c kernels/dev/gomp.c kernels/grad/quant_x86.c "$RNP_BUILD/librnp.a" -lm -ldl -lpthread)
+	export RNP_CUDA_PLUGIN=$plugin CUDA_FAILING=$BATS_TEST_TMPDIR/device
+	device
+	start_serve --device cuda:0 "$@"
+	[ "$(jq -r .device plan)" = cuda:0 ]
+}
+
+# shellcheck disable=SC2120
+device() {
+	echo "$*" >"$CUDA_FAILING.new" && mv "$CUDA_FAILING.new" "$CUDA_FAILING"
+}
