@@ -63,6 +63,13 @@ bad_ledger() {
 	assert_equal "$output" ""
 	jq -c 'del(.from, .to)' week0 >undated
 	refused 65 "without times" rnp-reward epoch --policy rnp-021 --store db undated
+	# one time alone is no date, however it is written
+	for half in from to; do
+		jq -c "del(.$half)" week0 >undated
+		refused 65 "is there without '$half'" rnp-reward epoch --policy rnp-021 undated
+		sed 's/"kind":"r/"kind":"\\u0072/' undated >escaped
+		refused 65 "is there without '$half'" rnp-reward epoch --policy rnp-021 escaped
+	done
 	# test tokens belong to another network
 	rnp-reward epoch --policy testnet --store db week0 >/dev/null
 	# and a policy that is declared to complement another may share its time, but only under

@@ -87,7 +87,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	cmp before usage
 }
 
-@test "usage: one challenge in verdicts of several nodes proves the first node; to the others it is failed" {
+@test "usage: one challenge in verdicts of several nodes proves the first node; to the others it is void" {
 	# b tells a its answer: both verdicts are on one challenge, of different GPUs; c has its own
 	for n in a b c; do node $n ".gpus[0].uuid = \"GPU-$n\""; done
 	challenge=$(printf 1 | sha256sum | cut -d' ' -f1)
@@ -98,9 +98,11 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	usage
 	assert_equal "$(of b '[.gpu_model, .devices, .challenges_passed, .passed_ppm]')" '["RTX 4090",["GPU-b"],1,1000000]'
 	assert_equal "$(of c '.devices')" '["GPU-c"]'
-	assert_equal "$(of a '[.gpu_model, .devices, .challenges_passed, .passed_ppm, .score_ppm]')" '[null,null,0,0,0]'
+	assert_equal "$(of a '[.gpu_model, .devices, .challenges_passed, .passed_ppm, .score_ppm]')" '[null,null,0,null,null]'
+	assert_equal "$(of a '[.sources.challenges_passed, .unknown.passed_ppm, .unknown.score_ppm]')" \
+		'["0 verdicts, 0 failed; 1 void, as other nodes passed their challenges first","no verdict in this epoch but void ones","no verdict in this epoch but void ones"]'
 	of a .unknown.gpu_model | grep -q "node $b passed the challenge of its last verdict first"
-	# who passed fewer than half is not paid, however often it passed others' challenges
+	# who passed none of its own is not paid, however often it passed others' challenges
 	rnp-reward epoch --policy rnp-021 usage >rewards
 	assert_equal "$(jq -r 'select(.qualified) | .node' rewards | sort | xargs)" "$(sort <<<"$b"$'\n'"$c" | xargs)"
 	# an own challenge, passed before or after, is its own
@@ -110,8 +112,11 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	challenge=$(printf 1 | sha256sum | cut -d' ' -f1)
 	verdict a 16T18:00:00 true '["GPU-c"]'
 	usage
-	assert_equal "$(of a '[.gpu_model, .devices, .challenges_passed, .passed_ppm]')" '["RTX 4090",["GPU-a"],1,333333]'
+	assert_equal "$(of a '[.gpu_model, .devices, .challenges_passed, .passed_ppm]')" '["RTX 4090",["GPU-a"],1,1000000]'
 	assert_equal "$(of c '.devices')" '["GPU-c"]'
+	# reputation counts the same verdicts
+	rnp-reward reputation --at 2026-11-23T00:00:00Z --trust "$judge" records >reputations
+	assert_equal "$(jq -c "select(.node == \"$a\") | [.trials, .passed, .void]" reputations)" '[1,1,2]'
 	# whatever the order of the records, and however they are written
 	tac records | sed 's/"kind":"r/"kind":"\\u0072/' >turned && mv turned records
 	cp usage before
@@ -209,7 +214,12 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	usage
 	assert_equal "$(of a .up_s)" 0
 	assert_equal "$(of b .up_s)" $((86400 - 4 + 90))
-	assert_equal "$(of b .sources.up_s)" '"3 rnp.uptime records"'
+	assert_equal "$(of b .sources.up_s)" '"rnp.uptime records of 2 days"'
+	# copies are no further sources, and a record of another day is one
+	for i in 1 2 3; do grep rnp.uptime records; done >again
+	cat again >>records
+	usage
+	assert_equal "$(of b '[.up_s, .sources.up_s]')" "[$((86400 - 4 + 90)),\"rnp.uptime records of 2 days\"]"
 	# a part of a day
 	rnp-reward usage -q --from 2026-11-16T00:00:03Z --to 2026-11-16T00:00:10Z --trust "$judge" records >usage
 	assert_equal "$(of b .up_s)" 5

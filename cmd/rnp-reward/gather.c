@@ -220,7 +220,7 @@ static int take_uptime(struct gather *g, const struct gather_item *item,
 		end = stop;
 	}
 	node = gather_node_of(g, item->node);
-	node->days++;
+	node->days |= UINT64_C(1) << gather_day(g, item->from_ms);
 	for (size_t i = 0; i < item->nspans; i++)
 		add_up(g, node, item->from_ms + item->spans[i].from_ms,
 			item->from_ms + item->spans[i].to_ms);

@@ -68,8 +68,10 @@ struct gather_node {
 	bool earned_known, credits_known;
 	uint32_t records; /* the first */
 	struct gather_list up, work, beats;
-	uint32_t days; /* number of rnp.uptime records */
-	uint32_t verdicts, failed, scored;
+	uint64_t days;     /* a bit for each with an rnp.uptime: gather_day */
+	uint32_t verdicts; /* but void ones (challenge_rule.h), once all are counted */
+	uint32_t failed, scored; /* of these */
+	uint32_t void_verdicts;
 	uint32_t named; /* what its last verdict named, plus 1 */
 	uint32_t proof; /* the last verdict that proves devices, plus 1; 0: none */
 	uint32_t taken; /* the last one on another node's challenge, plus 1; 0: none */
@@ -80,6 +82,19 @@ struct gather_device {
 	int64_t at_ms;
 	uint32_t node; /* plus 1; 0: nobody's */
 };
+
+/* The days of an epoch that can be told apart. */
+#define GATHER_DAYS    62
+#define GATHER_DAYS_MS (INT64_C(86400000) * (GATHER_DAYS - 1)) /* wherever they begin */
+
+/* Returns which day of the epoch a time is on, from 1, each of 24 hours UTC; 0 and GATHER_DAYS + 1:
+ * before and after them. */
+static inline int gather_day(const struct gather *g, int64_t at_ms)
+{
+	int64_t day = at_ms / 86400000 - g->from_ms / 86400000 + 1;
+
+	return day < 0 ? 0 : day > GATHER_DAYS ? GATHER_DAYS + 1 : (int)day;
+}
 
 /* Some bits of what is a hash itself. */
 static inline uint32_t gather_bits(const void *hash)
@@ -104,9 +119,8 @@ bool gather_seen(const struct gather *g, struct gather_index *ix, gather_same_fn
 
 void gather_take_verdict(struct gather *g, const struct gather_item *item);
 
-/* Counts verdict i, when all are taken. A passed one on a challenge that another node passed first is none of this
- * node's: it proves nothing, and counts as failed. One that names no node record proves nothing
- * that is paid. */
+/* Counts verdict i, when all are taken. One that names no node record proves nothing that is
+ * paid. */
 void gather_count_verdict(struct gather *g, size_t i);
 
 /* Return the number of the node that proved a device first, or that passed the challenge of a verdict

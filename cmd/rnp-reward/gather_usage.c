@@ -313,8 +313,9 @@ static int64_t up_ms_of(const struct gather *g, const struct gather_list *list)
 }
 
 /* Heartbeats are evaluated as of the end of the epoch, so that the same records give the same usage at
- * any time. */
-static int64_t beating_ms(const struct gather *g, const struct gather_list *list)
+ * any time. *different: how many there are, of equal ones one. */
+static int64_t beating_ms(const struct gather *g, const struct gather_list *list,
+	size_t *different)
 {
 	struct uptime_beat *beats = xcalloc(list->n, sizeof *beats);
 	int64_t up_ms;
@@ -323,6 +324,9 @@ static int64_t beating_ms(const struct gather *g, const struct gather_list *list
 	for (uint32_t i = list->first; i; i = g->beats[i - 1].next)
 		beats[n++] = g->beats[i - 1].beat;
 	qsort(beats, n, sizeof *beats, by_time);
+	*different = n > 0;
+	for (size_t i = 1; i < n; i++)
+		*different += by_time(&beats[i - 1], &beats[i]) != 0;
 	up_ms = uptime_ms(beats, n, g->from_ms, g->to_ms, g->to_ms);
 	free(beats);
 	return up_ms;
@@ -333,15 +337,19 @@ static void set_uptime(struct draft *d)
 	const struct gather_node *node = d->node;
 	char source[96];
 	int64_t up_ms;
+	size_t beats;
 
+	/* days, not records: a copy of one, of which any number may come, is no further source */
 	if (node->days) {
 		up_ms = up_ms_of(d->g, &node->up);
-		snprintf(source, sizeof source, "%" PRIu32 " rnp.uptime records",
-			node->days);
+		if (d->g->to_ms - d->g->from_ms <= GATHER_DAYS_MS)
+			snprintf(source, sizeof source, "rnp.uptime records of %d days",
+				__builtin_popcountll(node->days));
+		else
+			snprintf(source, sizeof source, "rnp.uptime records");
 	} else {
-		up_ms = beating_ms(d->g, &node->beats);
-		snprintf(source, sizeof source, "%" PRIu32 " heartbeats of its own",
-			node->beats.n);
+		up_ms = beating_ms(d->g, &node->beats, &beats);
+		snprintf(source, sizeof source, "%zu heartbeats of its own", beats);
 	}
 	set_sourced(d, "up_s", up_ms / 1000, source);
 }
@@ -444,19 +452,27 @@ static void set_challenges(struct draft *d)
 {
 	const struct gather_node *node = d->node;
 	int64_t passed = (int64_t)node->verdicts - node->failed;
+	const char *none = node->void_verdicts ?
+		"no verdict in this epoch but void ones" :
+		"no verdict in this epoch";
 	char source[128];
+	int n;
 
-	snprintf(source, sizeof source, "%" PRIu32 " verdicts, %" PRIu32 " failed",
+	n = snprintf(source, sizeof source, "%" PRIu32 " verdicts, %" PRIu32 " failed",
 		node->verdicts, node->failed);
+	if (node->void_verdicts)
+		snprintf(source + n, sizeof source - (size_t)n,
+			"; %" PRIu32
+			" void, as other nodes passed their challenges first",
+			node->void_verdicts);
 	set_sourced(d, "challenges_passed", passed, source);
 	if (node->verdicts)
 		set_sourced(d, "passed_ppm", passed * MONEY_PPM / node->verdicts, source);
 	else
-		set_text(&d->unknown, "passed_ppm", "no verdict in this epoch");
+		set_text(&d->unknown, "passed_ppm", none);
 	if (!node->scored) {
 		set_text(&d->unknown, "score_ppm",
-			node->verdicts ? "no verdict has all readings" :
-					 "no verdict in this epoch");
+			node->verdicts ? "no verdict has all readings" : none);
 		return;
 	}
 	snprintf(source, sizeof source,

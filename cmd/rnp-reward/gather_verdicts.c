@@ -2,6 +2,7 @@
  * them count. */
 #include <string.h>
 
+#include "cmd/rnp-reward/challenge_rule.h"
 #include "cmd/rnp-reward/gather_parts.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -24,14 +25,13 @@ static bool same_device(const void *g, uint32_t index, const void *key)
 		       sizeof(struct device_key)) == 0;
 }
 
-/* Whether a node comes first of two that proved a device, or passed a challenge: of two at the same
- * instant, the one with the lower address, so that the order of the input does not matter. */
+/* Whether a node comes first of two that passed a challenge, or proved a device, to which the same
+ * rule applies. */
 static bool is_first(const struct gather *g, uint32_t node, int64_t at_ms, uint32_t other,
 	int64_t other_at_ms)
 {
-	return at_ms != other_at_ms ?
-		at_ms < other_at_ms :
-		strcmp(g->nodes[node].address, g->nodes[other].address) < 0;
+	return challenge_order(at_ms, g->nodes[node].address, other_at_ms,
+		       g->nodes[other].address) < 0;
 }
 
 /* Claims the challenge of a verdict, whose index is given. */
@@ -187,13 +187,17 @@ void gather_count_verdict(struct gather *g, size_t i)
 {
 	const struct gather_verdict *v = &g->verdicts[i];
 	struct gather_node *node = &g->nodes[v->node];
-	bool taken = v->names_challenge && gather_challenge_owner(g, v) != v->node;
 
-	if (!v->passed || taken) {
+	if (v->names_challenge && gather_challenge_owner(g, v) != v->node) {
+		node->verdicts--;
+		node->void_verdicts++;
+		if (is_later(g, v, node->taken))
+			node->taken = (uint32_t)i + 1;
+		return;
+	}
+	if (!v->passed) {
 		node->failed++;
 		node->scored++;
-		if (taken && is_later(g, v, node->taken))
-			node->taken = (uint32_t)i + 1;
 		return;
 	}
 	if (v->score_ppm >= 0) {

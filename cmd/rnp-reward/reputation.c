@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/challenge_rule.h"
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/reputation_core.h"
 #include "common/base/clock.h"
@@ -207,20 +208,16 @@ static int write_node(const struct event *list, size_t n)
 	return rc;
 }
 
-/* Compares by challenge, then by who passed it first, as rnp-reward usage has it: of two at the same
- * instant, the node with the lower address. */
+/* Compares by challenge, then by who passed it first. */
 static int by_challenge(const void *a, const void *b)
 {
 	const struct event *x = *(struct event *const *)a, *y = *(struct event *const *)b;
 	int order = memcmp(x->challenge, y->challenge, sizeof x->challenge);
 
-	if (!order)
-		order = (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
-	return order ? order : strcmp(x->node, y->node);
+	return order ? order : challenge_order(x->at_ms, x->node, y->at_ms, y->node);
 }
 
-/* Marks the verdicts on a challenge that another node passed first: a challenge is for one node, so
- * they say nothing of this one, neither good nor bad. */
+/* Marks the verdicts that are void (challenge_rule.h). */
 static void mark_void(struct events *all)
 {
 	struct event **asked = xcalloc(all->n, sizeof *asked), *first = NULL;

@@ -168,7 +168,8 @@ bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t
 	if (!json_plain_take(&l.scan, '}'))
 		return false;
 	json_plain_space(&l.scan);
-	if (l.scan.at != l.scan.end || l.seen != (SEEN_KIND | SEEN_V | SEEN_NODE))
+	if (l.scan.at != l.scan.end || l.seen != (SEEN_KIND | SEEN_V | SEEN_NODE) ||
+		(u->from_ms < 0) != (u->to_ms < 0))
 		return false;
 	u->model = l.model[0] ?
 		usage_model(r, l.model, u->value[FIELD_GPU_MEMORY_BYTES]) :

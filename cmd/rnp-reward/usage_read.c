@@ -112,6 +112,10 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 		read_fields(u, record, where) < 0 || read_factors(u, record, where) < 0 ||
 		address_parse(node, where, u->node) < 0)
 		return -1;
+	/* as one that has no times at all it would be paid in any epoch */
+	if ((u->from_ms < 0) != (u->to_ms < 0))
+		return err_set(EX_DATAERR, "%s: '%s' is there without '%s'", where,
+			u->from_ms < 0 ? "to" : "from", u->from_ms < 0 ? "from" : "to");
 	u->has_wallet = wallet != NULL;
 	if (wallet && address_parse(wallet, where, u->wallet) < 0)
 		return -1;
