@@ -71,7 +71,22 @@ start_coordinator_that_may_end() {
 @test "kills: the worker while it keeps what it fetched, and its delta" {
 	cd "$BATS_TEST_TMPDIR"
 	killed_at worker 52 0 --workers 1 --rounds 2 --inner-steps 2
-	killed_at worker 71 1 --workers 1 --rounds 1 --inner-steps 4 --fragments 2 --overlap 1
+}
+
+# While the next turn is made a thread keeps the last one: killed before state.json names it (50), behind (51), and while an update is kept,
+# the worker ends with the parameters of one that nobody killed
+@test "kills: a streaming worker while it keeps what it sends: the same deltas, bit for bit" {
+	cd "$BATS_TEST_TMPDIR"
+	local streams=(--workers 1 --rounds 1 --inner-steps 4 --fragments 2 --overlap 1) at
+	start_coordinator "${streams[@]}"
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	rounds | jq .model >undisturbed
+	for at in 27 50 71; do
+		killed_at worker "$at" $((at > 50)) "${streams[@]}"
+		jq .model once | diff undisturbed -
+	done
 }
 
 # A file system of so many MiB at ./small

@@ -35,7 +35,9 @@ struct worker {
 	int64_t quota_last; /* bytes of the month when the last turn began; 0: none did */
 	struct shuffle shuffle;
 	struct dev d;
+	struct dev coder; /* streaming: the CPU, for containers while d makes steps */
 	struct lm_loop loop;
+	uint64_t tokens; /* of all turns that are made, also those not kept yet */
 	const _Atomic int *stopped; /* set by a signal; other threads look, too */
 	/* join_ranks.h; NULL: a single process, of rank 0 and size 1 */
 	struct ddp *ranks;
@@ -48,12 +50,12 @@ struct worker {
 	uint64_t update_bytes; /* of the last update; 0: none yet */
 };
 
-#define WORKER_INIT                                                         \
-	{                                                                   \
-		.d = DEV_INIT, .size = 1, .local = 1, .loop = LM_LOOP_INIT, \
-		.key = KEY_INIT, .client = {                                \
-			.http = HTTP_INIT                                   \
-		}                                                           \
+#define WORKER_INIT                                                      \
+	{                                                                \
+		.d = DEV_INIT, .coder = DEV_INIT, .size = 1, .local = 1, \
+		.loop = LM_LOOP_INIT, .key = KEY_INIT, .client = {       \
+			.http = HTTP_INIT                                \
+		}                                                        \
 	}
 
 /* Opens all of w but its text and its loop, from w->o: signals, the run, the state (in `below` of its
@@ -123,14 +125,13 @@ int worker_stream(struct worker *w);
 
 /* --- join_turn.c, for join_stream.c too ------------------------------------------------------- */
 
-/* Arrays NAME-NUMBER.f32 of the state, opened, made, to the trainer, and from it as the next number. */
+/* Arrays NAME-NUMBER.f32 of the state, opened, made, and to the trainer. */
 int worker_open_array(const struct worker *w, struct flatfile *f, const char *name,
 	uint64_t number);
 int worker_make_array(const struct worker *w, struct flatfile *f, const char *name,
 	uint64_t number);
 int worker_load_array(struct worker *w, enum lm_state what, const char *name,
 	uint64_t number);
-int worker_save_array(struct worker *w, enum lm_state what, const char *name);
 /* AdamW's state for a turn that follows the last one kept. */
 int worker_load_adam(struct worker *w, const struct assignment *a);
 /* The loop's place: steps and sequences of the turn. */
@@ -142,8 +143,9 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 bool worker_has_residual(const char *method);
 /* The residual of the last turn, copied into a file of the next number: encoding changes it. */
 int worker_copy_residual(struct worker *w, struct flatfile *e);
-/* What has been kept of a turn is what the state says from now on. */
-int worker_keep_delta(struct worker *w, const struct delta *d, bool residual);
+/* What has been kept of a turn, after which AdamW has made so many steps, is what the state says from now on. */
+int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
+	bool residual);
 
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);

@@ -68,11 +68,12 @@ struct coming {
 static int read_coming(struct worker *w, const struct coming *from, struct flatfile *to)
 {
 	struct container c = CONTAINER_INIT;
+	struct dev *d = w->coder.ops ? &w->coder : &w->d;
 	int rc;
 
 	if (from->was)
 		memcpy(to->x, from->was, to->n * sizeof *to->x);
-	rc = container_open(&c, &w->d, from->path, from->method, from->elements);
+	rc = container_open(&c, d, from->path, from->method, from->elements);
 	if (rc == 0)
 		rc = read_ranges(&c, from->ranges, from->nranges, from->was, to->x);
 	if (rc < 0 && err_get()->code == EX_DATAERR)

@@ -59,10 +59,17 @@ static uint64_t free_bytes(struct dev *d)
 	return there > 0 ? (uint64_t)there : UINT64_MAX;
 }
 
+/* The host's memory that streaming takes beside the steps: what deltas are measured from, copies of
+ * parameters, m and v that are saved meanwhile, and what the containers leave out. */
+static uint64_t stream_bytes(const struct worker *w)
+{
+	return training_streams(&w->run) ? w->run.parameters * 5 * sizeof(float) : 0;
+}
+
 /* What all ranks need that take of the same memory as this one: those of a machine, of the host's. */
 static uint64_t need_bytes(const struct worker *w, const struct lm_train_plan *p)
 {
-	return p->total * (uint64_t)(w->d.is_host ? w->local : 1);
+	return w->d.is_host ? p->total * (uint64_t)w->local + stream_bytes(w) : p->total;
 }
 
 static int write_plan(const struct worker *w, const struct lm_train_plan *p,
@@ -83,7 +90,10 @@ static int write_plan(const struct worker *w, const struct lm_train_plan *p,
 	json_set_i64(r, "optimiser_bytes", (int64_t)p->optimiser);
 	json_set_i64(r, "activations_bytes", (int64_t)p->activations);
 	json_set_i64(r, "work_bytes", (int64_t)p->scratch);
-	json_set_i64(r, "total_bytes", (int64_t)p->total);
+	if (stream_bytes(w))
+		json_set_i64(r, "stream_bytes", (int64_t)stream_bytes(w));
+	json_set_i64(r, "total_bytes",
+		(int64_t)(p->total + (w->d.is_host ? stream_bytes(w) : 0)));
 	json_set_i64(r, "disk_bytes", (int64_t)disk);
 	if (there != UINT64_MAX) {
 		json_set_i64(r, "available_bytes", (int64_t)there);
@@ -113,6 +123,8 @@ int worker_plan_ranks(struct worker *w, const struct lm_train_options *o)
 	struct ddp_memory m;
 	int rc = lm_train_plan(&p, &w->d, o);
 
+	if (rc == 0 && w->d.is_host && w->rank == 0)
+		p.total += stream_bytes(w);
 	if (rc == 0)
 		rc = ddp_memory(w->ranks, &w->d, p.total, free_bytes(&w->d), &m);
 	w->apart = w->apart || rc < 0;
@@ -126,6 +138,7 @@ int worker_plan(struct worker *w, const struct lm_train_options *o)
 {
 	struct lm_train_plan p;
 	uint64_t there = free_bytes(&w->d), disk = state_bytes(w);
+	int64_t host;
 
 	if (lm_train_plan(&p, &w->d, o) < 0)
 		return -1;
@@ -139,6 +152,9 @@ int worker_plan(struct worker *w, const struct lm_train_options *o)
 		return err_set(EX_DATAERR,
 			"the run takes %llu bytes of disk, more than --disk %lld",
 			(unsigned long long)disk, (long long)w->o.disk);
+	if (!w->d.is_host && stream_bytes(w) && (host = hw_available_read()) > 0 &&
+		check_memory(stream_bytes(w), (uint64_t)host, 1) < 0)
+		return -1;
 	return check_memory(need_bytes(w, &p), there, w->d.is_host ? w->local : 1);
 }
 

@@ -102,6 +102,7 @@ static int open_state(struct worker *w, const char *below)
 		buf_addf(&root, "/%s", below);
 	if (rc == 0)
 		rc = join_state_open(&w->state, buf_text(&root), &w->run);
+	w->tokens = w->state.tokens;
 	buf_release(&root);
 	return rc;
 }
@@ -160,6 +161,7 @@ void worker_close(struct worker *w)
 	json_decref(w->record);
 	buf_release(&w->text);
 	buf_release(&w->text_next);
+	dev_close(&w->coder);
 	dev_close(&w->d);
 	lm_shards_close(&w->data);
 	join_state_close(&w->state);

@@ -1,11 +1,14 @@
 /* join_stream.c - a streaming worker (Streaming DiLoCo, arXiv 2501.18512): it trains on while a thread
- * of its own delivers its last delta, waits for what all deltas made of the fragment, and asks for the
- * turn after the present one.
+ * of its own keeps and delivers its last delta, waits for what all deltas made of the fragment, and asks
+ * for the turn after the present one.
  *
- * A turn ends where a fragment is due: its delta is measured, kept, and given to the thread, and the
- * next turn begins at once. `overlap` steps into it the thread has to be done; the update is then
- * applied to the parameters of that moment. Between its start and its end the thread alone uses the
- * client, and the state but for its count of tokens. */
+ * A turn ends where a fragment is due: what it made is copied, and the next turn begins at once. The
+ * thread measures the delta on the copies and makes it durable with all that follows from it (residual,
+ * parameters, AdamW's state, and last state.json, which names them) before its first byte leaves: a
+ * worker that is killed earlier makes the turn again from the one before, and nobody has seen the delta;
+ * later it has the same delta. `overlap` steps into the next turn the thread has to be done; the update
+ * is then applied to the parameters of that moment. Between its start and its end the thread alone uses
+ * the client, the state, the copies, and what deltas are measured from. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +21,25 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
+#include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/lm/train/flat.h"
+#include "kernels/grad/ops.h"
+
+/* A turn that is made: kept is what the thread does first. */
+struct made {
+	bool waits; /* it is not durable yet */
+	struct assignment a;
+	struct delta d;
+	uint64_t adam_steps;
+	float *theta, *m, *v; /* [parameters] at its end */
+};
 
 struct stream {
 	struct worker *w;
 	float *began;        /* [parameters] that deltas are measured from */
 	struct assignment a; /* of the present turn */
+	struct made made;
 	/* the thread, and what came of it: */
 	pthread_t thread;
 	bool running;
@@ -33,6 +48,142 @@ struct stream {
 	int rc;
 	struct err error;
 };
+
+/* --- the delta -------------------------------------------------------------------------------- */
+
+struct cut {
+	struct stream *s;
+	struct update_range *ranges;
+	size_t n;
+	uint64_t elements;
+	float *rest; /* [elements]; NULL: the method leaves nothing out */
+	struct update_walk walk;
+};
+
+/* delta = began - theta of the fragment, one range after the other. */
+static int fill_delta(void *arg, uint64_t from, uint64_t n, float *out)
+{
+	struct cut *c = arg;
+	struct dev *d = &c->s->w->coder;
+	uint64_t at, some;
+
+	if (!from) /* every pass begins there */
+		c->walk = (struct update_walk){ .ranges = c->ranges, .n = c->n };
+	for (uint64_t done = 0; done < n; done += some) {
+		some = update_walk_step(&c->walk, n - done, &at);
+		if (d->ops->outer->delta(d, out + done, c->s->began + at,
+			    c->s->made.theta + at, some) < 0)
+			return err_set(d->code, "%s", d->error);
+	}
+	return 0;
+}
+
+/* What the fragment's last container left out, from its place among all, and back. */
+static void move_rest(const struct cut *c, float *all, bool out)
+{
+	float *rest = c->rest;
+
+	for (size_t i = 0; i < c->n; rest += c->ranges[i++].count)
+		memcpy(out ? rest : all + c->ranges[i].first,
+			out ? all + c->ranges[i].first : rest,
+			c->ranges[i].count * sizeof *rest);
+}
+
+static int write_delta(struct stream *s, struct cut *c, struct flatfile *residual)
+{
+	struct worker *w = s->w;
+	struct delta *d = &s->made.d;
+	struct container_facts facts;
+	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
+		(unsigned long long)d->turn);
+	int rc = c->rest ? worker_copy_residual(w, residual) : 0;
+
+	if (rc == 0 && c->rest)
+		move_rest(c, residual->x, true);
+	if (rc == 0)
+		rc = container_write_filled(&w->coder, s->made.a.method, fill_delta, c,
+			c->rest, c->elements, path, &facts);
+	if (rc == 0 && c->rest)
+		move_rest(c, residual->x, false);
+	if (rc == 0) {
+		d->bytes = facts.bytes;
+		protocol_hex(d->sha256, facts.sha256);
+		protocol_hex(d->root, facts.root);
+	}
+	free(path);
+	return rc;
+}
+
+static int save_copy(struct worker *w, const char *name, const float *x)
+{
+	struct flatfile f = FLATFILE_INIT;
+	int rc = worker_make_array(w, &f, name, w->state.next);
+
+	if (rc == 0) {
+		memcpy(f.x, x, f.n * sizeof *f.x);
+		rc = flatfile_keep(&f);
+	}
+	flatfile_close(&f);
+	return rc;
+}
+
+static int save_all(struct stream *s, struct flatfile *residual)
+{
+	struct worker *w = s->w;
+
+	if ((residual->x && flatfile_keep(residual) < 0) ||
+		save_copy(w, "began", s->began) < 0 ||
+		save_copy(w, "theta", s->made.theta) < 0 ||
+		save_copy(w, "m", s->made.m) < 0 || save_copy(w, "v", s->made.v) < 0)
+		return -1;
+	w->state.theta = w->state.next;
+	w->state.done = w->state.unmerged = s->made.a.round;
+	return 0;
+}
+
+/* Everything of the turn that was made that a kill must not lose is on the disk. */
+static int keep_turn(struct stream *s)
+{
+	struct flatfile residual = FLATFILE_INIT;
+	struct made *made = &s->made;
+	struct cut c = { .s = s };
+	int rc;
+
+	if (!made->waits)
+		return 0;
+	c.n = training_ranges(&s->w->run, made->a.round - 1, &c.ranges, &c.elements);
+	if (worker_has_residual(made->a.method))
+		c.rest = xmalloc(c.elements * sizeof *c.rest);
+	rc = write_delta(s, &c, &residual);
+	if (rc == 0)
+		rc = save_all(s, &residual);
+	if (rc == 0)
+		rc = worker_keep_delta(s->w, &made->d, made->adam_steps, residual.x);
+	if (rc == 0)
+		made->waits = false;
+	flatfile_close(&residual);
+	free(c.ranges);
+	free(c.rest);
+	return rc;
+}
+
+/* The end of a turn: what it made, copied, so that the next one may begin. */
+static int copy_turn(struct stream *s, const struct delta *d)
+{
+	struct lm_train *t = s->w->loop.train;
+	struct made *made = &s->made;
+	uint64_t n = s->w->state.n;
+
+	if (lm_flat_get(t, LM_STATE_PARAMETER, 0, n, made->theta) < 0 ||
+		lm_flat_get(t, LM_STATE_M, 0, n, made->m) < 0 ||
+		lm_flat_get(t, LM_STATE_V, 0, n, made->v) < 0)
+		return -1;
+	made->a = s->a;
+	made->d = *d;
+	made->adam_steps = lm_train_steps(t);
+	made->waits = true;
+	return 0;
+}
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
@@ -90,14 +241,17 @@ int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
 	return rc;
 }
 
-/* Delivers, waits, fetches the update. Returns 0; 1, 2: the coordinator has gone on without us; -1. */
+/* Keeps, delivers, waits, fetches the update. Returns 0; 1, 2: the coordinator has gone on without us;
+ * -1. */
 static int exchange(struct stream *s)
 {
 	struct worker *w = s->w;
 	char base[PROTOCOL_HEX];
 	uint64_t version = 0;
-	int rc = w->state.pending ? worker_deliver(w) : 0;
+	int rc = keep_turn(s);
 
+	if (rc == 0 && w->state.pending)
+		rc = worker_deliver(w);
 	if (rc || !w->state.unmerged)
 		return rc;
 	rc = worker_wait_round(w, w->state.unmerged, base, &version);
@@ -193,119 +347,6 @@ static int before_step(void *arg, uint64_t i)
 	return rc == 0 ? worker_quota(s->w) : rc;
 }
 
-/* --- the delta -------------------------------------------------------------------------------- */
-
-struct cut {
-	struct stream *s;
-	struct update_range *ranges;
-	size_t n;
-	uint64_t elements;
-	float *rest; /* [elements]; NULL: the method leaves nothing out */
-	struct update_walk walk;
-};
-
-/* delta = began - theta of the fragment, one range after the other, on the device. */
-static int fill_delta(void *arg, uint64_t from, uint64_t n, float *out)
-{
-	struct cut *c = arg;
-	uint64_t at, some;
-
-	if (!from) /* every pass begins there */
-		c->walk = (struct update_walk){ .ranges = c->ranges, .n = c->n };
-	for (uint64_t done = 0; done < n; done += some) {
-		some = update_walk_step(&c->walk, n - done, &at);
-		if (lm_flat_delta(c->s->w->loop.train, at, some, c->s->began + at,
-			    out + done) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-/* What the fragment's last container left out, from its place among all, and back. */
-static void move_rest(const struct cut *c, float *all, bool out)
-{
-	float *rest = c->rest;
-
-	for (size_t i = 0; i < c->n; rest += c->ranges[i++].count)
-		memcpy(out ? rest : all + c->ranges[i].first,
-			out ? all + c->ranges[i].first : rest,
-			c->ranges[i].count * sizeof *rest);
-}
-
-static int write_delta(struct stream *s, struct cut *c, struct delta *d,
-	struct flatfile *residual)
-{
-	struct worker *w = s->w;
-	struct container_facts facts;
-	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
-		(unsigned long long)s->a.turn);
-	int rc = c->rest ? worker_copy_residual(w, residual) : 0;
-
-	if (rc == 0 && c->rest)
-		move_rest(c, residual->x, true);
-	if (rc == 0)
-		rc = container_write_filled(&w->d, s->a.method, fill_delta, c, c->rest,
-			c->elements, path, &facts);
-	if (rc == 0 && c->rest)
-		move_rest(c, residual->x, false);
-	if (rc == 0) {
-		d->bytes = facts.bytes;
-		protocol_hex(d->sha256, facts.sha256);
-		protocol_hex(d->root, facts.root);
-	}
-	free(path);
-	return rc;
-}
-
-/* What the next delta is measured from, as a file of the state. */
-static int save_began(struct stream *s)
-{
-	struct flatfile f = FLATFILE_INIT;
-	int rc = worker_make_array(s->w, &f, "began", s->w->state.next);
-
-	if (rc == 0) {
-		memcpy(f.x, s->began, f.n * sizeof *f.x);
-		rc = flatfile_keep(&f);
-	}
-	flatfile_close(&f);
-	return rc;
-}
-
-static int save_all(struct stream *s, struct flatfile *residual)
-{
-	struct worker *w = s->w;
-
-	if ((residual->x && flatfile_keep(residual) < 0) || save_began(s) < 0 ||
-		worker_save_array(w, LM_STATE_PARAMETER, "theta") < 0 ||
-		worker_save_array(w, LM_STATE_M, "m") < 0 ||
-		worker_save_array(w, LM_STATE_V, "v") < 0)
-		return -1;
-	w->state.theta = w->state.next;
-	w->state.done = w->state.unmerged = s->a.round;
-	return 0;
-}
-
-/* The end of a turn: everything that a kill must not lose is on the disk. */
-static int keep_turn(struct stream *s, struct delta *d)
-{
-	struct flatfile residual = FLATFILE_INIT;
-	struct cut c = { .s = s };
-	int rc;
-
-	c.n = training_ranges(&s->w->run, s->a.round - 1, &c.ranges, &c.elements);
-	if (worker_has_residual(s->a.method))
-		c.rest = xmalloc(c.elements * sizeof *c.rest);
-	rc = write_delta(s, &c, d, &residual);
-	if (rc == 0)
-		rc = save_all(s, &residual);
-	if (rc == 0)
-		rc = worker_keep_delta(s->w, d, residual.x);
-	flatfile_close(&residual);
-	free(c.ranges);
-	free(c.rest);
-	return rc;
-}
-
 /* --- turns ------------------------------------------------------------------------------------ */
 
 /* Parameters and what deltas are measured from: its own where the turn follows its last one, else those
@@ -370,12 +411,13 @@ static int make_turn(struct stream *s)
 		err_save(&failed);
 		if (rc < 0)
 			http_abort(w->client.abort);
-		end_exchange(s);
+		if (end_exchange(s) < 0 && s->made.waits && rc >= 0)
+			prog_warn("the last turn is not kept: %s", err_get()->text);
 		err_clear();
 		if (rc < 0)
 			err_restore(&failed);
 	}
-	return rc == 0 ? keep_turn(s, &d) : rc;
+	return rc == 0 ? copy_turn(s, &d) : rc;
 }
 
 static void take_next(struct stream *s)
@@ -389,20 +431,42 @@ static void take_next(struct stream *s)
 	s->a = s->next;
 }
 
+/* The CPU's own handle: the other thread computes on w->d. */
+static int open_stream(struct stream *s)
+{
+	uint64_t bytes = s->w->state.n * sizeof(float);
+
+	s->began = xmalloc(bytes);
+	s->made.theta = xmalloc(bytes);
+	s->made.m = xmalloc(bytes);
+	s->made.v = xmalloc(bytes);
+	return s->w->coder.ops ? 0 : device_open(&s->w->coder, "cpu");
+}
+
+static void close_stream(struct stream *s)
+{
+	free(s->began);
+	free(s->made.theta);
+	free(s->made.m);
+	free(s->made.v);
+}
+
 int worker_stream(struct worker *w)
 {
 	struct stream s = { .w = w };
-	int rc;
+	int rc = open_stream(&s);
 
-	s.began = xmalloc(w->state.n * sizeof *s.began);
-	rc = first_turn(&s);
+	if (rc == 0)
+		rc = first_turn(&s);
 	while (rc == 0) {
 		rc = make_turn(&s);
 		if (rc || s.asked || w->o.once || *w->stopped)
 			break;
 		take_next(&s);
 	}
-	free(s.began);
-	/* nothing follows: the last delta is delivered now */
+	/* nothing follows: the last delta is kept and delivered now */
+	if (rc == 0)
+		rc = keep_turn(&s);
+	close_stream(&s);
 	return rc == 0 ? worker_deliver(w) : rc;
 }

@@ -147,7 +147,7 @@ static int report(const struct worker *w, const struct lm_step *step, int64_t ns
 	r = json_record("rnp.step");
 	json_set_i64(r, "step", (int64_t)w->loop.step);
 	json_set_f64(r, "loss", step->loss);
-	json_set_i64(r, "tokens", (int64_t)(w->state.tokens + w->loop.tokens));
+	json_set_i64(r, "tokens", (int64_t)(w->tokens + w->loop.tokens));
 	json_set_i64(r, "tokens_per_s",
 		(int64_t)((double)step->targets * 1e9 / (double)(ns ? ns : 1)));
 	json_set_f64(r, "gradient_norm", step->norm);
@@ -180,11 +180,12 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 
 	w->loop.tokens = 0;
 	for (uint64_t i = 0; rc == 0 && i < a->steps && !*w->stopped; i++) {
-		int64_t from_ns = clock_mono_ns();
 		double rate = lm_loop_rate(&w->loop);
 		struct lm_step step;
+		int64_t from_ns;
 
 		rc = before ? before(arg, i) : 0;
+		from_ns = clock_mono_ns();
 		if (rc == 0)
 			rc = worker_lead_step(w);
 		if (rc == 0)
@@ -200,6 +201,8 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 	if (rc == 0) {
 		tenths(losses, a->steps, d);
 		d->tokens = w->loop.tokens;
+		w->tokens += d->tokens;
+		w->loop.tokens = 0;
 		d->steps = a->steps;
 		d->seconds = all_ns / 1000000000 + (all_ns % 1000000000 != 0);
 		w->tokens_per_s = (uint64_t)((double)d->tokens * 1e9 /
@@ -211,7 +214,7 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 
 /* --- the delta ------------------------------------------------------------------------------ */
 
-int worker_save_array(struct worker *w, enum lm_state what, const char *name)
+static int save_array(struct worker *w, enum lm_state what, const char *name)
 {
 	struct flatfile f = FLATFILE_INIT;
 	int rc = worker_make_array(w, &f, name, w->state.next);
@@ -282,13 +285,14 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 	return rc;
 }
 
-int worker_keep_delta(struct worker *w, const struct delta *d, bool residual)
+int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
+	bool residual)
 {
 	struct join_state *s = &w->state;
 
 	s->residual = residual ? s->next : 0;
 	s->adam = s->next++;
-	s->adam_steps = lm_train_steps(w->loop.train);
+	s->adam_steps = adam_steps;
 	s->turns++;
 	s->tokens += d->tokens;
 	s->pending = true;
@@ -305,12 +309,12 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 	if (rc == 0 && residual.x)
 		rc = flatfile_keep(&residual);
 	if (rc == 0)
-		rc = worker_save_array(w, LM_STATE_M, "m") < 0 ||
-				worker_save_array(w, LM_STATE_V, "v") < 0 ?
+		rc = save_array(w, LM_STATE_M, "m") < 0 ||
+				save_array(w, LM_STATE_V, "v") < 0 ?
 			-1 :
 			0;
 	if (rc == 0)
-		rc = worker_keep_delta(w, d, residual.x);
+		rc = worker_keep_delta(w, d, lm_train_steps(w->loop.train), residual.x);
 	flatfile_close(&residual);
 	return rc;
 }
