@@ -223,7 +223,9 @@ json_t *coordinate_member_record(struct coordinator *g, const char *node);
 int coordinate_answer(struct coordinator *g);
 /* Refuses the records that were held for so long; all: every one. From any thread. */
 void coordinate_refuse_held(struct coordinator *g, int64_t now_ns, bool all);
-/* The monotonic time at which the next of them has waited long enough; INT64_MAX: nobody waits. */
+/* Counts them. */
+size_t coordinate_held(struct coordinator *g);
+/* The monotonic time at which the next waiting request has waited long enough; INT64_MAX: nobody waits. */
 int64_t coordinate_next_answer(const struct coordinator *g);
 /* With the lock: members that wait for work and were not heard of for long have left. */
 void coordinate_miss(struct coordinator *g);

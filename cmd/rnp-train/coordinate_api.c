@@ -642,6 +642,9 @@ void coordinate_metrics(void *ctx, struct buf *out)
 		(double)g->r.working);
 	add_metric(out, "delivered", "gauge", "Deltas that are there of the open round.",
 		(double)g->r.ndeltas);
+	add_metric(out, "records_waiting", "gauge",
+		"Records of deltas that wait for their last pieces.",
+		(double)coordinate_held(g));
 	add_metric(out, "counted_total", "counter",
 		"Deltas that counted since the start.", (double)g->counted_total);
 	add_metric(out, "dropped_total", "counter",

@@ -137,6 +137,17 @@ void coordinate_refuse_held(struct coordinator *g, int64_t now_ns, bool all)
 		refuse_held(let_go(&late), 409, "pieces are missing");
 }
 
+size_t coordinate_held(struct coordinator *g)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&g->pieces_lock);
+	for (const struct held *h = g->held; h; h = h->next)
+		n++;
+	pthread_mutex_unlock(&g->pieces_lock);
+	return n;
+}
+
 void coordinate_delta_gone(void *ctx, struct httpd_request *q)
 {
 	struct coordinator *g = ctx;

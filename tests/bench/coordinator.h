@@ -37,6 +37,9 @@ static void command(const char *text)
 	buf_release(&line);
 }
 
+/* rnp-train's main, where it is to run in a child as it is; NULL: the program is executed. */
+static int (*coordinator_main)(int argc, char **argv);
+
 /* Starts rnp-train with arguments that end with NULL and contain --port-file port. Writes its URL when it listens;
  * it dies with the benchmark. */
 static pid_t coordinator_start(char url[64], const char *const args[])
@@ -49,8 +52,16 @@ static pid_t coordinator_start(char url[64], const char *const args[])
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (chdir(work) == 0 && freopen("/dev/null", "w", stdout))
-			execvp("rnp-train", (char **)(uintptr_t)args);
+		if (chdir(work) != 0 || !freopen("/dev/null", "w", stdout))
+			_exit(127);
+		if (coordinator_main) {
+			int n = 0;
+
+			while (args[n])
+				n++;
+			exit(coordinator_main(n, (char **)(uintptr_t)args));
+		}
+		execvp("rnp-train", (char **)(uintptr_t)args);
 		_exit(127);
 	}
 	while (io_read(&port, path, 20) < 0 || !port.len) {

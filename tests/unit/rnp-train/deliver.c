@@ -1,15 +1,21 @@
 /* Pieces and the record of a delta at a real coordinator: several pieces in a request, pieces that contradict,
- * a record that is there before its pieces.
+ * a record that is there before its pieces, also one whose pieces do not come for so long that it is given up,
+ * and one whose sender leaves. The coordinator is a process of its own, and its clock is set forward from here.
  *
  * uses: cmd/rnp-train */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join_client.h"
 #include "common/base/mem.h"
+#include "common/cli/prog.h"
 #include "common/hw/device.h"
 #include "common/json/json.h"
 #include "tests/bench/coordinator.h"
@@ -21,6 +27,31 @@ static struct key key;
 static struct assignment turn;
 static struct buf container;
 static struct container_facts facts;
+
+/* In memory of all processes: by how much the coordinator's monotonic clock is ahead. Its calls find this function,
+ * not libc's. */
+static _Atomic int64_t *ahead_s;
+static bool is_coordinator;
+
+int clock_gettime(clockid_t id, struct timespec *out)
+{
+	int rc = (int)syscall(SYS_clock_gettime, id, out);
+
+	if (rc == 0 && is_coordinator && id == CLOCK_MONOTONIC)
+		out->tv_sec += *ahead_s;
+	return rc;
+}
+
+static const struct command *const commands[] = { &command_coordinate, NULL };
+static const struct program program = { .name = "rnp-train",
+	.summary = "",
+	.commands = commands };
+
+static int run_coordinator(int argc, char **argv)
+{
+	is_coordinator = true;
+	return prog_main(&program, argc, argv);
+}
 
 static struct client connection(void)
 {
@@ -57,16 +88,35 @@ static pid_t start(void)
 	return coordinator_start(url,
 		(const char *const[]){ "rnp-train", "coordinate", "-q", "--model", "m",
 			"--data", "tok", "--listen", "127.0.0.1:0", "--port-file", "port",
-			"--workers", "1", "--rounds", "2", "--inner-steps", "1",
+			"--workers", "1", "--rounds", "3", "--inner-steps", "1",
 			"--batch", "1", "--length", "16", "--method", "none", "--device",
 			"cpu", NULL });
 }
 
-/* Becomes a member, gets a turn, and makes what it delivers. */
-static void begin(struct client *c)
+/* Asks for a turn: the next one, or that which is open. */
+static void get_turn(struct client *c)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct client_request ask = { .method = "GET", .sign = true };
+	json_t *record;
+	char path[300];
+
+	snprintf(path, sizeof path, "/v1/work?member=%s", key.address);
+	ask.path = path;
+	if (client_send(c, &ask, &r) < 0 || r.status != 200)
+		die("asking for work");
+	record = json_parse_object(buf_text(&r.body), r.body.len, "assignment");
+	if (!record ||
+		assignment_read(&turn, record, &run, key.address, "assignment") < 0)
+		die("an assignment");
+	json_decref(record);
+	http_response_release(&r);
+}
+
+/* Becomes a member, and makes what it delivers. */
+static void begin(struct client *c)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
 	struct dev d = DEV_INIT;
 	json_t *record = client_run(c);
 	char path[300];
@@ -83,15 +133,6 @@ static void begin(struct client *c)
 	json_set_text(record, "run", run.name);
 	if (client_post(c, "/v1/join", record, &r) < 0 || r.status != 200)
 		die("joining");
-	json_decref(record);
-	snprintf(path, sizeof path, "/v1/work?member=%s", key.address);
-	ask.path = path;
-	if (client_send(c, &ask, &r) < 0 || r.status != 200)
-		die("asking for work");
-	record = json_parse_object(buf_text(&r.body), r.body.len, "assignment");
-	if (!record ||
-		assignment_read(&turn, record, &run, key.address, "assignment") < 0)
-		die("an assignment");
 	json_decref(record);
 	http_response_release(&r);
 	x = xcalloc(run.parameters, sizeof *x);
@@ -138,6 +179,7 @@ static int put_range(struct client *c, uint64_t from, uint64_t to)
 		end - from * run.piece_bytes);
 }
 
+/* Returns the status; 0: it was broken off. */
 static int post(struct client *c)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -159,7 +201,7 @@ static int post(struct client *c)
 	record = delta_write(&d, &run, client_now_ms(c));
 	snprintf(path, sizeof path, "/v1/delta/%s/%llu", key.address,
 		(unsigned long long)turn.turn);
-	if (client_post(c, path, record, &r) < 0)
+	if (client_post(c, path, record, &r) < 0 && !c->abort)
 		die("posting the record");
 	status = r.status;
 	json_decref(record);
@@ -221,22 +263,165 @@ static void check_record(struct client *c)
 	CHECK_I64(410, put_range(c, 0, 1));
 }
 
+/* A record that another thread posts; leave: breaks it off. */
+struct posted {
+	struct http_abort leave;
+	pthread_t thread;
+	_Atomic int status; /* -1: there is no answer yet */
+};
+
+static void *post_held(void *arg)
+{
+	struct posted *p = arg;
+	struct client c = connection();
+	int status;
+
+	c.abort = &p->leave;
+	status = post(&c);
+	http_release(&c.http);
+	p->status = status;
+	return NULL;
+}
+
+/* A number of the coordinator's page of metrics. */
+static int64_t metric(struct client *c, const char *name)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request q = { .method = "GET", .path = "/metrics" };
+	const char *line;
+	int64_t is;
+
+	if (client_send(c, &q, &r) < 0 || r.status != 200)
+		die("reading metrics");
+	line = strstr(buf_text(&r.body), name);
+	is = line ? atoll(line + strlen(name)) : -1;
+	http_response_release(&r);
+	return is;
+}
+
+#define POLLS \
+	5000 /* of the coordinator, until it is said to be wrong: below 15 s where nothing else runs */
+
+static int64_t records_held(struct client *c)
+{
+	return metric(c, "\nrnp_train_records_waiting ");
+}
+
+/* Waits until the coordinator holds so many records. */
+static void wait_for_held(struct client *c, int64_t n)
+{
+	for (int i = 0; i < POLLS && records_held(c) != n; i++)
+		usleep(1000);
+	CHECK_I64(n, records_held(c));
+}
+
+/* Posts the record, and waits until it is held. */
+static void post_apart_and_wait(struct client *c, struct posted *p)
+{
+	p->status = -1;
+	p->leave = (struct http_abort)HTTP_ABORT_INIT;
+	if (http_abort_open(&p->leave) < 0 ||
+		pthread_create(&p->thread, NULL, post_held, p) != 0)
+		die("a thread");
+	wait_for_held(c, 1);
+}
+
+/* What has no answer is broken off. */
+static void end_posted(struct posted *p)
+{
+	for (int i = 0; i < POLLS && p->status < 0; i++)
+		usleep(1000);
+	http_abort(&p->leave);
+	pthread_join(p->thread, NULL);
+	http_abort_close(&p->leave);
+}
+
+static const char *state_of_turn(struct client *c)
+{
+	static char state[32];
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request q = { .method = "GET", .sign = true };
+	json_t *answer;
+	char path[256];
+
+	snprintf(path, sizeof path, "/v1/delta/%s/%llu", key.address,
+		(unsigned long long)turn.turn);
+	q.path = path;
+	if (client_send(c, &q, &r) < 0 || r.status != 200)
+		die("asking for pieces");
+	answer = json_parse_object(buf_text(&r.body), r.body.len, "pieces");
+	snprintf(state, sizeof state, "%s",
+		json_string_value(json_object_get(answer, "state")));
+	json_decref(answer);
+	http_response_release(&r);
+	return state;
+}
+
+/* The pieces do not come: the record is given up, and with them it may come again. */
+static void check_expiry(struct client *c)
+{
+	uint64_t pieces = protocol_pieces(container.len, run.piece_bytes);
+	struct posted p;
+
+	CHECK_I64(201, put_range(c, 0, pieces - 1));
+	post_apart_and_wait(c, &p);
+	CHECK_I64(-1, p.status);
+	*ahead_s = 16;
+	wait_for_held(c, 0);
+	*ahead_s = 0;
+	end_posted(&p);
+	CHECK_I64(409, p.status);
+	CHECK_I64(201, put_range(c, pieces - 1, pieces));
+	CHECK_TEXT("open", state_of_turn(c));
+	CHECK_I64(200, post(c));
+}
+
+/* Who sent the record has left: the last pieces do not deliver it, and it may come again. */
+static void check_leaving(struct client *c)
+{
+	uint64_t pieces = protocol_pieces(container.len, run.piece_bytes);
+	struct posted p;
+
+	CHECK_I64(201, put_range(c, 0, pieces - 1));
+	post_apart_and_wait(c, &p);
+	http_abort(&p.leave);
+	end_posted(&p);
+	CHECK_I64(0, p.status);
+	wait_for_held(c, 0);
+	CHECK_I64(201, put_range(c, pieces - 1, pieces));
+	CHECK_TEXT("open", state_of_turn(c));
+	CHECK_I64(200, post(c));
+}
+
 int main(void)
 {
 	struct client c = connection();
 	char remove[300];
+	int status;
 	pid_t pid;
 
 	bench_name = "deliver";
+	ahead_s = mmap(NULL, sizeof *ahead_s, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (ahead_s == MAP_FAILED)
+		die("memory");
+	coordinator_main = run_coordinator;
 	find_programs();
 	pid = start();
 	begin(&c);
+	get_turn(&c);
 	check_pieces(&c);
 	check_record(&c);
+	get_turn(&c);
+	check_expiry(&c);
+	get_turn(&c);
+	check_leaving(&c);
 	http_release(&c.http);
 	buf_release(&container);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	/* the sanitizers' build counts what it has not freed */
+	kill(pid, SIGTERM);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+	CHECK_I64(0, WEXITSTATUS(status));
 	snprintf(remove, sizeof remove, "rm -rf '%s'", work);
 	if (system(remove) != 0)
 		die(remove);
