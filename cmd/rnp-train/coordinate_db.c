@@ -277,6 +277,15 @@ int coordinate_db_member(struct coordinator *g, const char *node, int64_t *numbe
 	" delivered_ms, sha256, bytes, tokens, seconds, loss_first, loss_last, norm," \
 	" member"
 
+int64_t turn_busy_ms(const struct turn *t)
+{
+	int64_t had = t->delivered_ms - t->assigned_ms;
+
+	if (had < 0) /* a clock was set back */
+		had = 0;
+	return t->seconds > had / 1000 ? had : t->seconds * 1000;
+}
+
 static void read_turn(sqlite3_stmt *q, struct turn *t)
 {
 	*t = (struct turn){ .turn = (uint64_t)sqlite3_column_int64(q, 0),

@@ -28,6 +28,10 @@ struct turn {
 	int64_t assigned_ms, delivered_ms, seconds, loss_first, loss_last;
 };
 
+/* How long a delivered turn was worked on, of what the worker says (in seconds, rounded up): never longer than from
+ * assignment to delivery. */
+int64_t turn_busy_ms(const struct turn *t);
+
 /* A turn by its number, the one that a member was given in a round (from 1), or the last of a node.
  * Returns 1, 0 none, or -1. */
 int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t);

@@ -66,17 +66,6 @@ struct sums {
 	int64_t loss, tokens, busy_ms, dropped;
 };
 
-/* How long a delta was computed in a round of so many ms: as its record says, in seconds that are
- * rounded up, but no longer than the turn lasted here. */
-static int64_t busy_ms(const struct turn *t, int64_t round_ms)
-{
-	int64_t had = t->delivered_ms - t->assigned_ms;
-
-	if (had > round_ms)
-		had = round_ms;
-	return t->seconds < had / 1000 ? t->seconds * 1000 : had;
-}
-
 static json_t *all_members(const struct turn *all, size_t n, const struct closed *x,
 	int64_t ms, bool asynchronous, struct sums *s)
 {
@@ -85,6 +74,7 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 	*s = (struct sums){ 0 };
 	for (size_t i = 0; i < n; i++) {
 		const struct counted *c = find(x, all[i].turn);
+		int64_t busy_ms = turn_busy_ms(&all[i]);
 
 		if (!c && asynchronous && strcmp(all[i].state, "open") == 0)
 			continue; /* works on, and counts when it comes */
@@ -94,7 +84,8 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 			continue;
 		s->loss += all[i].loss_last / (int64_t)x->k;
 		s->tokens += (int64_t)all[i].tokens;
-		s->busy_ms += busy_ms(&all[i], ms);
+		s->busy_ms += busy_ms < ms ? busy_ms :
+					     ms; /* of a late one, in this round */
 	}
 	return members;
 }

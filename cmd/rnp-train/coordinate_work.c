@@ -357,31 +357,44 @@ static int write_receipt(struct coordinator *g, const struct work *w)
 	return rc;
 }
 
-/* The smaller of what the worker says and the time from assignment to delivery counts; copies do
- * not. */
+static void add_work(struct work *w, sqlite3_stmt *q)
+{
+	const struct turn t = { .assigned_ms = sqlite3_column_int64(q, 1),
+		.delivered_ms = sqlite3_column_int64(q, 2),
+		.seconds = sqlite3_column_int64(q, 4) };
+
+	if (!w->node[0] || t.assigned_ms < w->from_ms)
+		w->from_ms = t.assigned_ms;
+	if (!w->node[0] || t.delivered_ms > w->to_ms)
+		w->to_ms = t.delivered_ms;
+	w->tokens += sqlite3_column_int64(q, 3);
+	w->ms += turn_busy_ms(&t);
+	w->upto = sqlite3_column_int64(q, 5);
+	memcpy(w->node, store_text(q, 0), strlen(store_text(q, 0)) + 1);
+}
+
+/* The turns without a receipt of node, or (NULL) of the first node that has some; copies do not count.
+ * Returns 1, 0 there are none, or -1. */
 static int find_work(struct coordinator *g, const char *node, struct work *w)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&g->db, &q,
-		"SELECT node, min(assigned_ms), max(delivered_ms), sum(tokens),"
-		" sum(min(seconds * 1000, delivered_ms - assigned_ms)), max(turn)"
+		"SELECT node, assigned_ms, delivered_ms, tokens, seconds, turn"
 		" FROM turns WHERE state = 'counted' AND receipt IS NULL AND reason IS NULL"
-		" AND (?1 IS NULL OR node = ?1) GROUP BY node ORDER BY node LIMIT 1");
+		" AND (?1 IS NULL OR node = ?1) ORDER BY node, turn");
 
+	*w = (struct work){ 0 };
 	if (rc == 0) {
 		store_bind(q, "t", node);
 		rc = store_step(&g->db, q);
 	}
-	if (rc == 1) {
-		*w = (struct work){ .from_ms = sqlite3_column_int64(q, 1),
-			.to_ms = sqlite3_column_int64(q, 2),
-			.tokens = sqlite3_column_int64(q, 3),
-			.ms = sqlite3_column_int64(q, 4),
-			.upto = sqlite3_column_int64(q, 5) };
-		memcpy(w->node, store_text(q, 0), strlen(store_text(q, 0)) + 1);
+	for (; rc == 1; rc = store_step(&g->db, q)) {
+		if (w->node[0] && strcmp(w->node, store_text(q, 0)) != 0)
+			break;
+		add_work(w, q);
 	}
 	sqlite3_finalize(q);
-	return rc;
+	return rc < 0 ? -1 : w->node[0] != '\0';
 }
 
 int coordinate_receipts(struct coordinator *g, const char *node)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/coordinate_db.h"
 #include "cmd/rnp-train/flatfile.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
@@ -488,6 +489,20 @@ static void arrays(void)
 	flatfile_sweep(dir, keep_b, NULL);
 }
 
+/* Seconds that a worker says count up to the time that its turn lasted. */
+static void busy(void)
+{
+	struct turn t = { .assigned_ms = 1000, .delivered_ms = 3500, .seconds = 2 };
+
+	CHECK_I64(2000, turn_busy_ms(&t));
+	t.seconds = 3;
+	CHECK_I64(2500, turn_busy_ms(&t));
+	t.seconds = INT64_MAX;
+	CHECK_I64(2500, turn_busy_ms(&t));
+	t.delivered_ms = 500;
+	CHECK_I64(0, turn_busy_ms(&t));
+}
+
 int main(void)
 {
 	struct dev d = DEV_INIT, emulated = DEV_INIT;
@@ -499,6 +514,7 @@ int main(void)
 	runs();
 	check_pieces();
 	check_rounds_below();
+	busy();
 	assignments();
 	numbers();
 	sizes(&d);
