@@ -63,6 +63,14 @@ learn() {
 	rnp-train simulate --workers 4 --rounds 10 --quorum 4 --parameters 1000000 --links l --totals --outer dn --dynamic-steps >dn
 	jq -e '.compute_ppm < 500000' rounds
 	jq -e --slurpfile r rounds '.compute_ppm > 800000 and .tokens_per_s > 1.5 * $r[0].tokens_per_s' dn
+	# what a turn takes beside steps and transfers is waited for, and is not computing
+	sed 's/}$/,"turn_ms":5000}/' l >saved
+	for kind in l saved; do
+		rnp-train simulate --workers 4 --rounds 4 --quorum 4 --parameters 1000000 --links $kind >$kind.rounds
+	done
+	jq -se --slurpfile l l.rounds 'map(select(.kind == "rnp.sim_round")) | (.[3].to_s - ($l | map(select(.kind == "rnp.sim_round"))[3].to_s) - 20 | fabs) < 0.001' saved.rounds
+	jq -se --slurpfile l l.rounds '.[3].compute_ppm < $l[3].compute_ppm' saved.rounds
+	refused 65 "no 'turn_mss'; did you mean 'turn_ms'" rnp-train simulate --links <(echo '{"up_bps":1,"down_bps":1,"tokens_per_s":1,"turn_mss":1}')
 }
 
 @test "simulate --train: it learns, the same bits twice, whatever the method" {

@@ -37,7 +37,8 @@ struct worker {
 	struct dev d;
 	struct dev coder; /* streaming: the CPU, for containers while d makes steps */
 	struct lm_loop loop;
-	uint64_t tokens; /* of all turns that are made, also those not kept yet */
+	uint64_t tokens;   /* of all turns that are made, also those not kept yet */
+	int64_t beside_ns; /* of the turn: what it took here beside steps and transfers */
 	const _Atomic int *stopped; /* set by a signal; other threads look, too */
 	/* join_ranks.h; NULL: a single process, of rank 0 and size 1 */
 	struct ddp *ranks;
@@ -146,6 +147,9 @@ int worker_copy_residual(struct worker *w, struct flatfile *e);
 /* What has been kept of a turn, after which AdamW has made so many steps, is what the state says from now on. */
 int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
 	bool residual);
+
+/* A delta is kept, which was begun then: says what the turn took beside its steps and transfers. */
+void worker_count_beside(struct worker *w, int64_t from_ns);
 
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);

@@ -9,6 +9,7 @@
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join.h"
 #include "common/base/buf.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
@@ -87,6 +88,7 @@ static int apply(struct worker *w, const struct coming *from)
 {
 	struct join_state *s = &w->state;
 	struct flatfile to = FLATFILE_INIT;
+	int64_t from_ns = clock_mono_ns();
 	unsigned char hash[32];
 	char name[64], hex[PROTOCOL_HEX];
 	int rc;
@@ -111,6 +113,7 @@ static int apply(struct worker *w, const struct coming *from)
 		rc = join_state_save(s);
 	}
 	flatfile_close(&to);
+	w->beside_ns += clock_mono_ns() - from_ns;
 	return rc;
 }
 

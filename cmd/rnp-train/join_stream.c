@@ -147,6 +147,7 @@ static int keep_turn(struct stream *s)
 	struct flatfile residual = FLATFILE_INIT;
 	struct made *made = &s->made;
 	struct cut c = { .s = s };
+	int64_t from_ns = clock_mono_ns();
 	int rc;
 
 	if (!made->waits)
@@ -161,6 +162,8 @@ static int keep_turn(struct stream *s)
 		rc = worker_keep_delta(s->w, &made->d, made->adam_steps, residual.x);
 	if (rc == 0)
 		made->waits = false;
+	if (rc == 0)
+		worker_count_beside(s->w, from_ns);
 	flatfile_close(&residual);
 	free(c.ranges);
 	free(c.rest);

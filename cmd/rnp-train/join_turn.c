@@ -300,10 +300,21 @@ int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_ste
 	return join_state_save(s);
 }
 
+void worker_count_beside(struct worker *w, int64_t from_ns)
+{
+	w->beside_ns += clock_mono_ns() - from_ns;
+	/* simulate takes it as a link's turn_ms */
+	prog_detail("turn %llu: %lld ms beside steps and transfers",
+		(unsigned long long)w->state.delta.turn,
+		(long long)(w->beside_ns / 1000000));
+	w->beside_ns = 0;
+}
+
 /* Container, AdamW's state and residual become durable together. */
 static int keep_turn(struct worker *w, const struct assignment *a, struct delta *d)
 {
 	struct flatfile residual = FLATFILE_INIT;
+	int64_t from_ns = clock_mono_ns();
 	int rc = write_container(w, a, d, &residual);
 
 	if (rc == 0 && residual.x)
@@ -316,12 +327,15 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 	if (rc == 0)
 		rc = worker_keep_delta(w, d, lm_train_steps(w->loop.train), residual.x);
 	flatfile_close(&residual);
+	if (rc == 0)
+		worker_count_beside(w, from_ns);
 	return rc;
 }
 
 int worker_train(struct worker *w, const struct assignment *a)
 {
 	struct delta d = { .turn = a->turn };
+	int64_t from_ns = clock_mono_ns();
 	int rc = worker_load_array(w, LM_STATE_PARAMETER, "pub", w->state.pub);
 
 	if (rc == 0)
@@ -335,6 +349,7 @@ int worker_train(struct worker *w, const struct assignment *a)
 	prog_detail("turn %llu: %llu steps from sequence %llu",
 		(unsigned long long)a->turn, (unsigned long long)a->steps,
 		(unsigned long long)a->first);
+	w->beside_ns += clock_mono_ns() - from_ns;
 	if (rc == 0)
 		rc = worker_make_steps(w, a, &d, NULL, NULL);
 	return rc == 0 ? keep_turn(w, a, &d) : rc;

@@ -233,7 +233,7 @@ static void begin_work(struct sim *s, uint64_t i)
 	if (w->delta_bytes < 0)
 		s->failed = true;
 	if (w->group == NOBODY)
-		push(s, at + w->compute_ms, COMPUTED, i, w->life);
+		push(s, at + w->compute_ms + w->link->turn_ms, COMPUTED, i, w->life);
 	else
 		w->rounds_left = s->o->group_rounds;
 }

@@ -17,6 +17,7 @@ struct sim_link {
 	int64_t latency_ms; /* one way */
 	int64_t loss_ppm;
 	int64_t tokens_per_s;
+	int64_t turn_ms; /* of a turn beside steps and transfers: parameters, delta, saving */
 	int64_t up_s,
 		away_s; /* mean durations of presence and absence; 0: never absent */
 };

@@ -18,7 +18,8 @@
 static int check_keys(const json_t *o, const char *where)
 {
 	static const char *const known[] = { "kind", "v", "name", "share", "up_bps",
-		"down_bps", "latency_ms", "loss_ppm", "tokens_per_s", "up_s", "away_s" };
+		"down_bps", "latency_ms", "loss_ppm", "tokens_per_s", "turn_ms", "up_s",
+		"away_s" };
 	const char *key;
 	json_t *value;
 
@@ -49,6 +50,7 @@ static int read_link(struct sim_link *l, const json_t *o, const char *where)
 		json_opt_i64(o, where, "loss_ppm", 0, 500000, &l->loss_ppm) < 0 ||
 		json_get_i64(o, where, "tokens_per_s", 1, INT64_C(1) << 40,
 			&l->tokens_per_s) < 0 ||
+		json_opt_i64(o, where, "turn_ms", 0, 86400000, &l->turn_ms) < 0 ||
 		json_opt_i64(o, where, "up_s", 1, INT64_C(1) << 32, &l->up_s) < 0 ||
 		json_opt_i64(o, where, "away_s", 1, INT64_C(1) << 32, &l->away_s) < 0)
 		return -1;

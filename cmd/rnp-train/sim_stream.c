@@ -149,7 +149,9 @@ static int exchange(struct stream *s, uint32_t p)
 		double up = (double)s->deltas[i].len * 8000 / sim_bps(l, l->up_bps);
 		double down = (double)update * 8000 / sim_bps(l, l->down_bps);
 
-		slowest = fmax(slowest, up + down + 4 * (double)l->latency_ms);
+		/* it is kept before it is sent, and steps go on meanwhile */
+		slowest = fmax(slowest,
+			up + down + 4 * (double)l->latency_ms + (double)l->turn_ms);
 		s->received += s->deltas[i].len;
 		s->sent += (uint64_t)update;
 	}
