@@ -299,8 +299,8 @@ static int64_t metric(struct client *c, const char *name)
 	return is;
 }
 
-#define POLLS \
-	5000 /* of the coordinator, until it is said to be wrong: below 15 s where nothing else runs */
+/* of the coordinator, until it is said to be wrong: below 15 s where nothing else runs */
+#define POLLS 5000
 
 static int64_t records_held(struct client *c)
 {
