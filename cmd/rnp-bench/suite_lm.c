@@ -195,9 +195,7 @@ static void close_device(struct suite_lm *l)
 	dev_close(&l->d);
 }
 
-/* Whether a model is not measured in further segments because it takes too long.
- * @aaf906
- * - */
+/* Whether a model is not measured in further segments because it takes too long. */
 static bool is_enough(const struct suite_lm *l, const struct suite_lm_model *m)
 {
 	/* of the roofs too */

@@ -18,8 +18,11 @@
 #define PREFILL_MAX     256 /* tokens of a prompt that is timed */
 #define PREFILL_FEW     64  /* with --quick, and of large models: one piece */
 #define FEW_FROM        3   /* the first of these: medium */
-#define PRESET_TESTS    (TYPES * 2)
-#define BATCH_SEED      32 /* tokens whose keys and values are repeated as a text */
+/* A CPU takes most of an hour for the large models, and ten minutes for all others: it measures them
+ * where a test has at least this time. */
+#define LARGE_MS     10000
+#define PRESET_TESTS (TYPES * 2)
+#define BATCH_SEED   32 /* tokens whose keys and values are repeated as a text */
 
 /* In the order of the table of tests. */
 static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
@@ -361,6 +364,10 @@ static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 	m->ntests = 2;
 	m->tests[0].test = row;
 	m->tests[1].test = row + 1;
+	if (preset >= FEW_FROM && l->d.is_host && l->time_ms < LARGE_MS) {
+		err_set(EX_UNAVAILABLE, "a CPU takes long for it: with --time 10s");
+		return 1;
+	}
 	if (!suite_lm_fits(l, bytes + bytes / 8))
 		return 1;
 	r.tokens = l->settings.quick || preset >= FEW_FROM ? PREFILL_FEW : PREFILL_MAX;
