@@ -122,7 +122,14 @@ teardown() { stop_serve; }
 	wrong 400 prompt invalid_value '{"prompt":{}}' /v1/completions
 	wrong 400 input invalid_value '{"input":{}}' /v1/embeddings
 	wrong 400 input invalid_value '{"input":[[5,400000]]}' /v1/embeddings
-	jq -e '.error.message | contains("input[1]")' error
+	jq -e '.error.message | contains("input[0][1]")' error
+	wrong 400 input invalid_value '{"input":[[1,2],["a"]]}' /v1/embeddings
+	jq -e '.error.message | contains("input[1][0]")' error
+	# what has no content is none that is empty: a name may be misspelt
+	wrong 400 "messages[1].content" missing_required_parameter '{"messages":[{"role":"user","content":"x"},{"role":"user","contents":"x"}]}'
+	wrong 400 "messages[0].content" missing_required_parameter '{"messages":[{"role":"tool","tool_call_id":"a","content":null}]}'
+	wrong 400 "input[0]" invalid_value '{"input":[{"role":"user"}]}' /v1/responses
+	wrong 400 "input[0]" invalid_value '{"input":[{"type":"function_call_output","call_id":"a"}]}' /v1/responses
 	wrong 400 logit_bias invalid_value "{$m,\"logit_bias\":{\"400\":1}}"
 	wrong 400 "" invalid_json ''
 	jq -e '.error.message | contains("empty")' error

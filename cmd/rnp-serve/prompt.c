@@ -88,6 +88,11 @@ static json_t *message_of(const struct served *m, const json_t *given, size_t i,
 		return NULL;
 	}
 	snprintf(where, sizeof where, "messages[%zu].content", i);
+	if ((!content || json_is_null(content)) && strcmp(role, "assistant") != 0) {
+		api_error_set(e, 400, "missing_required_parameter", where,
+			"'%s' is missing", where);
+		return NULL;
+	}
 	if (request_content(&text, content, where, e) == 0) {
 		out = json_copy((json_t *)given);
 		json_object_set_new(out, "role", json_string(role_of(m, role)));
@@ -258,8 +263,9 @@ int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
 	return 0;
 }
 
+/* where: what the client calls the array of ids. */
 static int add_ids(struct prompt *p, const struct served *m, const struct request *q,
-	const json_t *ids, struct api_error *e)
+	const json_t *ids, const char *where, struct api_error *e)
 {
 	uint32_t vocab = lm_token_count(m->l.token);
 	struct lm_detoken d;
@@ -273,8 +279,7 @@ static int add_ids(struct prompt *p, const struct served *m, const struct reques
 		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
 			json_integer_value(v) >= vocab)
 			return api_error_set(e, 400, "invalid_value", field_of(q),
-				"'%s[%zu]' is not in the vocabulary of %u", field_of(q),
-				i, vocab);
+				"'%s[%zu]' is not a token id below %u", where, i, vocab);
 		buf_add(&p->ids, &id, sizeof id);
 		if (lm_detoken_push(&d, &p->text, id) < 0)
 			return failed(e, field_of(q));
@@ -287,11 +292,15 @@ static int encode_text(struct prompt *p, const struct served *m, const struct re
 	uint32_t i, struct api_error *e)
 {
 	const json_t *one = q->prompt;
+	char where[32];
 
-	if (json_is_array(one) && !json_is_integer(json_array_get(one, 0)))
+	snprintf(where, sizeof where, "%s", field_of(q));
+	if (json_is_array(one) && !json_is_integer(json_array_get(one, 0))) {
 		one = json_array_get(one, i);
+		snprintf(where, sizeof where, "%s[%u]", field_of(q), i);
+	}
 	if (json_is_array(one))
-		return add_ids(p, m, q, one, e);
+		return add_ids(p, m, q, one, where, e);
 	if (!json_is_string(one))
 		return bad_prompt(q, e);
 	buf_add(&p->text, json_string_value(one), json_string_length(one));

@@ -57,6 +57,13 @@ static bool has_texts(const json_t *item, const char *a, const char *b, const ch
 		(!c || json_is_string(json_object_get(item, c)));
 }
 
+static bool has_value(const json_t *item, const char *key)
+{
+	const json_t *v = json_object_get(item, key);
+
+	return v && !json_is_null(v);
+}
+
 static int add_item(json_t *messages, const json_t *item, size_t i, struct api_error *e)
 {
 	const char *type = json_string_value(json_object_get(item, "type"));
@@ -64,13 +71,14 @@ static int add_item(json_t *messages, const json_t *item, size_t i, struct api_e
 	char where[64];
 
 	snprintf(where, sizeof where, "input[%zu]", i);
-	if (role && (!type || strcmp(type, "message") == 0)) {
+	if (role && (!type || strcmp(type, "message") == 0) &&
+		(has_value(item, "content") || strcmp(role, "assistant") == 0)) {
 		json_push(messages, message(role, json_object_get(item, "content")));
 	} else if (type && strcmp(type, "function_call") == 0 &&
 		has_texts(item, "name", "arguments", "call_id")) {
 		add_call(messages, item);
 	} else if (type && strcmp(type, "function_call_output") == 0 &&
-		has_texts(item, "call_id", NULL, NULL)) {
+		has_texts(item, "call_id", NULL, NULL) && has_value(item, "output")) {
 		json_t *m = message("tool", json_object_get(item, "output"));
 
 		json_object_set(m, "tool_call_id", json_object_get(item, "call_id"));
