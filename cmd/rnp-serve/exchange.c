@@ -428,6 +428,13 @@ static void hear_end(struct choice *c)
 							       "stop");
 	}
 	buf_release(&text);
+	if (x->format->ended && c->answer.finish == LM_FINISH_STOP) {
+		x->format->ended(x, c);
+	} else if (x->format->ended && c->answer.finish == LM_FINISH_LENGTH) {
+		err_set(EX_TEMPFAIL, "the cache had no room for it");
+		fail(x, err_get());
+		err_clear();
+	}
 	submit_next(x);
 }
 

@@ -47,12 +47,14 @@ struct choice {
 	bool reasoning_done;
 	bool text_begun;
 	bool text_done;   /* calls follow */
-	float *embedding; /* [dim]; only of embeddings requests */
+	float *embedding; /* [dim], until its text is in content; only of embeddings */
 };
 
 /* How one of the APIs formats its answers. */
 struct reply_format {
 	const char *id_prefix; /* "chatcmpl-" */
+	/* Called when the engine has finished a choice; NULL: not needed. */
+	void (*ended)(struct exchange *x, struct choice *c);
 	/* Appends the events with a choice's new text; c->finish is set in its last call. */
 	void (*chunk)(struct exchange *x, struct choice *c, struct buf *out);
 	/* Appends the end of a stream. */

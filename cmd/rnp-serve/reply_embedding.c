@@ -44,24 +44,34 @@ static void add_numbers(struct buf *out, const float *x, uint32_t n)
 	buf_addc(out, ']');
 }
 
-static void embedding_whole(struct exchange *x, struct buf *out)
+/* Each is written when it is computed: all of a large request at once would hold the streams of others. */
+static void embedding_ended(struct exchange *x, struct choice *c)
 {
 	uint32_t n = x->request.dimensions;
 
 	if (!n)
 		n = model_file_config(x->model->l.model_file)->dim;
+	normalise(c->embedding, n);
+	buf_addf(&c->content,
+		"{\"object\":\"embedding\",\"index\":%u,\"embedding\":", c->index);
+	if (x->request.base64)
+		add_base64(&c->content, c->embedding, n);
+	else
+		add_numbers(&c->content, c->embedding, n);
+	buf_addc(&c->content, '}');
+	free(c->embedding);
+	c->embedding = NULL;
+}
+
+static void embedding_whole(struct exchange *x, struct buf *out)
+{
 	buf_adds(out, "{\"object\":\"list\",\"data\":[");
 	for (uint32_t i = 0; i < x->count; i++) {
-		float *e = x->choices[i].embedding;
+		struct buf *text = &x->choices[i].content;
 
-		normalise(e, n);
-		buf_addf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":",
-			i ? "," : "", i);
-		if (x->request.base64)
-			add_base64(out, e, n);
-		else
-			add_numbers(out, e, n);
-		buf_addc(out, '}');
+		buf_adds(out, i ? "," : "");
+		buf_add(out, text->data, text->len);
+		buf_release(text);
 	}
 	buf_adds(out, "],\"model\":");
 	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
@@ -72,5 +82,6 @@ static void embedding_whole(struct exchange *x, struct buf *out)
 /* Embeddings do not stream. */
 const struct reply_format reply_embedding = {
 	.id_prefix = "embd-",
+	.ended = embedding_ended,
 	.whole = embedding_whole,
 };
