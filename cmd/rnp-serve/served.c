@@ -18,6 +18,10 @@
 #define ROWS_CPU 256 /* rows of prompts in a step */
 #define ROWS_GPU 2048
 
+/* What is found of the cache's memory before it is needed: two long prompts, unless they are large. */
+#define AHEAD_TOKENS 4096
+#define AHEAD_BYTES  (UINT64_C(256) << 20)
+
 static bool is_name(const char *text, size_t len)
 {
 	if (!len || len > NAME_MAX_BYTES)
@@ -269,6 +273,17 @@ static bool may_pack(const struct served *m)
 	return served_bytes(m) <= m->available_bytes / 8 * 7;
 }
 
+/* Memory for the next prompts is found before they come, where there is enough. */
+static uint32_t pages_ahead(const struct served *m)
+{
+	uint64_t page = m->cache_bytes / m->limits.pages;
+	uint64_t most = AHEAD_BYTES / page, pages = lm_cache_pages(AHEAD_TOKENS);
+
+	if (!may_pack(m))
+		return 0;
+	return (uint32_t)(pages < most ? pages : most);
+}
+
 static int load(struct served *m, const struct served_options *o)
 {
 	struct lm_service_config config;
@@ -302,6 +317,7 @@ static int load(struct served *m, const struct served_options *o)
 	config = (struct lm_service_config){ .limits = m->limits,
 		.queue = o->queue,
 		.step_ns = STEP_NS,
+		.pages_ahead = pages_ahead(m),
 		.ends = m->ends,
 		.ends_count = m->ends_count,
 		.outbox = o->outbox,

@@ -270,6 +270,11 @@ bool lm_engine_idle(const struct lm_engine *e)
 	return !e->running_count && !e->waiting;
 }
 
+bool lm_engine_touch(struct lm_engine *e, uint32_t pages)
+{
+	return lm_cache_touch(e->cache, pages);
+}
+
 void lm_engine_count(const struct lm_engine *e, struct lm_engine_counts *out)
 {
 	*out = e->counts;

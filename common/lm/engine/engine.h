@@ -173,6 +173,9 @@ uint32_t lm_engine_load(const struct lm_engine *e, bool *full, bool *beside);
 uint32_t lm_engine_step(struct lm_engine *e);
 
 bool lm_engine_idle(const struct lm_engine *e);
+
+/* For an idle engine: as lm_cache_touch. */
+bool lm_engine_touch(struct lm_engine *e, uint32_t pages);
 void lm_engine_count(const struct lm_engine *e, struct lm_engine_counts *out);
 
 #endif

@@ -164,6 +164,22 @@ static void on_event(void *arg, const struct lm_event *e)
 	add(&s->news, e);
 }
 
+/* Waits until there is something to do, with the lock held, and prepares memory meanwhile. */
+static void wait_for_work(struct lm_service *s)
+{
+	bool more = s->config.pages_ahead > 0;
+
+	while (!s->stop && !s->first && lm_engine_idle(s->engine)) {
+		if (!more) {
+			pthread_cond_wait(&s->work, &s->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&s->lock);
+		more = lm_engine_touch(s->engine, s->config.pages_ahead);
+		pthread_mutex_lock(&s->lock);
+	}
+}
+
 /* Passes submitted answers to the engine; waits if there is nothing to do. Returns false when
  * the service stops. */
 static bool receive(struct lm_service *s)
@@ -171,8 +187,7 @@ static bool receive(struct lm_service *s)
 	bool on;
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->stop && !s->first && lm_engine_idle(s->engine))
-		pthread_cond_wait(&s->work, &s->lock);
+	wait_for_work(s);
 	while (s->first) {
 		struct lm_request *a = s->first;
 

@@ -45,6 +45,9 @@ struct lm_service_config {
 	 * their next tokens beside the prompts, already from 3/4 of it on; where none does, from
 	 * three times as much. */
 	int64_t step_ns;
+	/* Pages of the cache for which memory is found before they are needed, while there is nothing
+	 * else to do. */
+	uint32_t pages_ahead;
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
 	struct lm_events *outbox;       /* borrowed until close */

@@ -18,7 +18,15 @@ struct lm_cache {
 	uint32_t *users; /* [pages]: number of sequences that use the page */
 	uint32_t *free;  /* [n_free]: a stack; the last entry is taken next */
 	uint32_t n_free;
+	/* Pages from `taken` on were never used. Of those before `touched`, and of the first `regions`
+	 * regions of those before `touching`, memory is there. */
+	uint32_t taken, touched, touching;
+	uint64_t regions;
 };
+
+/* what lm_cache_touch touches at once: a huge page */
+#define TOUCH_BYTES (UINT64_C(2) << 20)
+#define TOUCH_STEP  4096 /* no page of memory is smaller */
 
 uint32_t lm_cache_pages(uint32_t tokens)
 {
@@ -133,6 +141,8 @@ static uint32_t take(struct lm_cache *c)
 	uint32_t page = c->free[--c->n_free];
 
 	c->users[page] = 1;
+	if (page >= c->taken)
+		c->taken = page + 1;
 	return page;
 }
 
@@ -155,6 +165,34 @@ static int copy_page(struct lm_cache *c, uint32_t to, uint32_t from)
 			return device_failed(d);
 	}
 	return 0;
+}
+
+bool lm_cache_touch(struct lm_cache *c, uint32_t pages)
+{
+	uint32_t wanted = pages < c->pages - c->taken ? c->taken + pages : c->pages;
+	uint64_t n = page_bytes(c), each = TOUCH_BYTES / n + 1, first;
+	char *region;
+
+	if (!c->w->d->is_host)
+		return false;
+	if (c->regions == 2 * (uint64_t)c->w->config.layers) {
+		c->touched = c->touching;
+		c->regions = 0;
+	}
+	if (c->touched < c->taken && !c->regions)
+		c->touched = c->taken;
+	if (!c->regions) {
+		if (c->touched >= wanted)
+			return false;
+		c->touching = wanted - c->touched < each ? wanted :
+							   c->touched + (uint32_t)each;
+	}
+	region = c->pool + c->regions++ * c->pages * n;
+	/* what was taken meanwhile may have been written */
+	first = c->taken > c->touched ? c->taken : c->touched;
+	for (uint64_t at = first * n; at < c->touching * n; at += TOUCH_STEP)
+		region[at] = 0;
+	return true;
 }
 
 /* --- sequences ---------------------------------------------------------------------------- */

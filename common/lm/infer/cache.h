@@ -35,6 +35,11 @@ void lm_cache_close(
 
 uint32_t lm_cache_free_pages(const struct lm_cache *c);
 
+/* Memory that was never used has to be found and cleared, which takes a tenth of a prompt's time. A
+ * call does so for some of the next `pages` pages that no sequence had yet (a few milliseconds), where
+ * a CPU computes. Returns false when there is nothing left to do. */
+bool lm_cache_touch(struct lm_cache *c, uint32_t pages);
+
 /* The part of the cache that one conversation uses. Zero-initialise it; release returns its
  * pages. */
 struct lm_sequence {

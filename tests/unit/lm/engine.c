@@ -657,6 +657,7 @@ static void service(void)
 						    .check = true },
 		.queue = 20,
 		.step_ns = 1000000,
+		.pages_ahead = 16,
 		.ends = &end,
 		.ends_count = 1,
 		.outbox = box };

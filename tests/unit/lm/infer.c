@@ -1,7 +1,7 @@
 /* infer.c - answering computes what training computes; a row's bits are its own,
  * whatever goes with it in a pass, however a prompt was cut and wherever its pages lie, at
  * every level of the CPU and for every type of weights, packed or not; pages are nobody's, one's or shared,
- * and no other; refusals. */
+ * and no other, and their memory is there before they are; refusals. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>
@@ -440,6 +440,59 @@ static void shared_pages(struct lm_weights *w)
 	free(want);
 }
 
+static uint64_t resident(void)
+{
+	unsigned long long all, pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	CHECK(f && fscanf(f, "%llu %llu", &all, &pages) == 2);
+	fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The memory of pages that nobody had is there before they are used, no more than was asked for at a
+ * time; what a text has is not touched, also where it takes pages meanwhile. */
+static void touched(struct lm_weights *w)
+{
+	enum { PAGES_ALL = 16384, AHEAD = 4096 };
+	struct lm_forward_limits limits = { ROWS, 1, LENGTH };
+	struct lm_sequence a = { 0 };
+	float(*want)[VOCAB] = xcalloc(LENGTH, sizeof *want), got[VOCAB];
+	uint64_t bytes = lm_cache_page_bytes(lm_weights_config(w), LM_CACHE_F32), before;
+	struct lm_forward *f = NULL;
+	struct lm_cache *c = NULL;
+	int calls = 0;
+
+	alone(w, 0, want);
+	CHECK(lm_cache_open(&c, w, PAGES_ALL, LM_CACHE_F32) == 0);
+	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
+	read_on(f, c, &a, 0, 20, got);
+	before = resident();
+	CHECK(lm_cache_touch(c, AHEAD));
+	read_on(f, c, &a, 0, 50, got);
+	CHECK(memcmp(got, want[49], sizeof got) == 0);
+	while (lm_cache_touch(c, AHEAD) && calls < 1000)
+		calls++;
+	CHECK(calls > 2 * LAYERS && calls < 1000);
+	CHECK(resident() - before > AHEAD * bytes * 3 / 4);
+	CHECK(resident() - before < AHEAD * bytes * 3 / 2);
+	read_on(f, c, &a, 0, LENGTH, got);
+	CHECK(memcmp(got, want[LENGTH - 1], sizeof got) == 0);
+	CHECK(lm_cache_touch(c, AHEAD)); /* for the pages it took */
+	for (calls = 0; lm_cache_touch(c, UINT32_MAX) && calls < 1000;)
+		calls++;
+	CHECK(calls < 1000 && resident() - before > PAGES_ALL * bytes * 3 / 4);
+	CHECK(!lm_cache_touch(c, UINT32_MAX));
+	lm_sequence_truncate(&a, c, 50);
+	read_on(f, c, &a, 0, 60, got);
+	CHECK(memcmp(got, want[59], sizeof got) == 0);
+	lm_sequence_release(&a, c);
+	CHECK_I64(PAGES_ALL, lm_cache_free_pages(c));
+	lm_forward_close(f);
+	lm_cache_close(c);
+	free(want);
+}
+
 static void refusals(struct lm_weights *m, struct lm_stream *stream)
 {
 	uint32_t bad = VOCAB;
@@ -483,6 +536,7 @@ int main(void)
 	pieces(stream);
 	refusals(m, stream);
 	shared_pages(m);
+	touched(m);
 	every_level();
 	packs(&d);
 	lm_stream_close(stream);
