@@ -35,7 +35,7 @@ teardown() { stop_serve; }
 }
 
 @test "run: a seed's text is the same alone, among 16 others, after a cache hit, and preempted" {
-	local ask='{"prompt":"This program is free software and you can do with it whatever you like, ","max_tokens":60,"seed":5}' i
+	local ask='{"prompt":"This program is free software and you can do with it whatever you like, ","max_tokens":60,"seed":5}' i round
 	start_serve --context 200
 	post /v1/completions "$ask" | jq -j '.choices[0].text' >alone
 	post /v1/completions "$ask" >hit
@@ -44,15 +44,19 @@ teardown() { stop_serve; }
 	stop_serve
 	# a small cache: 400 tokens for texts that want 100 each
 	start_serve --context 200 --cache 2100000 --streams 8
-	for ((i = 0; i < 16; i++)); do
-		post /v1/completions "{\"prompt\":\"$i is another one of the others that the server answers at the time\",\"max_tokens\":90,\"seed\":$i}" >"other.$i" &
+	# on a busy machine they may arrive one after the other, and none be preempted
+	for round in 1 2 3 4 5; do
+		for ((i = 0; i < 16; i++)); do
+			post /v1/completions "{\"prompt\":\"$i is another one of the others that the server answers at the time\",\"max_tokens\":90,\"seed\":$i}" >"other.$i" &
+		done
+		for i in 1 2 3; do
+			post /v1/completions "$ask" | jq -j '.choices[0].text' >"among.$i" &
+		done
+		wait $(jobs -p | grep -v "^$server\$")
+		for i in 1 2 3; do cmp "among.$i" alone; done
+		for ((i = 0; i < 16; i++)); do jq -e '.usage.completion_tokens > 0' "other.$i" >/dev/null; done
+		[ "$(metric preempted_total)" -gt 0 ] && break
 	done
-	for i in 1 2 3; do
-		post /v1/completions "$ask" | jq -j '.choices[0].text' >"among.$i" &
-	done
-	wait $(jobs -p | grep -v "^$server\$")
-	for i in 1 2 3; do cmp "among.$i" alone; done
-	for ((i = 0; i < 16; i++)); do jq -e '.usage.completion_tokens > 0' "other.$i" >/dev/null; done
 	[ "$(metric preempted_total)" -gt 0 ]
 	[ "$(metric running)" = 0 ]
 }
