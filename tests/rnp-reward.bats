@@ -258,7 +258,7 @@ pay job: no input bounds it: only --pool does"
 	cd "$ROOT"
 	make -s BUILD="$BATS_TEST_TMPDIR/clang" CC=clang OPENMP= OPT=-O0 \
 		COMMON="$(echo common/{base,json,record,cli,net,store,plot,hw}/*.c)" \
-		KERNELS="$(echo kernels/dev/{library,cpu}.c kernels/poc/sha256_rows*.c kernels/sig/*.c)" \
+		KERNELS="$(echo kernels/dev/{library,cpu}.c kernels/poc/sha256_{rows,each}*.c kernels/sig/*.c)" \
 		"$BATS_TEST_TMPDIR/clang/bin/rnp-reward"
 	cd "$BATS_TEST_TMPDIR"
 	for policy in rnp-019 rnp-021 "rnp-006 --pool 84085.2" "rnp-004 --pool 1000"; do
