@@ -33,6 +33,10 @@ loaded() { # NAME WANT
 	for i in 1 2 3 4; do jq -r '.choices[0].text' "again.$i" | cmp - first; done
 	post /tokenize '{"model":"other","content":"x"}' | jq -e '.count > 0'
 	(( $(generated) == 5 * tokens ))
+	# what was asked of a model and how long it took is counted by its name
+	counted() { [ "$(curl -sS "$url/metrics" | grep -cxE 'rnp_serve_(requests_total|first_token_seconds_count|queue_seconds_bucket)\{model="chat"(,le="\+Inf")?\} 5')" = 3 ]; }
+	eventually counted
+	curl -sS "$url/metrics" | grep -qx 'rnp_serve_requests_total{model="other"} 0'
 	post /v1/completions '{"prompt":"x"}' | jq -e '.error.param == "model"'
 }
 

@@ -27,7 +27,7 @@ struct writer {
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects all fields below */
 	struct exchange *live;
-	struct writer_counts counts;
+	uint32_t live_count;
 	bool held; /* the engines get nothing more */
 	bool stop;
 };
@@ -169,7 +169,7 @@ static void unlist(struct writer *w, struct exchange *x)
 	while (*at != x)
 		at = &(*at)->next;
 	*at = x->next;
-	w->counts.live--;
+	w->live_count--;
 }
 
 void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space)
@@ -220,7 +220,7 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 	pthread_mutex_lock(&w->lock);
 	x->next = w->live;
 	w->live = x;
-	w->counts.live++;
+	w->live_count++;
 	x->submitted = x->busy = x->window;
 	rc = lm_service_submit(x->model->service, answers, x->window);
 	if (rc < 0) {
@@ -230,7 +230,7 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 		r->content_type = NULL;
 		atomic_fetch_sub(&x->holders, 1);
 	} else {
-		w->counts.requests++;
+		x->model->requests.taken++;
 	}
 	pthread_mutex_unlock(&w->lock);
 	free(answers);
@@ -483,7 +483,7 @@ static void fail(struct exchange *x, const struct err *why)
 	if (x->finished)
 		return;
 	cancel_all(x);
-	x->writer->counts.failed++;
+	x->model->requests.failed++;
 	api_error_set(&e, 500, "engine_error", NULL, "%s",
 		why ? why->text : "the server ends");
 	if (x->q && why)
@@ -598,20 +598,21 @@ static void add_time(struct histogram *h, int64_t ns, uint64_t times)
 	h->sum += (double)ns * 1e-9 * (double)times;
 }
 
-static void count_end(struct writer *w, const struct exchange *x)
+static void count_end(const struct exchange *x)
 {
 	const struct lm_request *first = &x->choices[0].answer;
+	struct served_requests *r = &x->model->requests;
 	uint32_t tokens = 0;
 
 	for (uint32_t i = 0; i < x->count; i++)
 		tokens += x->choices[i].tokens;
-	w->counts.cancelled += atomic_load(&x->gone);
+	r->cancelled += atomic_load(&x->gone);
 	if (first->admitted_ns)
-		add_time(&w->counts.queue, first->admitted_ns - x->started_ns, 1);
+		add_time(&r->queue, first->admitted_ns - x->started_ns, 1);
 	if (x->first_ns)
-		add_time(&w->counts.first, x->first_ns - x->started_ns, 1);
+		add_time(&r->first, x->first_ns - x->started_ns, 1);
 	if (x->first_ns && tokens > x->count)
-		add_time(&w->counts.token,
+		add_time(&r->token,
 			(clock_mono_ns() - x->first_ns) / (tokens - x->count) * x->count,
 			tokens - x->count);
 }
@@ -659,7 +660,7 @@ static void advance(struct writer *w, struct exchange *x)
 	}
 	x->touched = false;
 	if (x->finished && !ended)
-		count_end(w, x);
+		count_end(x);
 	if (x->finished && !x->busy) {
 		settle(x);
 		unlist(w, x);
@@ -775,9 +776,19 @@ void writer_close(struct writer *w)
 	free(w);
 }
 
-void writer_count(struct writer *w, struct writer_counts *out)
+uint32_t writer_live(struct writer *w)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&w->lock);
+	n = w->live_count;
+	pthread_mutex_unlock(&w->lock);
+	return n;
+}
+
+void writer_count(struct writer *w, const struct served *m, struct served_requests *out)
 {
 	pthread_mutex_lock(&w->lock);
-	*out = w->counts;
+	*out = m->requests;
 	pthread_mutex_unlock(&w->lock);
 }

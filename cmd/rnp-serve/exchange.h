@@ -140,23 +140,6 @@ void exchange_drop(struct exchange *x); /* drops one reference; NULL is fine */
 
 /* --- the writer ----------------------------------------------------------------------------------- */
 
-/* A histogram of times in seconds, in buckets of powers of 2 from 1 ms. */
-#define HISTOGRAM_BUCKETS 18
-
-struct histogram {
-	uint64_t counts[HISTOGRAM_BUCKETS]; /* [i]: at most 2^i ms; the last: more */
-	uint64_t n;
-	double sum;
-};
-
-/* Counted since the start; read under writer_count. */
-struct writer_counts {
-	uint64_t requests, cancelled, failed;
-	uint32_t live;
-	/* time to the first token, per token, and in the queue */
-	struct histogram first, token, queue;
-};
-
 /* Starts the thread; outbox is borrowed until writer_close. Returns NULL with err_set() on
  * failure. */
 struct writer *writer_open(struct lm_events *outbox);
@@ -168,6 +151,11 @@ void writer_hold(struct writer *w);
 /* Ends the thread; requests still in progress get 503 or the end of their stream. NULL
  * is fine. */
 void writer_close(struct writer *w);
-void writer_count(struct writer *w, struct writer_counts *out);
+
+/* Returns how many requests are in progress. */
+uint32_t writer_live(struct writer *w);
+
+/* Counts the requests for a model. */
+void writer_count(struct writer *w, const struct served *m, struct served_requests *out);
 
 #endif

@@ -63,20 +63,62 @@ static const struct gauge gauges[] = {
 		accepted },
 };
 
-static void add_times(struct buf *out, const char *name, const char *help,
+static void add_times(struct buf *out, const char *name, const char *model,
 	const struct histogram *h)
 {
 	uint64_t n = 0;
 
-	add(out, name, "histogram", help);
 	for (int i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
 		n += h->counts[i];
-		buf_addf(out, "rnp_serve_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
-			0.001 * (double)(1 << i), n);
+		buf_addf(out, "rnp_serve_%s_bucket{model=\"%s\",le=\"%g\"} %" PRIu64 "\n",
+			name, model, 0.001 * (double)(1 << i), n);
 	}
-	buf_addf(out, "rnp_serve_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->n);
-	buf_addf(out, "rnp_serve_%s_sum %.9g\nrnp_serve_%s_count %" PRIu64 "\n", name,
-		h->sum, name, h->n);
+	buf_addf(out, "rnp_serve_%s_bucket{model=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", name,
+		model, h->n);
+	buf_addf(out,
+		"rnp_serve_%s_sum{model=\"%s\"} %.9g\nrnp_serve_%s_count{model=\"%s\"} %" PRIu64
+		"\n",
+		name, model, h->sum, name, model, h->n);
+}
+
+/* What the writer counted of each model. */
+static void add_requests(struct server *s, struct buf *out)
+{
+	static const struct {
+		const char *name, *help;
+		size_t offset;
+		bool times;
+	} columns[] = {
+		{ "requests_total", "Requests that were taken.",
+			offsetof(struct served_requests, taken), false },
+		{ "cancelled_total", "Requests whose client left.",
+			offsetof(struct served_requests, cancelled), false },
+		{ "failed_total", "Requests that failed while they were computed.",
+			offsetof(struct served_requests, failed), false },
+		{ "queue_seconds", "From request to admission.",
+			offsetof(struct served_requests, queue), true },
+		{ "first_token_seconds", "From request to first token.",
+			offsetof(struct served_requests, first), true },
+		{ "token_seconds", "From token to token of an answer.",
+			offsetof(struct served_requests, token), true },
+	};
+
+	for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+		add(out, columns[c].name, columns[c].times ? "histogram" : "counter",
+			columns[c].help);
+		for (uint32_t i = 0; i < s->models.count; i++) {
+			const struct served *m = &s->models.at[i];
+			struct served_requests r;
+			const void *at = (const char *)&r + columns[c].offset;
+
+			writer_count(s->writer, m, &r);
+			if (columns[c].times)
+				add_times(out, columns[c].name, m->name, at);
+			else
+				buf_addf(out, "rnp_serve_%s{model=\"%s\"} %" PRIu64 "\n",
+					columns[c].name, m->name, *(const uint64_t *)at);
+		}
+	}
 }
 
 /* Labels are the names of keys, never the keys. */
@@ -120,7 +162,6 @@ void server_metrics(void *ctx, struct buf *out)
 	struct server *s = ctx;
 	uint32_t n = s->models.count;
 	struct lm_service_counts *counts = xcalloc((size_t)n + 1, sizeof *counts);
-	struct writer_counts w;
 
 	add(out, "loaded", "gauge", "Whether the model is in memory.");
 	for (uint32_t i = 0; i < n; i++)
@@ -139,17 +180,7 @@ void server_metrics(void *ctx, struct buf *out)
 				gauges[g].value(&counts[i]));
 	}
 	free(counts);
-	writer_count(s->writer, &w);
-	add(out, "requests_total", "counter", "Requests that were taken.");
-	buf_addf(out, "rnp_serve_requests_total %" PRIu64 "\n", w.requests);
-	add(out, "cancelled_total", "counter", "Requests whose client left.");
-	buf_addf(out, "rnp_serve_cancelled_total %" PRIu64 "\n", w.cancelled);
-	add(out, "failed_total", "counter",
-		"Requests that failed while they were computed.");
-	buf_addf(out, "rnp_serve_failed_total %" PRIu64 "\n", w.failed);
-	add_times(out, "queue_seconds", "From request to admission.", &w.queue);
-	add_times(out, "first_token_seconds", "From request to first token.", &w.first);
-	add_times(out, "token_seconds", "From token to token of an answer.", &w.token);
+	add_requests(s, out);
 	if (s->keys.path)
 		add_keys(s, out);
 }

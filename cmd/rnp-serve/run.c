@@ -291,12 +291,10 @@ static void tick(void *ctx)
 static void drain(struct server *s)
 {
 	int64_t until = clock_mono_ns() + drain_ms * 1000000;
-	struct writer_counts counts;
 
 	atomic_store(&s->draining, true);
 	for (;;) {
-		writer_count(s->writer, &counts);
-		if (!counts.live || clock_mono_ns() >= until)
+		if (!writer_live(s->writer) || clock_mono_ns() >= until)
 			return;
 		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 	}

@@ -29,6 +29,22 @@ struct served_options {
 
 enum served_state { SERVED_UNLOADED, SERVED_LOADING, SERVED_LOADED };
 
+/* A histogram of times in seconds, in buckets of powers of 2 from 1 ms. */
+#define HISTOGRAM_BUCKETS 18
+
+struct histogram {
+	uint64_t counts[HISTOGRAM_BUCKETS]; /* [i]: at most 2^i ms; the last: more */
+	uint64_t n;
+	double sum;
+};
+
+/* Requests for a model since the start of the server; protected by the writer (exchange.h). */
+struct served_requests {
+	uint64_t taken, cancelled, failed;
+	/* time to the first token, per token, and in the queue */
+	struct histogram first, token, queue;
+};
+
 /* An adapter of a model; clients ask for it by its name, as for a model. */
 struct served_adapter {
 	char *name, *dir;
@@ -48,6 +64,7 @@ struct served {
 	/* what stays known when it is unloaded */
 	bool chats;
 	struct lm_service_counts past; /* counted before it was unloaded */
+	struct served_requests requests;
 	/* the rest is valid while it is loaded */
 	struct loaded l;
 	struct model_file *draft_file;
