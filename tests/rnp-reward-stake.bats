@@ -99,6 +99,17 @@ balance() {
 	try "row 1: its stakes are not what its claims lock" "DELETE FROM stake WHERE epoch = 1"
 	try "row $row: its claims do not have its Merkle root" "UPDATE claim SET unlocked = unlocked + 1 WHERE epoch = $row"
 	try "row $row: it does not move what it says" "DROP TRIGGER stake_moves; UPDATE epoch SET locked = locked + 5000000000, \"left\" = \"left\" - 5000000000 WHERE sequence = 0; UPDATE stake SET moved = NULL WHERE moved IS NOT NULL"
+	try "row 0: a node with a stake of it was last seen when no epoch ended" "UPDATE stake SET seen_ms = seen_ms + 1 WHERE moved IS NULL AND epoch = 0"
+	try "row 1: a node with a stake of it was last seen when no epoch ended" \
+		"UPDATE stake SET seen_ms = (SELECT to_ms FROM epoch WHERE sequence = 0) WHERE moved IS NULL AND epoch = 1"
+	# rules that SQLite no longer keeps
+	try "the database: trigger 'stake_moves_once' is missing" ""
+	kept="CREATE TRIGGER stake_moves_once BEFORE UPDATE ON stake WHEN old.moved IS NOT NULL"
+	kept+=" BEGIN SELECT RAISE(ABORT, 'a stake moves once'); END"
+	try "the database: trigger 'stake_moves_once' is not what it was made as" "${kept/NOT NULL/NULL}"
+	try "the database: trigger 'a' is none of this program's" "$kept; CREATE TRIGGER a AFTER INSERT ON claim BEGIN DELETE FROM trouble; END"
+	try "the database: table 'claim' is not what it was made as" "$kept; PRAGMA writable_schema = 1;
+		UPDATE sqlite_schema SET sql = replace(sql, 'CHECK(state IN (0, 1, 2))', '') WHERE name = 'claim'"
 	run python3 -c 'import sqlite3; sqlite3.connect("db").execute("UPDATE stake SET moved = 0 WHERE moved IS NOT NULL")'
 	assert_failure
 	[[ $output == *"a stake moves once"* ]]

@@ -48,6 +48,7 @@ struct audited {
 	struct gather gather;
 	struct ledger_stake *stakes; /* as of the rows before it */
 	long nstakes;
+	bool ends_alone; /* no other epoch of the ledger ends with it, as complements do */
 	struct claim *claims;
 	size_t nclaims, claims_cap;
 	struct finding *findings;
@@ -456,11 +457,41 @@ static bool is_published(const struct audit *a, const struct audited *e)
 			json_object_get(e->row, "policy"));
 }
 
+/* Checks when the ledger has last seen the nodes that had something at stake before this epoch: one that
+ * was up in it not before its end, and one that was not up in it not just then. Stakes are released by
+ * that time, which no row of the ledger has. */
+static void compare_seen(struct audited *e, const struct epoch *computed)
+{
+	char node[ADDRESS_MAX];
+	struct usage u;
+
+	for (size_t i = 0; computed->rules->stake_uusd >= 0 && i < computed->n; i++) {
+		const struct ledger_stake *s;
+		bool up;
+
+		usage_rows_get(computed->usages, i, &u);
+		s = ledger_stake_find(e->stakes, e->nstakes, u.node);
+		if (!s)
+			continue;
+		up = u.value[FIELD_UP_S] || epoch_locked(computed, i);
+		if (up ? s->seen_ms >= e->to_ms :
+			 s->seen_ms != e->to_ms || !e->ends_alone)
+			continue;
+		address_format(u.node, node);
+		find(e, node, FROM_ANY,
+			up ? "node %s: was up, and its stake says that it was last seen before" :
+			     "node %s: was not up, and its stake says that it was last seen then",
+			node);
+	}
+}
+
 static int compare_all(struct audit *a, struct audited *e, const struct epoch *computed)
 {
 	struct buf reason = BUF_INIT;
 	int rc = compare_claims(a->ledger, e, computed);
 
+	if (rc == 0)
+		compare_seen(e, computed);
 	if (rc == 0 && is_published(a, e))
 		rc = a->rewards.fn(a->rewards.ctx, computed, &reason);
 	if (rc == 0 && !reason.len && !e->n)
@@ -543,6 +574,10 @@ int audit_epochs(struct audit *a)
 		struct audited *e = &l.list[i];
 
 		gather_finish(&e->gather);
+		e->ends_alone = true;
+		for (size_t k = 0; k < l.n; k++)
+			e->ends_alone = e->ends_alone &&
+				(k == i || l.list[k].to_ms != e->to_ms);
 		e->nstakes = ledger_stakes(a->ledger, e->sequence, &e->stakes);
 		rc = e->nstakes < 0 ? -1 : compare_usages(e);
 		if (rc == 0)

@@ -118,6 +118,17 @@ static const char *const steps[] = {
 	NULL
 };
 
+int ledger_verify_schema(struct ledger *l, struct buf *reason)
+{
+	struct buf what = BUF_INIT;
+	int rc = store_compare(&l->store, steps, &what);
+
+	if (rc == 0 && what.len)
+		buf_addf(reason, "the database: %s", what.data);
+	buf_release(&what);
+	return rc;
+}
+
 void ledger_hash(const json_t *row, unsigned char out[LEDGER_HASH_BYTES])
 {
 	struct buf text = BUF_INIT;

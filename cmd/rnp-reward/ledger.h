@@ -106,9 +106,9 @@ int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *tr
 /* --- checks -------------------------------------------------------------------------------- */
 
 /* Checks the whole ledger for consistency: rows against their hashes and each other, the head
- * against the last row, claims against the roots, balances against sums. Returns 0 with the
- * first fault in reason, naming the row ("row 3: ..."), or an empty reason; -1 if it cannot be
- * read. */
+ * against the last row, claims against the roots, balances against sums, the database's own rules
+ * (triggers, constraints) against those that it was made with. Returns 0 with the first fault in
+ * reason, naming the row ("row 3: ..."), or an empty reason; -1 if it cannot be read. */
 int ledger_verify(struct ledger *l, struct buf *reason);
 
 /* Computes the hash of a row. */

@@ -328,5 +328,8 @@ int ledger_verify(struct ledger *l, struct buf *reason)
 		return -1;
 	if (!reason->len && ledger_verify_stakes(l, reason) < 0)
 		return -1;
-	return reason->len ? 0 : ledger_verify_payouts(l, reason);
+	if (!reason->len && ledger_verify_payouts(l, reason) < 0)
+		return -1;
+	/* last: where rows were changed, too, that says more */
+	return reason->len ? 0 : ledger_verify_schema(l, reason);
 }

@@ -14,6 +14,9 @@ int ledger_check_link(const json_t *row, const char *where, int64_t sequence,
 int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
 	int64_t sequence, bool payable);
 
+/* Checks the rules that SQLite keeps for the ledger: see ledger_verify, which calls it. */
+int ledger_verify_schema(struct ledger *l, struct buf *reason);
+
 /* Enters claims of that epoch. Returns 0, or -1. */
 int ledger_store_claims(struct ledger *l, int64_t sequence,
 	const struct merkle_leaf *leaves, size_t n);

@@ -274,6 +274,12 @@ int ledger_verify_stakes(struct ledger *l, struct buf *reason)
 		{ "SELECT s.moved FROM stake s LEFT JOIN entry e ON e.sequence = s.moved AND"
 		  " e.kind = 'rnp.stake' WHERE s.moved IS NOT NULL AND e.sequence IS NULL LIMIT 1",
 			"a stake was moved by it, and it is no rnp.stake" },
+		/* seen at the end of its own epoch or of one that was sealed later: few of each */
+		{ "SELECT min(s.epoch) FROM (SELECT DISTINCT epoch, seen_ms FROM stake) s"
+		  " JOIN epoch own ON own.sequence = s.epoch WHERE s.seen_ms < own.to_ms OR"
+		  " NOT EXISTS (SELECT 1 FROM epoch e WHERE e.sequence >= s.epoch AND"
+		  " e.to_ms = s.seen_ms) HAVING min(s.epoch) IS NOT NULL",
+			"a node with a stake of it was last seen when no epoch ended" },
 	};
 	int rc = 0;
 

@@ -294,3 +294,64 @@ void store_close(struct store *s)
 	s->db = NULL;
 	s->path = NULL;
 }
+
+/* Those of SQLite itself, such as statistics, change nothing. */
+static const char list_schema[] =
+	"SELECT name, type, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+	" ORDER BY name, type";
+
+static void differs(struct buf *reason, sqlite3_stmt *q, const char *how)
+{
+	buf_addf(reason, "%s '%.100s' %s", store_text(q, 1), store_text(q, 0), how);
+}
+
+/* Merges two lists in the order of their names. */
+static int compare_lists(struct store *s, sqlite3_stmt *is, struct store *model,
+	sqlite3_stmt *should, struct buf *reason)
+{
+	int a = store_step(s, is), b = store_step(model, should);
+
+	while ((a == 1 || b == 1) && a >= 0 && b >= 0 && !reason->len) {
+		int order = a != 1 ? 1 :
+			b != 1     ? -1 :
+				     strcmp(store_text(is, 0), store_text(should, 0));
+
+		if (order < 0)
+			differs(reason, is, "is none of this program's");
+		else if (order > 0)
+			differs(reason, should, "is missing");
+		else if (strcmp(store_text(is, 1), store_text(should, 1)) != 0 ||
+			strcmp(store_text(is, 2), store_text(should, 2)) != 0)
+			differs(reason, should, "is not what it was made as");
+		a = store_step(s, is);
+		b = store_step(model, should);
+	}
+	return a < 0 || b < 0 ? -1 : 0;
+}
+
+int store_compare(struct store *s, const char *const *steps, struct buf *reason)
+{
+	struct store model = STORE_INIT;
+	sqlite3_stmt *is = NULL, *should = NULL;
+	int rc = -1;
+
+	model.path = xstrdup(":memory:");
+	if (sqlite3_open(model.path, &model.db) != SQLITE_OK) {
+		store_fail(&model, "cannot open");
+		goto out;
+	}
+	for (rc = 0; rc == 0 && *steps; steps++)
+		rc = store_exec(&model, *steps);
+	if (rc == 0)
+		rc = store_prepare(s, &is, list_schema);
+	if (rc == 0)
+		rc = store_prepare(&model, &should, list_schema);
+	if (rc == 0)
+		rc = compare_lists(s, is, &model, should, reason);
+out:
+	sqlite3_finalize(is);
+	sqlite3_finalize(should);
+	sqlite3_close(model.db);
+	free(model.path);
+	return rc;
+}

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/buf.h"
+
 struct store {
 	sqlite3 *db; /* NULL: closed */
 	char *path;
@@ -28,6 +30,11 @@ struct store {
 int store_open(struct store *s, const char *path, const char *const *steps,
 	bool read_only);
 void store_close(struct store *s); /* statements must be finalised before */
+
+/* Compares tables, indexes and triggers with what those steps make of an empty file, as a database may
+ * lose a rule and still open. Writes the first that is missing, changed or not one of them to reason, if any:
+ * "trigger 'x' is missing". Returns 0, or -1. */
+int store_compare(struct store *s, const char *const *steps, struct buf *reason);
 
 /* Limits statements to that number of milliseconds from now on; one that is still running then
  * is interrupted: 75. 0: no limit. */
