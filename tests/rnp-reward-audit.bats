@@ -100,3 +100,35 @@ audit() {
 	planted "the records give" --records records
 	assert_equal "$planted" 20
 }
+
+@test "verify --records: when the ledger has last seen a node follows from the records" {
+	epoch_records
+	mid=2026-11-17T01:30:00Z last=2026-11-24T00:00:00Z stakes=()
+	for times in "$from $mid" "$mid $to" "$to $last"; do
+		read -r a b <<<"$times"
+		[[ ! -e db ]] || stakes=(--store db)
+		rnp-reward usage -q --from "$a" --to "$b" --trust "$op" "${stakes[@]}" records >usage 2>/dev/null
+		rnp-reward epoch --policy rnp-021 --price 2 --store db --key op.json usage >epoch
+	done
+	cp db kept
+	audit --records records
+	assert_success
+	seen() { # TIME: when the node with a stake of the first epoch is said to be seen
+		cp kept db
+		python3 -c 'import sqlite3, sys
+db = sqlite3.connect("db")
+db.execute("UPDATE stake SET seen_ms = unixepoch(?) * 1000 WHERE epoch = 0", sys.argv[1:])
+assert db.total_changes == 1
+db.commit()' "$1"
+		rnp-reward verify -q --store db >/dev/null
+		audit --records records
+	}
+	seen "$to"
+	assert_success
+	seen "$mid"
+	assert_failure 1
+	[[ $(jq -r 'select(.ok | not).reason' <<<"$output") == *"was up, and its stake says that it was last seen before"* ]]
+	seen "$last"
+	assert_failure 1
+	[[ $(jq -r 'select(.ok | not).reason' <<<"$output") == *"was not up, and its stake says that it was last seen then"* ]]
+}
