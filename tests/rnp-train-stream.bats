@@ -22,6 +22,9 @@ streamed() {
 @test "stream: two workers exchange fragments one after the other, and the model learns" {
 	start_coordinator --workers 2 --rounds 3 --inner-steps 12 --fragments 2 --overlap 3 --valid "$DIR/valid" --eval-tokens 2048
 	curl -s "$url/v1/run" | jq -e '.fragments == 2 and .overlap == 3 and .outer_rate_ppm == 400000'
+	# what deltas are measured from, copies of parameters, m and v, a residual
+	rnp-train join "$url" --state p --device cpu --plan |
+		jq -e '.stream_bytes == 5 * 4 * .parameters and .total_bytes == .stream_bytes + .parameters_bytes + .copies_bytes + .gradients_bytes + .optimiser_bytes + .activations_bytes + .work_bytes'
 	start_worker a --every 1
 	start_worker b --every 1
 	end_of a "${worker[a]}"

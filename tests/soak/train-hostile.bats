@@ -38,6 +38,7 @@ cases() {
 		flip mean 0
 		flip trimmed:0.25 250
 		flip cclip 250
+		flip krum:2 250
 		scale mean 0
 		scale clip 250
 		random trimmed:0.25 250
