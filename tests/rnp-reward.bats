@@ -326,6 +326,12 @@ EOT
 	assert_equal "$(jq -r 'select(.step == "total").value' pay)" \
 		"$(tokens "$(head -1 out | jq .base_units)") RENDER"
 	grep -q 'cut like all others to the pool of 5.00000000 RENDER' pay
+	# what a stranger wrote gives the terminal no commands
+	jq -c '.gpu_model = "\u001b[31mRTX\u0007 4090" | .sources.gpu_model = "\u001b]0;x\u0007"' \
+		"$usages" >hostile
+	rnp-reward explain --table --node "$node" --policy rnp-021 hostile >page
+	grep -q "?\[31mRTX? 4090  (?\]0;x?)" page
+	run -1 grep -q "[[:cntrl:]]" page
 	refused 1 "has no usage" rnp-reward explain --policy rnp-021 "$usages" \
 		--node 11111111111111111111111111111111
 }

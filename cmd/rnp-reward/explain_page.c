@@ -6,6 +6,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/utf8.h"
 #include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/table.h"
@@ -38,8 +39,11 @@ static void add_input(struct buf *out, const char *name, const char *value)
 	json_decref(v);
 }
 
+/* Sources and models are what strangers wrote. */
 static void add_line(struct buf *page, const char *label, struct buf *text)
 {
+	if (text->len)
+		utf8_clean_line(text->data);
 	if (text->len)
 		table_card_line(page, label, LABEL_WIDTH, text->data, out_width());
 	buf_reset(text);
