@@ -82,6 +82,11 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	curl -sS "$url/metrics" >metrics
 	grep -q '^rnp_serve_key_requests_total{key="anna"} 1$' metrics
 	grep -q '^rnp_serve_key_generated_tokens_total{key="anna"} 2$' metrics
+	# how long it took, too, and nobody else's: first token, queue, and one time from token to token
+	grep -qxF 'rnp_serve_key_first_token_seconds_bucket{key="anna",le="+Inf"} 1' metrics
+	grep -qxF 'rnp_serve_key_queue_seconds_count{key="anna"} 1' metrics
+	grep -qxF 'rnp_serve_key_token_seconds_count{key="anna"} 1' metrics
+	grep -qxF 'rnp_serve_key_first_token_seconds_count{key="bob"} 0' metrics
 	! grep -qF "$key" metrics requests.log serve.err
 }
 

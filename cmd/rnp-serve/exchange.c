@@ -598,23 +598,34 @@ static void add_time(struct histogram *h, int64_t ns, uint64_t times)
 	h->sum += (double)ns * 1e-9 * (double)times;
 }
 
-static void count_end(const struct exchange *x)
+static void count_times(struct request_times *t, const struct exchange *x)
 {
 	const struct lm_request *first = &x->choices[0].answer;
-	struct served_requests *r = &x->model->requests;
 	uint32_t tokens = 0;
 
 	for (uint32_t i = 0; i < x->count; i++)
 		tokens += x->choices[i].tokens;
-	r->cancelled += atomic_load(&x->gone);
 	if (first->admitted_ns)
-		add_time(&r->queue, first->admitted_ns - x->started_ns, 1);
+		add_time(&t->queue, first->admitted_ns - x->started_ns, 1);
 	if (x->first_ns)
-		add_time(&r->first, x->first_ns - x->started_ns, 1);
+		add_time(&t->first, x->first_ns - x->started_ns, 1);
 	if (x->first_ns && tokens > x->count)
-		add_time(&r->token,
+		add_time(&t->token,
 			(clock_mono_ns() - x->first_ns) / (tokens - x->count) * x->count,
 			tokens - x->count);
+}
+
+static void count_end(const struct exchange *x)
+{
+	struct served_requests *r = &x->model->requests;
+
+	r->cancelled += atomic_load(&x->gone);
+	count_times(&r->times, x);
+	if (!x->key)
+		return;
+	pthread_mutex_lock(&x->keys->lock);
+	count_times(&x->key->times, x);
+	pthread_mutex_unlock(&x->keys->lock);
 }
 
 /* The engine has finished all answers: gives the streams back to the key's limits. */

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-serve/times.h"
+
 #define API_KEY_HASH 32
 #define API_KEY_TEXT 48 /* size of a new key: "rnp-" and 43 characters, and a NUL */
 
@@ -27,6 +29,7 @@ struct api_key {
 	int64_t filled_ns; /* time of the last update of bucket; 0: never used */
 	uint32_t streams;
 	uint64_t requests, prompt_tokens, generated_tokens, refused;
+	struct request_times times;
 };
 
 struct keys {

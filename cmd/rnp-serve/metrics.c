@@ -63,22 +63,22 @@ static const struct gauge gauges[] = {
 		accepted },
 };
 
-static void add_times(struct buf *out, const char *name, const char *model,
-	const struct histogram *h)
+/* label: "model" or "key", of which this is one's. */
+static void add_times(struct buf *out, const char *name, const char *label,
+	const char *whose, const struct histogram *h)
 {
 	uint64_t n = 0;
 
 	for (int i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
 		n += h->counts[i];
-		buf_addf(out, "rnp_serve_%s_bucket{model=\"%s\",le=\"%g\"} %" PRIu64 "\n",
-			name, model, 0.001 * (double)(1 << i), n);
+		buf_addf(out, "rnp_serve_%s_bucket{%s=\"%s\",le=\"%g\"} %" PRIu64 "\n",
+			name, label, whose, 0.001 * (double)(1 << i), n);
 	}
-	buf_addf(out, "rnp_serve_%s_bucket{model=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", name,
-		model, h->n);
-	buf_addf(out,
-		"rnp_serve_%s_sum{model=\"%s\"} %.9g\nrnp_serve_%s_count{model=\"%s\"} %" PRIu64
-		"\n",
-		name, model, h->sum, name, model, h->n);
+	buf_addf(out, "rnp_serve_%s_bucket{%s=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", name,
+		label, whose, h->n);
+	buf_addf(out, "rnp_serve_%s_sum{%s=\"%s\"} %.9g\n", name, label, whose, h->sum);
+	buf_addf(out, "rnp_serve_%s_count{%s=\"%s\"} %" PRIu64 "\n", name, label, whose,
+		h->n);
 }
 
 /* What the writer counted of each model. */
@@ -96,11 +96,11 @@ static void add_requests(struct server *s, struct buf *out)
 		{ "failed_total", "Requests that failed while they were computed.",
 			offsetof(struct served_requests, failed), false },
 		{ "queue_seconds", "From request to admission.",
-			offsetof(struct served_requests, queue), true },
+			offsetof(struct served_requests, times.queue), true },
 		{ "first_token_seconds", "From request to first token.",
-			offsetof(struct served_requests, first), true },
+			offsetof(struct served_requests, times.first), true },
 		{ "token_seconds", "From token to token of an answer.",
-			offsetof(struct served_requests, token), true },
+			offsetof(struct served_requests, times.token), true },
 	};
 
 	for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
@@ -113,7 +113,7 @@ static void add_requests(struct server *s, struct buf *out)
 
 			writer_count(s->writer, m, &r);
 			if (columns[c].times)
-				add_times(out, columns[c].name, m->name, at);
+				add_times(out, columns[c].name, "model", m->name, at);
 			else
 				buf_addf(out, "rnp_serve_%s{model=\"%s\"} %" PRIu64 "\n",
 					columns[c].name, m->name, *(const uint64_t *)at);
@@ -127,31 +127,43 @@ static void add_keys(struct server *s, struct buf *out)
 	static const struct {
 		const char *name, *type, *help;
 		size_t offset;
-		bool small;
+		enum { LARGE, SMALL, TIMES } is;
 	} columns[] = {
 		{ "key_requests_total", "counter", "Requests of a key that were taken.",
-			offsetof(struct api_key, requests), false },
+			offsetof(struct api_key, requests), LARGE },
 		{ "key_refused_total", "counter", "Requests of a key beyond its limits.",
-			offsetof(struct api_key, refused), false },
+			offsetof(struct api_key, refused), LARGE },
 		{ "key_prompt_tokens_total", "counter", "Tokens of a key's prompts.",
-			offsetof(struct api_key, prompt_tokens), false },
+			offsetof(struct api_key, prompt_tokens), LARGE },
 		{ "key_generated_tokens_total", "counter", "Tokens of a key's answers.",
-			offsetof(struct api_key, generated_tokens), false },
+			offsetof(struct api_key, generated_tokens), LARGE },
 		{ "key_streams", "gauge", "Answers of a key in progress.",
-			offsetof(struct api_key, streams), true },
+			offsetof(struct api_key, streams), SMALL },
+		{ "key_queue_seconds", "histogram", "From a key's request to admission.",
+			offsetof(struct api_key, times.queue), TIMES },
+		{ "key_first_token_seconds", "histogram",
+			"From a key's request to its first token.",
+			offsetof(struct api_key, times.first), TIMES },
+		{ "key_token_seconds", "histogram",
+			"From token to token of a key's answers.",
+			offsetof(struct api_key, times.token), TIMES },
 	};
 
 	pthread_mutex_lock(&s->keys.lock);
 	for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
 		add(out, columns[c].name, columns[c].type, columns[c].help);
 		for (size_t i = 0; i < s->keys.count; i++) {
-			const char *at = (const char *)s->keys.list[i] +
+			const char *key = s->keys.list[i]->name;
+			const void *at = (const char *)s->keys.list[i] +
 				columns[c].offset;
 
-			buf_addf(out, "rnp_serve_%s{key=\"%s\"} %" PRIu64 "\n",
-				columns[c].name, s->keys.list[i]->name,
-				columns[c].small ? *(const uint32_t *)(const void *)at :
-						   *(const uint64_t *)(const void *)at);
+			if (columns[c].is == TIMES)
+				add_times(out, columns[c].name, "key", key, at);
+			else
+				buf_addf(out, "rnp_serve_%s{key=\"%s\"} %" PRIu64 "\n",
+					columns[c].name, key,
+					columns[c].is == SMALL ? *(const uint32_t *)at :
+								 *(const uint64_t *)at);
 		}
 	}
 	pthread_mutex_unlock(&s->keys.lock);

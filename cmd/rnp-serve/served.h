@@ -7,6 +7,7 @@
 
 #include "cmd/rnp-serve/call_format.h"
 #include "cmd/rnp-serve/loaded.h"
+#include "cmd/rnp-serve/times.h"
 #include "common/lm/engine/service.h"
 #include "common/lm/grammar/grammar.h"
 #include "common/lm/infer/chat.h"
@@ -29,20 +30,10 @@ struct served_options {
 
 enum served_state { SERVED_UNLOADED, SERVED_LOADING, SERVED_LOADED };
 
-/* A histogram of times in seconds, in buckets of powers of 2 from 1 ms. */
-#define HISTOGRAM_BUCKETS 18
-
-struct histogram {
-	uint64_t counts[HISTOGRAM_BUCKETS]; /* [i]: at most 2^i ms; the last: more */
-	uint64_t n;
-	double sum;
-};
-
 /* Requests for a model since the start of the server; protected by the writer (exchange.h). */
 struct served_requests {
 	uint64_t taken, cancelled, failed;
-	/* time to the first token, per token, and in the queue */
-	struct histogram first, token, queue;
+	struct request_times times;
 };
 
 /* An adapter of a model; clients ask for it by its name, as for a model. */
