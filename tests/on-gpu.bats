@@ -88,11 +88,27 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 @test "on-gpu: without time left nothing is begun, 75; what fails is 1, with the reason, and the others go on" {
 	run -75 on_gpu run --dir "$DIR" --out "$OUT" --limit 0
 	assert_output "stages are left: call again"
-	echo no plug-in >"$DIR/lib/librnp_cuda.so"
+	printf '#!/bin/sh\n[ "$3" != int8 ] || { echo "$3 FAIL 3"; exit 1; }\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
 	run -1 on_gpu run --dir "$DIR" --out "$OUT" --only t8
 	assert_output --partial "failed   kcheck-int8"
-	assert_output --partial "does not open"
+	assert_output --partial "FAIL 3 cases"
 	assert_output --partial "memcheck-int8"
+}
+
+@test "on-gpu: where the GPU does not open a stage is not run, 69, and the next call tries it again" {
+	mv "$DIR/lib/librnp_cuda.so" "$BATS_TEST_TMPDIR/plugin"
+	echo no plug-in >"$DIR/lib/librnp_cuda.so"
+	run -69 on_gpu run --dir "$DIR" --out "$OUT" --only t8
+	assert_output --partial "not run  kcheck-int8"
+	assert_output --partial "call again when it does"
+	refute_output --partial memcheck
+	# also where all that shows it has passed in an earlier call
+	run -69 on_gpu run --dir "$DIR" --out "$OUT" --only train-same
+	assert_output --partial "not run  train-same-losses"
+	[[ ! -e $OUT/stages.jsonl && ! -e $OUT/results.jsonl ]]
+	mv "$BATS_TEST_TMPDIR/plugin" "$DIR/lib/librnp_cuda.so"
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
+	assert_output --partial "ok       kcheck-int8"
 }
 
 @test "on-gpu: a program that hangs is ended, and its stage begun again by the next call" {
