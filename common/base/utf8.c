@@ -67,6 +67,9 @@ void utf8_clean_line(char *text)
 		if (!n || *s < 0x20 || *s == 0x7f) {
 			*s = '?';
 			n = 1;
+		} else if (n == 2 && s[0] == 0xc2 && s[1] < 0xa0) {
+			/* U+009B begins a command to the terminal, as ESC [ does */
+			s[0] = s[1] = '?';
 		}
 		s += n;
 	}

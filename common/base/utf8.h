@@ -8,7 +8,7 @@
 /* Whether all len bytes are complete, shortest-form characters without surrogates. */
 bool utf8_valid(const char *text, size_t len);
 
-/* Makes text fit for one line of a message: control characters and bytes that are not UTF-8
+/* Makes text fit for one line of a terminal: control characters, U+0080 to 9F too, and bytes that are not UTF-8
  * (such as a character that "%.40s" has split) become '?'. */
 void utf8_clean_line(char *text);
 

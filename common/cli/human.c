@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/utf8.h"
 #include "common/json/json.h"
 
 static bool ends_with(const char *text, const char *end)
@@ -278,8 +279,12 @@ static bool in_unit(const char *key)
 
 static void add_text(struct buf *out, const char *text)
 {
+	size_t before = out->len;
+
 	for (; *text; text++)
 		buf_addc(out, (unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text);
+	if (out->len > before)
+		utf8_clean_line(out->data + before);
 }
 
 static void add_list(struct buf *out, const char *key, const json_t *v, int64_t now_ms)
