@@ -257,9 +257,11 @@ static int hand_out(const struct batch *b, lines_sink sink, void *ctx)
 	struct lines_job *jobs = b->jobs;
 
 	for (int i = 0; i < b->n; i++) {
+		const char *ahead = i + AHEAD < b->n ? jobs[i + AHEAD].out.data : NULL;
+
 		/* another thread wrote it, and it is far away by now */
-		for (size_t k = 0; i + AHEAD < b->n && k < AHEAD_BYTES; k += 64)
-			__builtin_prefetch(jobs[i + AHEAD].out.data + k);
+		for (size_t k = 0; ahead && k < AHEAD_BYTES; k += 64)
+			__builtin_prefetch(ahead + k);
 		if (jobs[i].rc < 0)
 			return err_restore(&jobs[i].err);
 		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
