@@ -73,6 +73,41 @@ start_coordinator_that_may_end() {
 	killed_at worker 52 0 --workers 1 --rounds 2 --inner-steps 2
 }
 
+# its state.json: the number of the file of AdamW's state, 0 before the first turn is kept
+kept() { jq .adam "$BATS_TEST_TMPDIR"/state-a/*/state.json; }
+answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method == \"$1\") | .status" requests.log; }
+
+# Pieces leave while a thread keeps what belongs to them; the rename of state.json (38) is not made, and all pieces are there
+@test "kills: a worker whose delta is there and not kept: the same again is not sent again, another one in its place" {
+	cd "$BATS_TEST_TMPDIR"
+	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_AT=38 RNP_KILL_WAIT=700) again
+	for again in '' '--micro-batch 2'; do
+		rm -rf m port state-a c.out a.out requests.log
+		start_coordinator --workers 1 --rounds 1 --inner-steps 2
+		rnp-train() { "${kill[@]}" rnp-train "$@"; }
+		start_worker a
+		unset -f rnp-train
+		wait_until 'the worker to be killed' process_is_gone "${worker[a]}"
+		! wait "${worker[a]}"
+		[ "$(kept)" = 0 ]
+		[ "$(answers POST)" = '' ]
+		grep -q . <(answers PUT)
+		cp requests.log before.log
+		# other passes make other bits
+		start_worker a $again
+		end_of a "${worker[a]}"
+		end_of coordinate "$coordinator"
+		unset 'worker[a]'
+		rounds | jq -se 'length == 1 and .[0].workers == 1 and .[0].dropped == 0'
+		if [[ $again ]]; then
+			[ "$(answers POST | paste -sd' ')" = '422 200' ]
+		else
+			[ "$(answers PUT | wc -l)" = "$(jq -r 'select(.method == "PUT") | .path' before.log | wc -l)" ]
+			[ "$(answers POST)" = 200 ]
+		fi
+	done
+}
+
 # While the next turn is made a thread keeps the last one: killed before state.json names it (50), behind (51), and while an update is kept,
 # the worker ends with the parameters of one that nobody killed
 @test "kills: a streaming worker while it keeps what it sends: the same deltas, bit for bit" {

@@ -121,6 +121,30 @@ chain_is_whole() {
 	[ "$(b2sum -l 256 flat | cut -d' ' -f1)" = "$base" ]
 }
 
+# Records go into a pipe that is full: the first round's cannot be written, and who comes then gets the next one's turn
+@test "coordinate: the next turns do not wait until a round is measured and written" {
+	cd "$BATS_TEST_TMPDIR"
+	mkfifo c.out
+	exec 9<>c.out
+	head -c 65536 /dev/zero >&9
+	start_coordinator --valid "$DIR/valid" --eval-tokens 2048 --workers 1 --rounds 2 --inner-steps 2
+	start_worker a --once
+	end_of a "${worker[a]}"
+	second_is_open() { (($(curl -s "$url/status" | jq .round) == 2)); }
+	wait_until 'the first round' second_is_open
+	start_worker b
+	second_is_there() { (($(jq -s 'map(select(.method == "POST" and (.path | startswith("/v1/delta/")) and .status == 200)) | length' requests.log) == 2)); }
+	wait_until 'the second delta' second_is_there
+	cat c.out >all 9>&- 3>&- &
+	worker[reader]=$!
+	exec 9>&-
+	end_of b "${worker[b]}"
+	end_of coordinate "$coordinator"
+	end_of reader "${worker[reader]}"
+	tr -d '\0' <all >c.all
+	jq -se 'map(select(.kind == "rnp.round") | .round) == [1, 2] and all(.[]; .kind != "rnp.round" or .validation_loss_micronats > 0)' c.all
+}
+
 @test "coordinate: delayed Nesterov waits for nobody" {
 	start_coordinator --workers 2 --rounds 5 --inner-steps 8 --outer dn --outer-rate 0.7 --grace 100ms --valid "$DIR/valid" --eval-tokens 1024
 	start_worker a

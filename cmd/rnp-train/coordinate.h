@@ -4,7 +4,7 @@
  * coordinate_open makes or finds the run in DIR/coordinate; coordinate_db keeps turns, ranges and
  * rounds; coordinate_api takes what workers say; coordinate_work hands out turns and answers long
  * polls; coordinate_close computes what a round's deltas make of the parameters; coordinate_round
- * decides when, and writes records. */
+ * decides when, and has records written. */
 #ifndef RNP_TRAIN_COORDINATE_H
 #define RNP_TRAIN_COORDINATE_H
 
@@ -52,6 +52,13 @@ struct waiter {
 	char node[KEY_ADDRESS_MAX];
 	uint64_t round; /* waits for the parameters after this round; 0: for work */
 	int64_t until_ns;
+};
+
+/* The thread that writes the model and the records of rounds that are closed; with the lock. */
+struct writer {
+	pthread_t thread;
+	bool runs, done;
+	struct err failed; /* code 0: not */
 };
 
 /* A delta's record that came before the last pieces of its container: coordinate_delta.c. */
@@ -103,6 +110,7 @@ struct coordinator {
 	struct waiter *waiters;
 	int nwaiters;
 	struct err failed; /* code 0: not */
+	struct writer writer;
 	uint64_t refused;
 };
 

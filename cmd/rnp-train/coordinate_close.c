@@ -204,10 +204,7 @@ static void take_result(struct closing *c, const struct update_result *result)
 
 static int keep_all(struct closing *c)
 {
-	for (int i = 0; i < ARRAYS; i++)
-		if (c->to[i].x && flatfile_keep(&c->to[i]) < 0)
-			return -1;
-	return io_part_close(&c->update);
+	return flatfile_keep_all(c->to, ARRAYS) < 0 ? -1 : io_part_close(&c->update);
 }
 
 /* A round that ends a turn of the parent: what all groups have learnt takes the place of theta, and is

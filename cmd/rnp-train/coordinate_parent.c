@@ -138,6 +138,8 @@ static int next_turn(struct parent *p, struct assignment *a)
 			return rc;
 		else if (rc == 0 && a->turn)
 			rc = worker_get_base(w, a->base, a->round - 1);
+		if (rc >= 0 && worker_kept(w) < 0)
+			rc = -1;
 		if (rc < 0)
 			return -1;
 	}
@@ -265,6 +267,8 @@ static int deliver(struct coordinator *g, const struct closed *x, const float *t
 		return rc;
 	prog_detail("turn %llu of the parent: delivering", (unsigned long long)p->a.turn);
 	rc = worker_deliver(w);
+	if (rc == 0)
+		rc = worker_kept(w);
 	if (rc == 0 && w->forgotten)
 		rc = keep_sent(w, p->a.turn, parent, rest);
 	return rc;
@@ -281,6 +285,8 @@ static int follow_parent(struct coordinator *g, struct closed *x)
 
 	if (rc == 0)
 		rc = worker_get_base(w, base, version);
+	if (rc == 0)
+		rc = worker_kept(w);
 	if (rc == 0 && rounds && version >= rounds)
 		x->up.over = true;
 	else if (rc == 2 && (rc = worker_join(w)) == 1)

@@ -16,6 +16,46 @@
 #define TICK_NS   INT64_C(1000000000)
 #define LINGER_NS (5 * TICK_NS) /* after the last round: those who ask are told */
 
+/* --- what follows a round --------------------------------------------------------------------- */
+
+/* The model, measured where there is a text for it, and the records. */
+static void *write_round(void *arg)
+{
+	struct coordinator *g = arg;
+	int rc = coordinate_export(g);
+
+	if (rc == 0)
+		rc = coordinate_records(g);
+	pthread_mutex_lock(&g->lock);
+	if (rc < 0)
+		err_save(&g->writer.failed);
+	g->writer.done = true;
+	pthread_cond_signal(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+	return NULL;
+}
+
+/* Workers get their next turns meanwhile. Called with the lock. */
+static int start_writing(struct coordinator *g)
+{
+	g->writer = (struct writer){ .runs = true };
+	if (pthread_create(&g->writer.thread, NULL, write_round, g) == 0)
+		return 0;
+	g->writer.runs = false;
+	return err_sys(EX_OSERR, "cannot start a thread");
+}
+
+/* Waits until the last round is written: it reads files and arrays that the next one replaces. Called
+ * without the lock. */
+static int end_writing(struct coordinator *g)
+{
+	if (!g->writer.runs)
+		return 0;
+	pthread_join(g->writer.thread, NULL);
+	g->writer.runs = false;
+	return g->writer.failed.code ? err_restore(&g->writer.failed) : 0;
+}
+
 /* --- closing ---------------------------------------------------------------------------------- */
 
 static int by_node(const void *a, const void *b)
@@ -98,7 +138,9 @@ static int close_round(struct coordinator *g)
 		rc = coordinate_db_keep(g);
 	if (rc == 0) {
 		pthread_mutex_unlock(&g->lock);
-		rc = coordinate_judge(g, &x);
+		rc = end_writing(g);
+		if (rc == 0)
+			rc = coordinate_judge(g, &x);
 		if (rc == 0)
 			rc = coordinate_compute(g, &x, live);
 		pthread_mutex_lock(&g->lock);
@@ -111,7 +153,7 @@ static int close_round(struct coordinator *g)
 	return rc;
 }
 
-/* Behind the commit: workers go on while this is written. */
+/* Behind the commit. */
 static int after_round(struct coordinator *g)
 {
 	int rc = coordinate_answer(g);
@@ -120,13 +162,7 @@ static int after_round(struct coordinator *g)
 	if (rc == 0)
 		rc = coordinate_answer(g);
 	coordinate_db_sweep(g);
-	pthread_mutex_unlock(&g->lock);
-	if (rc == 0)
-		rc = coordinate_export(g);
-	if (rc == 0)
-		rc = coordinate_records(g);
-	pthread_mutex_lock(&g->lock);
-	return rc;
+	return rc == 0 ? start_writing(g) : rc;
 }
 
 /* Closes the round if it is time. Returns 1 where it was, 0, or -1 with err_set(). */
@@ -167,6 +203,8 @@ void *coordinate_rounds(void *ctx)
 	pthread_mutex_lock(&g->lock);
 	while (rc >= 0 && !g->stop) {
 		rc = coordinate_answer(g);
+		if (rc == 0 && g->writer.done && g->writer.failed.code)
+			rc = err_restore(&g->writer.failed);
 		if (rc == 0)
 			rc = close_if_due(g);
 		if (rc == 0 && g->over) {
@@ -178,6 +216,10 @@ void *coordinate_rounds(void *ctx)
 		if (rc == 0)
 			wait_more(g);
 	}
+	pthread_mutex_unlock(&g->lock);
+	if (end_writing(g) < 0 && rc >= 0)
+		rc = -1;
+	pthread_mutex_lock(&g->lock);
 	/* what a signal ended is begun again by the next start */
 	if (rc < 0 && !(g->stop && g->parent))
 		err_save(&g->failed);

@@ -70,14 +70,43 @@ int flatfile_open(struct flatfile *f, const char *dir, const char *name, uint64_
 	return map(f, PROT_READ);
 }
 
-int flatfile_keep(struct flatfile *f)
+int flatfile_name(struct flatfile *f)
 {
-	if (msync(f->x, f->n * sizeof *f->x, MS_SYNC) < 0 || fsync(f->fd) < 0 ||
-		rename(f->part, f->path) < 0)
+	if (rename(f->part, f->path) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", f->path);
 	free(f->part);
 	f->part = NULL;
-	return io_flush_directory(f->path);
+	return 0;
+}
+
+int flatfile_sync(struct flatfile *f)
+{
+	if (msync(f->x, f->n * sizeof *f->x, MS_SYNC) < 0 || fsync(f->fd) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", f->path);
+	return 0;
+}
+
+int flatfile_keep(struct flatfile *f)
+{
+	return flatfile_keep_all(f, 1);
+}
+
+int flatfile_keep_all(struct flatfile *f, int n)
+{
+	const char *path = NULL;
+
+	/* only begins; what fails is met again below */
+	for (int i = 0; n > 1 && i < n; i++)
+		if (f[i].x)
+			sync_file_range(f[i].fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	for (int i = 0; i < n; i++) {
+		if (!f[i].x)
+			continue;
+		if (flatfile_sync(&f[i]) < 0 || flatfile_name(&f[i]) < 0)
+			return -1;
+		path = f[i].path;
+	}
+	return path ? io_flush_directory(path) : 0;
 }
 
 void flatfile_close(struct flatfile *f)

@@ -290,6 +290,8 @@ static int work(struct worker *w)
 		if (worker_deliver(w) < 0)
 			err_clear(); /* it is kept, and goes with the next start */
 	}
+	if (rc >= 0 && worker_kept(w) < 0)
+		rc = -1;
 	if (rc == 0 && joined)
 		leave(w);
 	if (rc >= 0 && joined)

@@ -1,13 +1,16 @@
 /* join.h - a worker of a run over a network, put together: join.c asks for work, join_base gets the
- * parameters that a turn begins with, join_turn trains, join_deliver sends the delta. */
+ * parameters that a turn begins with, join_turn trains, join_deliver sends the delta, join_keep makes all of
+ * it durable meanwhile. */
 #ifndef RNP_TRAIN_JOIN_H
 #define RNP_TRAIN_JOIN_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "cmd/rnp-train/join_client.h"
 #include "cmd/rnp-train/join_state.h"
+#include "common/base/err.h"
 #include "common/lm/token/shard.h"
 #include "common/lm/train/loop.h"
 #include "common/lm/train/shuffle.h"
@@ -17,6 +20,23 @@ struct worker_options {
 	int64_t micro, every, give_up_ms, up_max, down_max, disk, quota;
 	bool once, plan, mpi;
 };
+
+/* join_keep.c: what is becoming durable on a thread of its own. */
+#define KEEPING_FILES 4
+struct keeping {
+	struct flatfile files[KEEPING_FILES];
+	int n;
+	pthread_t thread;
+	bool runs;
+	struct err failed; /* code 0: not */
+};
+
+/* A connection that deltas go over, from one turn to the next. */
+struct uplink {
+	struct client client;
+	struct net_bytes counted; /* that client of the worker has counted */
+};
+#define UPLINKS_KEPT 4 /* while nothing is sent: a coordinator has so many sockets */
 
 struct worker {
 	struct worker_options o;
@@ -49,6 +69,11 @@ struct worker {
 	bool alike;     /* what failed last did so on all of them */
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */
 	uint64_t update_bytes; /* of the last update; 0: none yet */
+	struct keeping keeping;
+	struct uplink *uplinks; /* [CLIENT_CONNECTIONS_MAX]; NULL: nothing was sent yet */
+	uint64_t body_bytes;    /* that a PUT may carry; 0: not known yet */
+	/* the turn whose delta this process made and has not begun to send; 0: there is none */
+	uint64_t made;
 };
 
 #define WORKER_INIT                                                      \
@@ -83,7 +108,7 @@ int worker_stop_signal(void);
 /* The options of a loop whose passes have `rows` sequences; text as worker_read_text. */
 void worker_loop_options(struct worker *w, uint64_t rows, struct lm_loop_options *l);
 
-/* Fetches what leads to the parameters named base, those after `version` rounds: updates from those
+/* Fetches what leads to the parameters named base (worker_kept: they are durable), those after `version` rounds: updates from those
  * that are here, or the whole. Returns 0; 1: the coordinator has them not any more (ask for work
  * again); -1 with err_set(): 65 what came is not what it was said to be, 74, 75. */
 int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX], uint64_t version);
@@ -144,8 +169,9 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 bool worker_has_residual(const char *method);
 /* The residual of the last turn, copied into a file of the next number: encoding changes it. */
 int worker_copy_residual(struct worker *w, struct flatfile *e);
-/* What has been kept of a turn, after which AdamW has made so many steps, is what the state says from now on. */
-int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
+/* What has been made of a turn, after which AdamW has made so many steps, is what the state says from now on;
+ * the caller makes it durable. */
+void worker_state_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
 	bool residual);
 
 /* A delta is kept, which was begun then: says what the turn took beside its steps and transfers. */
@@ -153,6 +179,16 @@ void worker_count_beside(struct worker *w, int64_t from_ns);
 
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);
+
+/* --- join_keep.c ---------------------------------------------------------------------------------- */
+
+/* Gives the n files their names, and begins to make them and then w->state durable on a thread; they are
+ * closed in any case. Until worker_kept nobody changes w->state or makes other files of it. Returns 0, or -1
+ * with err_set(). */
+int worker_keep(struct worker *w, struct flatfile *files, int n);
+/* Waits until what worker_keep began is durable. Returns 0, or -1 with err_set(): it is not, and never will
+ * be; state.json still says what it said before. */
+int worker_kept(struct worker *w);
 
 /* Sends the delta that is pending. Returns 0: it is delivered, or nobody wants it any more; -1. */
 int worker_deliver(struct worker *w);

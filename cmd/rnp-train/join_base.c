@@ -93,8 +93,10 @@ static int apply(struct worker *w, const struct coming *from)
 	char name[64], hex[PROTOCOL_HEX];
 	int rc;
 
+	rc = worker_kept(w);
 	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->next);
-	rc = flatfile_make(&to, s->dir, name, s->n);
+	if (rc == 0)
+		rc = flatfile_make(&to, s->dir, name, s->n);
 	if (rc == 0)
 		rc = read_coming(w, from, &to);
 	if (rc == 0) {
@@ -104,13 +106,11 @@ static int apply(struct worker *w, const struct coming *from)
 			rc = err_set(EX_DATAERR,
 				"the coordinator's parameters have not the hash that it named");
 	}
-	if (rc == 0)
-		rc = flatfile_keep(&to);
 	if (rc == 0) {
 		s->pub = s->next++;
 		s->version = from->version;
 		memcpy(s->base, hex, sizeof s->base);
-		rc = join_state_save(s);
+		rc = worker_keep(w, &to, 1);
 	}
 	flatfile_close(&to);
 	w->beside_ns += clock_mono_ns() - from_ns;

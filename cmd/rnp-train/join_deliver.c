@@ -20,6 +20,16 @@
 #define IN_FLIGHT \
 	((uint64_t)16 << 20) /* of all requests: what the coordinator keeps in memory */
 #define AGAIN_PART 32        /* of the pieces, one may be sent once more */
+#define LAST_MS    20        /* for answers that came with the record's */
+
+/* No delta is left to be sent; where a kill keeps this from the disk, the coordinator says so again. */
+static int end_delta(struct worker *w)
+{
+	if (worker_kept(w) < 0)
+		return -1;
+	w->state.pending = false;
+	return worker_keep(w, NULL, 0);
+}
 
 /* Nobody wants the delta: said, and forgotten. */
 static int forget(struct worker *w, const struct http_response *r)
@@ -28,8 +38,7 @@ static int forget(struct worker *w, const struct http_response *r)
 	prog_warn("%s", err_get()->text);
 	err_clear();
 	w->forgotten = true;
-	w->state.pending = false;
-	return join_state_save(&w->state);
+	return end_delta(w);
 }
 
 /* Whether the coordinator has the delta already, of an upload whose last answer was lost. */
@@ -47,11 +56,11 @@ struct upload {
 	struct worker *w;
 	struct buf file;
 	uint64_t pieces;
-	uint64_t body_bytes; /* that a request may carry */
-	bool *there;         /* [pieces]: by the coordinator, or under way */
-	int n;               /* connections */
-	uint64_t least;      /* pieces of a request, at least */
-	struct uploader *c;  /* [n] */
+	bool *there;        /* [pieces]: by the coordinator, or under way */
+	bool found;         /* some were, sent by an earlier process */
+	int n;              /* connections */
+	uint64_t least;     /* pieces of a request, at least */
+	struct uploader *c; /* [n] */
 	struct http_abort taken_up,
 		ended;          /* are set: by take_up, by the last connection */
 	struct http_abort stop; /* of all connections */
@@ -67,7 +76,7 @@ struct upload {
 /* One connection's part. */
 struct uploader {
 	struct upload *all;
-	struct client client;
+	struct client *client; /* of an uplink */
 	/* with the lock: what it sends since when, and how many of these pieces others have sent again */
 	uint64_t first, n, again;
 	int64_t since_ns;
@@ -100,17 +109,14 @@ static int ask_pieces(struct upload *u)
 	/* one that does not say it takes a piece at a time */
 	if (rc == 0 && json_object_get(answer, "bytes_max"))
 		rc = json_get_i64(answer, "pieces", "bytes_max", 1, INT64_MAX, &max);
-	if (rc == 0 && has_taken(answer)) {
-		w->state.pending = false;
-		rc = join_state_save(&w->state) < 0 ? -1 : 1;
-	}
-	u->left = u->pieces;
-	u->body_bytes = (uint64_t)max;
+	if (rc == 0 && has_taken(answer))
+		rc = end_delta(w) < 0 ? -1 : 1;
+	w->body_bytes = (uint64_t)max;
 	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
 		json_int_t n = json_integer_value(json_array_get(list, i));
 
 		if (n >= 0 && (uint64_t)n < u->pieces && !u->there[n]) {
-			u->there[n] = true;
+			u->there[n] = u->found = true;
 			u->left--;
 		}
 	}
@@ -123,7 +129,8 @@ static int ask_pieces(struct upload *u)
 static uint64_t pieces_of_request(const struct upload *u)
 {
 	uint64_t n = (uint64_t)u->n, want = u->left / (2 * n);
-	uint64_t max = u->body_bytes < IN_FLIGHT / n ? u->body_bytes : IN_FLIGHT / n;
+	uint64_t max = u->w->body_bytes < IN_FLIGHT / n ? u->w->body_bytes :
+							  IN_FLIGHT / n;
 
 	max /= u->w->run.piece_bytes;
 	want = want < u->least ? u->least : want;
@@ -209,7 +216,7 @@ static int put_pieces(struct uploader *c)
 	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64 "/%" PRIu64, w->key.address,
 		d->turn, c->first);
 	q.path = path;
-	rc = client_send(&c->client, &q, &r);
+	rc = client_send(c->client, &q, &r);
 	if (rc < 0) {
 		err_save(&c->error);
 	} else if (r.status != 200 && r.status != 201) {
@@ -239,39 +246,50 @@ static void *upload(void *arg)
 	return NULL;
 }
 
-/* Bytes that a connection transferred count as the worker's. */
-static void end_uploader(struct uploader *c)
+/* Bytes that connection i transferred count as the worker's. A few stay open: a turn's end waits for no
+ * handshake then. */
+static void end_uploader(struct uploader *c, int i)
 {
 	struct worker *w = c->all->w;
+	struct uplink *l = &w->uplinks[i];
 	struct net_bytes b;
 
-	http_bytes(&c->client.http, &b);
-	w->client.http.closed.sent += b.sent;
-	w->client.http.closed.received += b.received;
-	http_release(&c->client.http);
+	http_bytes(&l->client.http, &b);
+	w->client.http.closed.sent += b.sent - l->counted.sent;
+	w->client.http.closed.received += b.received - l->counted.received;
+	l->counted = b;
+	if (i >= UPLINKS_KEPT) {
+		http_release(&l->client.http);
+		*l = (struct uplink){ 0 };
+	}
 	http_response_release(&c->refused);
 }
 
 /* Sends the record that makes a delta of the pieces. early: while the last of them are under way. Returns
- * 0: it is taken, or nobody wants it; 1: only early, it was not; -1. */
-static int post_record(struct worker *w, bool early)
+ * 0: it is taken, or nobody wants it; 1: only early, it was not; 3: pieces of an earlier process are not its,
+ * and none is there any more; -1. */
+static int post_record(struct upload *u, bool early)
 {
+	struct worker *w = u->w;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct delta *d = &w->state.delta;
 	json_t *record;
 	char path[256];
 	int rc;
 
+	/* what it says has to outlive this process */
+	if (worker_kept(w) < 0)
+		return -1;
 	memcpy(d->node, w->key.address, sizeof d->node);
 	record = delta_write(d, &w->run, client_now_ms(&w->client));
 	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64, w->key.address, d->turn);
 	rc = client_post(&w->client, path, record, &r);
-	if (rc == 0 && r.status == 200) {
-		w->state.pending = false;
-		rc = join_state_save(&w->state);
-	} else if (rc == 0) {
-		rc = early ? 1 : forget(w, &r);
-	}
+	if (rc == 0 && r.status == 200)
+		rc = end_delta(w);
+	else if (rc == 0 && early)
+		rc = 1;
+	else if (rc == 0)
+		rc = r.status == 422 && u->found ? 3 : forget(w, &r);
 	json_decref(record);
 	http_response_release(&r);
 	return rc;
@@ -308,13 +326,16 @@ static int post_early(struct upload *u)
 	pthread_mutex_unlock(&u->lock);
 	if (broken)
 		return 1;
-	rc = post_record(u->w, true);
+	rc = post_record(u, true);
 	if (rc < 0 && u->w->state.pending) {
 		err_clear();
 		return 1;
 	}
-	/* what is still under way is there already */
-	if (rc < 1)
+	/* what is still under way is there already, and its answer most often, too: who reads it may keep
+	 * the connection */
+	if (rc < 1 &&
+		poll(&(struct pollfd){ .fd = u->ended.fd, .events = POLLIN }, 1,
+			LAST_MS) < 1)
 		http_abort(&u->stop);
 	return rc;
 }
@@ -334,20 +355,33 @@ static void plan_upload(struct upload *u)
 	u->least = u->left <= 2 * each * (uint64_t)n ? each : 1;
 }
 
+/* Connection i, as it was left by the last delta. */
+static struct client *uplink(struct worker *w, int i)
+{
+	struct client *c = &w->uplinks[i].client;
+	struct http http = c->http;
+
+	*c = w->client;
+	c->http = http;
+	return c;
+}
+
 /* Returns how many connections were started. */
 static int start_uploaders(struct upload *u)
 {
+	struct worker *w = u->w;
 	int i;
 
+	if (!w->uplinks)
+		w->uplinks = xcalloc(CLIENT_CONNECTIONS_MAX, sizeof *w->uplinks);
 	pthread_mutex_lock(&u->lock); /* so that none sees the others half made */
 	for (i = 0; i < u->n; i++) {
 		struct uploader *c = &u->c[i];
 
-		*c = (struct uploader){ .all = u, .client = u->w->client };
-		c->client.http = (struct http)HTTP_INIT;
-		c->client.abort = &u->stop;
+		*c = (struct uploader){ .all = u, .client = uplink(w, i) };
+		c->client->abort = &u->stop;
 		/* together they keep to the limit */
-		c->client.up_max = u->w->client.up_max / u->n;
+		c->client->up_max = w->client.up_max / u->n;
 		if (pthread_create(&c->thread, NULL, upload, c) != 0)
 			break;
 	}
@@ -380,10 +414,27 @@ static int put_all(struct upload *u)
 			rc = err_restore(&c[i].error);
 	}
 	for (int i = 0; i < started; i++)
-		end_uploader(&c[i]);
+		end_uploader(&c[i], i);
 	if (taken < 1)
 		return taken;
 	return rc < 0 ? -1 : 2;
+}
+
+/* What is not there yet, and the record. ask: an earlier process may have sent some of it. As put_all. */
+static int send_delta(struct upload *u, bool ask)
+{
+	int rc = 0;
+
+	memset(u->there, 0, u->pieces * sizeof *u->there);
+	u->left = u->pieces;
+	u->found = false;
+	if (ask)
+		rc = ask_pieces(u);
+	if (rc == 0) {
+		plan_upload(u);
+		rc = u->left ? put_all(u) : 2;
+	}
+	return rc == 2 ? post_record(u, false) : rc;
 }
 
 int worker_deliver(struct worker *w)
@@ -408,14 +459,14 @@ int worker_deliver(struct worker *w)
 		rc = -1;
 	if (rc == 0 && u.file.len != d->bytes)
 		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
-	if (rc == 0)
-		rc = ask_pieces(&u);
 	if (rc == 0) {
-		plan_upload(&u);
-		rc = u.left ? put_all(&u) : 2;
+		bool ask = w->made != d->turn || !w->body_bytes;
+
+		w->made = 0;
+		rc = send_delta(&u, ask);
 	}
-	if (rc == 2)
-		rc = post_record(w, false);
+	if (rc == 3)
+		rc = send_delta(&u, false);
 	http_abort_close(&u.taken_up);
 	http_abort_close(&u.ended);
 	http_abort_close(&u.stop);

@@ -156,7 +156,13 @@ static void count_last_bytes(struct worker *w)
 
 void worker_close(struct worker *w)
 {
+	/* where it ended with an error; else work() has said what came of it */
+	if (w->keeping.runs)
+		pthread_join(w->keeping.thread, NULL);
 	count_last_bytes(w);
+	for (int i = 0; w->uplinks && i < CLIENT_CONNECTIONS_MAX; i++)
+		http_release(&w->uplinks[i].client.http);
+	free(w->uplinks);
 	lm_loop_close(&w->loop);
 	json_decref(w->record);
 	buf_release(&w->text);

@@ -152,14 +152,18 @@ static int keep_turn(struct stream *s)
 
 	if (!made->waits)
 		return 0;
+	if (worker_kept(s->w) < 0)
+		return -1;
 	c.n = training_ranges(&s->w->run, made->a.round - 1, &c.ranges, &c.elements);
 	if (worker_has_residual(made->a.method))
 		c.rest = xmalloc(c.elements * sizeof *c.rest);
 	rc = write_delta(s, &c, &residual);
 	if (rc == 0)
 		rc = save_all(s, &residual);
-	if (rc == 0)
-		rc = worker_keep_delta(s->w, &made->d, made->adam_steps, residual.x);
+	if (rc == 0) {
+		worker_state_delta(s->w, &made->d, made->adam_steps, residual.x);
+		rc = join_state_save(&s->w->state);
+	}
 	if (rc == 0)
 		made->waits = false;
 	if (rc == 0)
@@ -266,6 +270,9 @@ static void *run_exchange(void *arg)
 	struct stream *s = arg;
 
 	s->rc = exchange(s);
+	/* the other thread changes the state, too */
+	if (s->rc >= 0 && worker_kept(s->w) < 0)
+		s->rc = -1;
 	s->asked = 1;
 	if (s->rc == 0)
 		s->asked = worker_ask(s->w, true, &s->next);
@@ -457,7 +464,7 @@ static void close_stream(struct stream *s)
 int worker_stream(struct worker *w)
 {
 	struct stream s = { .w = w };
-	int rc = open_stream(&s);
+	int rc = worker_kept(w) < 0 ? -1 : open_stream(&s);
 
 	if (rc == 0)
 		rc = first_turn(&s);

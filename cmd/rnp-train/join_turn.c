@@ -117,10 +117,11 @@ int worker_load_adam(struct worker *w, const struct assignment *a)
 {
 	if (load_adam(w) < 0)
 		return -1;
-	if (!w->state.adam && w->run.state[0] && a->round == 1 && fetch_adam(w) < 0)
+	if (w->state.adam)
+		return 0;
+	if ((w->run.state[0] && a->round == 1 && fetch_adam(w) < 0) || worker_kept(w) < 0)
 		return -1;
-	if (!w->state.adam)
-		w->state.fresh = a->round > 1;
+	w->state.fresh = a->round > 1;
 	return 0;
 }
 
@@ -214,17 +215,12 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 
 /* --- the delta ------------------------------------------------------------------------------ */
 
-static int save_array(struct worker *w, enum lm_state what, const char *name)
+static int copy_array(struct worker *w, enum lm_state what, const char *name,
+	struct flatfile *f)
 {
-	struct flatfile f = FLATFILE_INIT;
-	int rc = worker_make_array(w, &f, name, w->state.next);
-
-	if (rc == 0)
-		rc = lm_flat_get(w->loop.train, what, 0, f.n, f.x);
-	if (rc == 0)
-		rc = flatfile_keep(&f);
-	flatfile_close(&f);
-	return rc;
+	if (worker_make_array(w, f, name, w->state.next) < 0)
+		return -1;
+	return lm_flat_get(w->loop.train, what, 0, f->n, f->x);
 }
 
 /* What a delta is measured from. */
@@ -285,7 +281,7 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 	return rc;
 }
 
-int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
+void worker_state_delta(struct worker *w, const struct delta *d, uint64_t adam_steps,
 	bool residual)
 {
 	struct join_state *s = &w->state;
@@ -297,7 +293,7 @@ int worker_keep_delta(struct worker *w, const struct delta *d, uint64_t adam_ste
 	s->tokens += d->tokens;
 	s->pending = true;
 	s->delta = *d;
-	return join_state_save(s);
+	w->made = d->turn;
 }
 
 void worker_count_beside(struct worker *w, int64_t from_ns)
@@ -310,23 +306,27 @@ void worker_count_beside(struct worker *w, int64_t from_ns)
 	w->beside_ns = 0;
 }
 
-/* Container, AdamW's state and residual become durable together. */
+/* Container, AdamW's state and residual become durable together, while the container is sent. */
 static int keep_turn(struct worker *w, const struct assignment *a, struct delta *d)
 {
-	struct flatfile residual = FLATFILE_INIT;
+	struct flatfile f[3] = { FLATFILE_INIT, FLATFILE_INIT, FLATFILE_INIT };
 	int64_t from_ns = clock_mono_ns();
-	int rc = write_container(w, a, d, &residual);
+	int rc = worker_kept(w), n = 2;
 
-	if (rc == 0 && residual.x)
-		rc = flatfile_keep(&residual);
 	if (rc == 0)
-		rc = save_array(w, LM_STATE_M, "m") < 0 ||
-				save_array(w, LM_STATE_V, "v") < 0 ?
-			-1 :
-			0;
+		rc = write_container(w, a, d, &f[2]);
 	if (rc == 0)
-		rc = worker_keep_delta(w, d, lm_train_steps(w->loop.train), residual.x);
-	flatfile_close(&residual);
+		rc = copy_array(w, LM_STATE_M, "m", &f[0]);
+	if (rc == 0)
+		rc = copy_array(w, LM_STATE_V, "v", &f[1]);
+	if (rc == 0 && f[2].x)
+		n = 3;
+	if (rc == 0) {
+		worker_state_delta(w, d, lm_train_steps(w->loop.train), n == 3);
+		rc = worker_keep(w, f, n);
+	}
+	for (int i = 0; i < 3; i++)
+		flatfile_close(&f[i]);
 	if (rc == 0)
 		worker_count_beside(w, from_ns);
 	return rc;

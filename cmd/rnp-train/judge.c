@@ -402,6 +402,8 @@ static int follow(struct judged *d)
 	const char *model = json_string_value(json_object_get(d->record, "model"));
 	int rc = worker_next_base(d->w);
 
+	if (rc == 0)
+		rc = worker_kept(d->w);
 	if (rc == 0 && strcmp(d->w->state.base, model) != 0)
 		rc = err_set(EX_DATAERR,
 			"the update of round %llu does not lead to the parameters that its record names",
@@ -421,6 +423,8 @@ static int next_round(struct judged *d)
 		return 2;
 	if (rc == 0)
 		rc = worker_get_base(d->w, s.base, s.round - 1);
+	if (rc == 0)
+		rc = worker_kept(d->w);
 	if (rc == 0)
 		rc = wait_round(d->w, s.round, &d->record);
 	if (rc)

@@ -1,6 +1,7 @@
 /* kill_at.c - ends a process with SIGKILL at a chosen instant: LD_PRELOAD of a program, whose
  * RNP_KILL_AT'th call that makes something durable or visible (fsync, fdatasync, msync, rename, link,
- * unlink, ftruncate) is its last; with RNP_KILL_AFTER=1 the call is still made. RNP_KILL_COUNT=FILE: the
+ * unlink, ftruncate) is its last; with RNP_KILL_AFTER=1 the call is still made, with RNP_KILL_WAIT=MS its
+ * other threads go on for so long. RNP_KILL_COUNT=FILE: the
  * number of calls is written there at the end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,6 +29,7 @@ static int is_it(void)
 
 static void die(void)
 {
+	usleep((useconds_t)number("RNP_KILL_WAIT") * 1000);
 	kill(getpid(), SIGKILL);
 	for (;;)
 		pause();
