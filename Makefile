@@ -285,8 +285,7 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check:
 	scripts/bootstrap
-	$(MAKE) $(JOBS) all units kcheck
-	$(MAKE) $(JOBS) asan
+	$(MAKE) $(JOBS) all units kcheck asan
 	scripts/check
 
 demo:
