@@ -19,19 +19,20 @@ start_evil() {
 	worker[$1]=$!
 }
 
-# train_among RULE KIND...: three honest workers and one of each kind, three rounds
+# train_among RULE KIND...: three honest workers and one of each kind, three rounds, with options of a run in $streaming
 train_among() {
 	local rule=$1 i
 	shift
-	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers $((3 + $#)) --rounds 3 --inner-steps 6 --aggregate "$rule"
+	# shellcheck disable=SC2086 # several options
+	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers $((3 + $#)) --rounds 3 --inner-steps 6 --aggregate "$rule" ${streaming-}
 	for i in 1 2 3; do start_worker "honest$i"; done
 	for i; do start_evil "evil-$i" "$i"; done
 	end_of coordinate "$coordinator"
 	for i in 1 2 3; do end_of "honest$i" "${worker[honest$i]}"; done
-	rounds | jq -se --argjson n $((3 + $#)) 'length == 3 and all(.workers == $n)'
+	rounds | jq -se --argjson n $((3 + $#)) --arg streaming "${streaming-}" 'length == (if $streaming == "" then 3 else 6 end) and all(.workers == $n)'
 }
 
-losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * .[0]'; }
+losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * .[0]'; }
 
 @test "hostile: a worker that sends its delta times a hundred ends a run under the mean" {
 	train_among mean scale
@@ -42,6 +43,14 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 @test "hostile: under clip and trimmed it does no harm" {
 	train_among clip scale
 	losses_fall
+}
+
+@test "hostile: while it streams, a fragment times a hundred does no harm under clip" {
+	local streaming='--fragments 2 --overlap 1'
+	train_among clip scale
+	losses_fall
+	# each fragment was
+	rounds | jq -se 'all([.members[].norm_ppm] | sort | .[3] > 20 * .[2])'
 }
 
 @test "hostile: a flipped and a random delta among five, under the trimmed mean" {

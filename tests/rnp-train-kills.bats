@@ -133,12 +133,12 @@ small_disk() {
 
 fill() { head -c 1G /dev/zero >small/filler 2>/dev/null || true; }
 
-@test "disk: the coordinator's is full: it says so, and the run goes on when there is room again" {
-	cd "$BATS_TEST_TMPDIR"
+# disk_of_coordinator OPTION...: a run of four rounds whose coordinator's disk is full behind the first
+disk_of_coordinator() {
 	small_disk 80
 	cp -r "$DIR/model" small/m
 	ln -s small/m m
-	start_coordinator --workers 1 --rounds 4 --inner-steps 5
+	start_coordinator --workers 1 "$@"
 	start_worker a --give-up 120s
 	wait_until 'a round' rounds_are 1
 	fill
@@ -157,11 +157,11 @@ fill() { head -c 1G /dev/zero >small/filler 2>/dev/null || true; }
 	jq -se '. as $all | map(.round) == [1, 2, 3, 4] and all(range(1; 4); $all[.].base == $all[. - 1].model)' once
 }
 
-@test "disk: a worker's is full: one line, and it goes on when there is room again" {
-	cd "$BATS_TEST_TMPDIR"
-	small_disk 60
+# disk_of_worker MIB OPTION...: of a worker whose disk of so many is full behind the first round
+disk_of_worker() {
+	small_disk "$1"
 	ln -s small state-a
-	start_coordinator --workers 1 --rounds 3 --inner-steps 5
+	start_coordinator --workers 1 "${@:2}"
 	start_worker a
 	wait_until 'a round' rounds_are 1
 	fill
@@ -175,7 +175,27 @@ fill() { head -c 1G /dev/zero >small/filler 2>/dev/null || true; }
 	start_worker a
 	end_of a "${worker[a]}"
 	end_of coordinate "$coordinator"
-	rounds | jq -se 'map(.round) == [1, 2, 3] and all(.workers == 1)'
+	rounds | jq -se 'map(.round) == [range(1; length + 1)] and all(.workers == 1)'
+}
+
+@test "disk: the coordinator's is full: it says so, and the run goes on when there is room again" {
+	cd "$BATS_TEST_TMPDIR"
+	disk_of_coordinator --rounds 4 --inner-steps 5
+}
+
+@test "disk: the coordinator's is full while a worker streams" {
+	cd "$BATS_TEST_TMPDIR"
+	disk_of_coordinator --rounds 2 --inner-steps 8 --fragments 2 --overlap 2
+}
+
+@test "disk: a worker's is full: one line, and it goes on when there is room again" {
+	cd "$BATS_TEST_TMPDIR"
+	disk_of_worker 60 --rounds 3 --inner-steps 5
+}
+
+@test "disk: a streaming worker's is full" {
+	cd "$BATS_TEST_TMPDIR"
+	disk_of_worker 90 --rounds 3 --inner-steps 8 --fragments 2 --overlap 2
 }
 
 # A relay of TCP that breaks off its first eight connections behind 20000 to 90000 bytes: prints its port

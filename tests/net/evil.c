@@ -1,58 +1,70 @@
-/* evil.c - what makes a hostile worker of `rnp-train join`: linked into it with --wrap=lm_flat_delta, it
- * spoils each delta as RNP_EVIL says, and everything else is the real program, with good signatures. It
- * trains on the CPU, whose memory is the host's. Two of one operator, "lead" and "copy", send the same
- * delta; the files in between are named RNP_EVIL_FILE and more. */
+/* evil.c - what makes a hostile worker of `rnp-train join`: linked into it with --wrap=container_write_filled,
+ * it spoils each delta, of a whole model or of a fragment, as RNP_EVIL says before it is packed, and everything
+ * else is the real program, with good signatures. It trains on the CPU, whose memory is the host's. Two of one
+ * operator, "lead" and "copy", send the same delta; the files in between are named RNP_EVIL_FILE and more. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/rnp-train/container.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
-#include "common/lm/train/flat.h"
 
-int __real_lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count,
-	const float *began, float *out);
-int __wrap_lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count,
-	const float *began, float *out);
+int __real_container_write_filled(struct dev *d, const char *method,
+	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
+	struct container_facts *facts);
+int __wrap_container_write_filled(struct dev *d, const char *method,
+	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
+	struct container_facts *facts);
 
-/* Sends again what the first turn had. */
-static void stale(uint64_t from, uint64_t count, float *out)
+/* A delta that is packed. */
+struct spoilt {
+	container_fill_fn fill;
+	void *arg;
+	uint64_t n, number; /* elements; containers of this process before it */
+};
+
+#define KINDS 8 /* of deltas, by their elements: a whole model, or fragments */
+
+/* Sends again what the first turn had, of each fragment. */
+static void stale(const struct spoilt *s, uint64_t from, uint64_t count, float *out)
 {
-	static float *first;
-	static uint64_t have;
+	static struct {
+		uint64_t n, have;
+		float *first;
+	} kinds[KINDS];
+	int k = 0;
 
-	if (from + count > have) {
-		first = xrealloc(first, (from + count) * sizeof *first);
-		memcpy(first + from, out, count * sizeof *first);
-		have = from + count;
+	while (kinds[k].n && kinds[k].n != s->n)
+		if (++k == KINDS)
+			abort();
+	if (!kinds[k].n)
+		kinds[k].first = xmalloc(s->n * sizeof *out);
+	kinds[k].n = s->n;
+	if (from + count > kinds[k].have) {
+		memcpy(kinds[k].first + from, out, count * sizeof *out);
+		kinds[k].have = from + count;
 	}
-	memcpy(out, first + from, count * sizeof *out);
+	memcpy(out, kinds[k].first + from, count * sizeof *out);
 }
 
-/* A round and a part of it have one file, by the parameters that they began with. */
-static void shared_name(char name[4096], const char *more, uint64_t from, uint64_t count,
-	const float *began)
+/* A round and a part of it have one file: both are there from the first round on. */
+static void shared_name(char name[4096], const char *more, const struct spoilt *s,
+	uint64_t from)
 {
-	uint64_t hash = 0xcbf29ce484222325 ^ from;
-
-	for (uint64_t i = 0; i < count; i++) {
-		uint32_t bits;
-
-		memcpy(&bits, &began[i], sizeof bits);
-		hash = (hash ^ bits) * 0x100000001b3;
-	}
-	snprintf(name, 4096, "%s-%016" PRIx64 "%s", getenv("RNP_EVIL_FILE"), hash, more);
+	snprintf(name, 4096, "%s-%" PRIu64 "-%" PRIu64 "%s", getenv("RNP_EVIL_FILE"),
+		s->number, from, more);
 }
 
-static void lead(uint64_t from, uint64_t count, const float *began, const float *out)
+static void lead(const struct spoilt *s, uint64_t from, uint64_t count, const float *out)
 {
 	char part[4096], name[4096];
 	FILE *f;
 
-	shared_name(part, ".part", from, count, began);
-	shared_name(name, "", from, count, began);
+	shared_name(part, ".part", s, from);
+	shared_name(name, "", s, from);
 	f = fopen(part, "w");
 	if (!f || fwrite(out, sizeof *out, count, f) != count || fclose(f) != 0 ||
 		rename(part, name) != 0)
@@ -60,12 +72,12 @@ static void lead(uint64_t from, uint64_t count, const float *began, const float 
 }
 
 /* A little more than the other, so that no hash tells. */
-static void copy(uint64_t from, uint64_t count, const float *began, float *out)
+static void copy(const struct spoilt *s, uint64_t from, uint64_t count, float *out)
 {
 	char name[4096];
 	FILE *f;
 
-	shared_name(name, "", from, count, began);
+	shared_name(name, "", s, from);
 	while (!(f = fopen(name, "r")))
 		usleep(10000);
 	if (fread(out, sizeof *out, count, f) != count)
@@ -75,23 +87,23 @@ static void copy(uint64_t from, uint64_t count, const float *began, float *out)
 		out[i] *= 1.03F;
 }
 
-int __wrap_lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count,
-	const float *began, float *out)
+static int spoil(void *arg, uint64_t from, uint64_t count, float *out)
 {
+	const struct spoilt *s = arg;
 	const char *how = getenv("RNP_EVIL");
 	static struct rng rng;
-	int rc = __real_lm_flat_delta(t, from, count, began, out);
+	int rc = s->fill(s->arg, from, count, out);
 
 	if (!how || rc < 0)
 		return rc;
 	if (!rng.key[0])
 		rng_seed(&rng, 20261122, 0);
 	if (strcmp(how, "stale") == 0)
-		stale(from, count, out);
+		stale(s, from, count, out);
 	else if (strcmp(how, "lead") == 0)
-		lead(from, count, began, out);
+		lead(s, from, count, out);
 	else if (strcmp(how, "copy") == 0)
-		copy(from, count, began, out);
+		copy(s, from, count, out);
 	for (uint64_t i = 0; i < count; i++) {
 		if (strcmp(how, "flip") == 0)
 			out[i] = -out[i];
@@ -103,4 +115,15 @@ int __wrap_lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count,
 			out[i] = (float)(1e-9 * (rng_f64(&rng) - 0.5));
 	}
 	return rc;
+}
+
+int __wrap_container_write_filled(struct dev *d, const char *method,
+	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
+	struct container_facts *facts)
+{
+	static uint64_t containers;
+	struct spoilt s = { fill, arg, n, containers++ };
+
+	return __real_container_write_filled(d, method, spoil, &s, feedback, n, path,
+		facts);
 }

@@ -9,7 +9,7 @@ setup_file() {
 	make_training
 }
 
-setup() { coordinator='' worker=(); }
+setup() { coordinator='' worker=() streaming=(); }
 teardown() { stop_training; }
 
 start_evil() {
@@ -18,13 +18,14 @@ start_evil() {
 	worker[$1]=$!
 }
 
-# loss_of KIND OPTION...: of ten workers, two of that kind ("none": all honest), in micronats
+# loss_of KIND OPTION...: of ten workers, two of that kind ("none": all honest), in micronats; $streaming: options
 loss_of() {
 	local kind=$1 i until=$((SECONDS + 1800))
 	shift
 	rm -rf m port state-* c.out started
 	worker=()
-	start_coordinator --valid "$DIR/valid" --eval-tokens 4096 --workers 10 --rounds 10 --inner-steps 25 --lr 1e-3 "$@"
+	start_coordinator --valid "$DIR/valid" --eval-tokens 4096 --workers 10 --rounds 10 --inner-steps 24 --lr 1e-3 \
+		"${streaming[@]}" "$@"
 	for i in 1 2 3 4 5 6 7 8; do start_worker "w$i"; done
 	for i in 9 10; do if [[ $kind == none ]]; then start_worker "w$i"; else start_evil "w$i" "$kind"; fi; done
 	while kill -0 "$coordinator" 2>/dev/null && ((SECONDS < until)); do sleep 1; done
@@ -66,5 +67,26 @@ cases() {
 		# it was found
 		rounds | jq -se '[.[].members[] | select(.state == "refused")] | length >= 10'
 	done
+	((failed == 0))
+}
+
+@test "soak: two of ten workers are hostile while all stream" {
+	local clean loss kind rule failed=0
+	cd "$BATS_TEST_TMPDIR" || return
+	streaming=(--fragments 2 --overlap 2)
+	clean=$(loss_of none --aggregate mean)
+	while read -r kind rule; do
+		loss=$(loss_of "$kind" --aggregate "$rule")
+		echo "# streaming: $kind $rule: $loss of $clean" >&3
+		[[ -z ${RNP_RESULTS-} ]] || jq -nc --arg t "hostile streaming $kind $rule" --argjson l "$loss" --argjson c "$clean" \
+			'{kind: "rnp.bench", v: 1, suite: "train", test: $t, unit: "micronats", median: $l, low: $l, high: $l, samples: 1, params: {honest: $c}}' \
+			>>"$RNP_RESULTS"
+		((loss * 10000 <= clean * 10250)) || failed=1
+	done <<-'END'
+		scale clip
+		flip krum:2
+		random trimmed:0.25
+		stale krum:2
+	END
 	((failed == 0))
 }
