@@ -120,7 +120,9 @@ db = sqlite3.connect("db")
 db.execute("UPDATE stake SET seen_ms = unixepoch(?) * 1000 WHERE epoch = 0", sys.argv[1:])
 assert db.total_changes == 1
 db.commit()' "$1"
-		rnp-reward verify -q --store db >/dev/null
+		run_split rnp-reward verify -q --store db
+		[[ $1 == "$to" ]] || assert_equal "$(jq -r .reason <<<"$output")" \
+			"row 2: nodes with a stake were last seen when it or an epoch before it does not say"
 		audit --records records
 	}
 	seen "$to"

@@ -102,6 +102,10 @@ balance() {
 	try "row 0: a node with a stake of it was last seen when no epoch ended" "UPDATE stake SET seen_ms = seen_ms + 1 WHERE moved IS NULL AND epoch = 0"
 	try "row 1: a node with a stake of it was last seen when no epoch ended" \
 		"UPDATE stake SET seen_ms = (SELECT to_ms FROM epoch WHERE sequence = 0) WHERE moved IS NULL AND epoch = 1"
+	# of another epoch's end the newest epoch's seen_sha256 tells
+	last=$(jq -s 'map(select(.kind == "rnp.epoch")) | last.sequence' <(rnp-reward ledger --store db))
+	try "row $last: nodes with a stake were last seen when it or an epoch before it does not say" \
+		"UPDATE stake SET seen_ms = (SELECT to_ms FROM epoch WHERE sequence = 1) WHERE moved IS NULL AND epoch = 1"
 	# rules that SQLite no longer keeps
 	try "the database: trigger 'stake_moves_once' is missing" ""
 	kept="CREATE TRIGGER stake_moves_once BEFORE UPDATE ON stake WHEN old.moved IS NOT NULL"

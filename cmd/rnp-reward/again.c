@@ -68,7 +68,8 @@ int again_take_decisions(struct epoch *e, const json_t *record)
  * nobody is paid. */
 static bool states_more(const json_t *record, const json_t *computed, struct buf *reason)
 {
-	static const char *const only_in_rows[] = { "sequence", "previous", "proof" };
+	static const char *const only_in_rows[] = { "sequence", "previous", "proof",
+		"seen_sha256" };
 	const char *key;
 	json_t *v;
 

@@ -200,6 +200,25 @@ static int read_head(struct ledger *l, int64_t *entries,
 	return rc;
 }
 
+int ledger_next(struct ledger *l, int64_t *sequence)
+{
+	unsigned char last[LEDGER_HASH_BYTES];
+
+	return read_head(l, sequence, last);
+}
+
+int ledger_row_follows(struct ledger *l)
+{
+	sqlite3_stmt *q = NULL;
+	/* until the transaction ends */
+	int rc = store_prepare(&l->store, &q, "PRAGMA defer_foreign_keys = ON");
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
 /* Stores a row that already has sequence and previous. */
 static int store_row(struct ledger *l, const json_t *row, int64_t sequence)
 {

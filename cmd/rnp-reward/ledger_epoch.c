@@ -1,5 +1,6 @@
 /* ledger_epoch.c - epochs in the ledger: sealed once, never two for the same time, co-signed. */
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,6 +162,7 @@ static bool same_epoch(const json_t *row, const json_t *record)
 	json_object_del(plain, "sequence");
 	json_object_del(plain, "previous");
 	json_object_del(plain, "proof");
+	json_object_del(plain, "seen_sha256");
 	same = json_equal(plain, (json_t *)record);
 	json_decref(plain);
 	return same;
@@ -258,7 +260,9 @@ static int seal(struct ledger *l, json_t *record, const struct ledger_content *c
 	const struct key *k, int64_t now_ms, bool *there)
 {
 	const char *token = "RENDER";
-	int64_t from_ms, to_ms, sequence;
+	unsigned char seen[LEDGER_HASH_BYTES];
+	char hex[2 * LEDGER_HASH_BYTES + 1];
+	int64_t from_ms, to_ms, sequence, stakes;
 
 	if (!json_object_get(record, "from"))
 		return err_set(EX_DATAERR,
@@ -270,12 +274,17 @@ static int seal(struct ledger *l, json_t *record, const struct ledger_content *c
 		return -1;
 	if (*there)
 		return 0;
-	if (ledger_append(l, record, k, now_ms) < 0 ||
-		json_get_i64(record, "epoch", "sequence", 0, INT64_MAX, &sequence) < 0)
+	/* the row comes last, because it says what the tables hold then */
+	if (ledger_next(l, &sequence) < 0 ||
+		ledger_store_epoch(l, record, "epoch", sequence, true) < 0 ||
+		store_content(l, sequence, to_ms, content) < 0 ||
+		ledger_seen_hash(l, sequence, seen, &stakes) < 0)
 		return -1;
-	if (ledger_store_epoch(l, record, "epoch", sequence, true) < 0)
-		return -1;
-	return store_content(l, sequence, to_ms, content);
+	if (stakes) {
+		sodium_bin2hex(hex, sizeof hex, seen, sizeof seen);
+		json_set_text(record, "seen_sha256", hex);
+	}
+	return ledger_append(l, record, k, now_ms);
 }
 
 int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *content,
@@ -284,7 +293,7 @@ int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *c
 	*there = false;
 	if (store_begin(&l->store) < 0)
 		return -1;
-	if (seal(l, record, content, k, now_ms, there) < 0) {
+	if (ledger_row_follows(l) < 0 || seal(l, record, content, k, now_ms, there) < 0) {
 		store_rollback(&l->store);
 		return -1;
 	}

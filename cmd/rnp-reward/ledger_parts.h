@@ -9,6 +9,12 @@
 int ledger_check_link(const json_t *row, const char *where, int64_t sequence,
 	const unsigned char before[LEDGER_HASH_BYTES]);
 
+/* Gets the number that the next row will have. Returns 0, or -1. */
+int ledger_next(struct ledger *l, int64_t *sequence);
+
+/* Lets this transaction store what belongs to the next row before the row. Returns 0, or -1. */
+int ledger_row_follows(struct ledger *l);
+
 /* Enters the epoch of row `sequence` into its table; payable: its claims are known, and follow.
  * Returns 0, or -1. */
 int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
@@ -16,6 +22,11 @@ int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
 
 /* Checks the rules that SQLite keeps for the ledger: see ledger_verify, which calls it. */
 int ledger_verify_schema(struct ledger *l, struct buf *reason);
+
+/* Hashes when the nodes of all stakes up to those of row `sequence` were last seen (rnp.epoch's
+ * seen_sha256), and counts these. Returns 0, or -1. */
+int ledger_seen_hash(struct ledger *l, int64_t sequence,
+	unsigned char out[LEDGER_HASH_BYTES], int64_t *stakes);
 
 /* Enters claims of that epoch. Returns 0, or -1. */
 int ledger_store_claims(struct ledger *l, int64_t sequence,

@@ -2,6 +2,7 @@
 #include "cmd/rnp-reward/ledger_stake.h"
 
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,39 @@ int ledger_lock(struct ledger *l, int64_t epoch, int64_t end_ms,
 	sqlite3_finalize(lock);
 	sqlite3_finalize(find);
 	sqlite3_finalize(set);
+	return rc < 0 ? -1 : 0;
+}
+
+static void put_u64le(unsigned char out[8], uint64_t v)
+{
+	for (int i = 0; i < 8; i++)
+		out[i] = (unsigned char)(v >> 8 * i);
+}
+
+int ledger_seen_hash(struct ledger *l, int64_t sequence,
+	unsigned char out[LEDGER_HASH_BYTES], int64_t *stakes)
+{
+	sqlite3_stmt *q = NULL;
+	crypto_hash_sha256_state sha;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT epoch, node, seen_ms FROM stake WHERE epoch <= ? ORDER BY epoch, node");
+
+	crypto_hash_sha256_init(&sha);
+	*stakes = 0;
+	if (rc == 0)
+		store_bind(q, "i", sequence);
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		unsigned char one[48];
+
+		put_u64le(one, (uint64_t)sqlite3_column_int64(q, 0));
+		memcpy(one + 8, sqlite3_column_blob(q, 1), 32);
+		put_u64le(one + 40, (uint64_t)sqlite3_column_int64(q, 2));
+		crypto_hash_sha256_update(&sha, one, sizeof one);
+		++*stakes;
+		rc = 0;
+	}
+	crypto_hash_sha256_final(&sha, out);
+	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
 }
 
@@ -254,6 +288,63 @@ int ledger_move_stakes(struct ledger *l, json_t *record, const struct key *k,
 
 /* --- checks --------------------------------------------------------------------------------- */
 
+/* Finds the newest epoch whose claims are kept, and the newest one that says when nodes were seen,
+ * which it must be, once one has said so; -1: there is none. */
+static int newest_seen(struct ledger *l, int64_t *newest, int64_t *says)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT coalesce(max(sequence), -1), coalesce(max(iif("
+		"body ->> 'seen_sha256' IS NULL, NULL, sequence)), -1) FROM epoch JOIN entry"
+		" USING(sequence) WHERE kind = 'rnp.epoch' AND payable");
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	if (rc == 1) {
+		*newest = sqlite3_column_int64(q, 0);
+		*says = sqlite3_column_int64(q, 1);
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+/* Holds the times at which nodes were last seen against the newest epoch. Those of earlier epochs are
+ * gone: a later one has overwritten them. */
+static int verify_seen(struct ledger *l, struct buf *reason)
+{
+	unsigned char hash[LEDGER_HASH_BYTES];
+	char hex[2 * LEDGER_HASH_BYTES + 1];
+	int64_t newest = -1, says = -1, stakes;
+	json_t *row;
+
+	if (newest_seen(l, &newest, &says) < 0)
+		return -1;
+	if (says < 0)
+		return 0; /* sealed by a program that did not say it, or nothing is at stake */
+	if (says != newest) {
+		buf_addf(reason,
+			"row %" PRId64 ": it does not say when nodes were last seen,"
+			" and row %" PRId64 " does",
+			newest, says);
+		return 0;
+	}
+	row = ledger_row(l, newest);
+	if (!row)
+		return -1;
+	if (ledger_seen_hash(l, newest, hash, &stakes) < 0) {
+		json_decref(row);
+		return -1;
+	}
+	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+	if (strcmp(json_string_value(json_object_get(row, "seen_sha256")), hex) != 0)
+		buf_addf(reason,
+			"row %" PRId64 ": nodes with a stake were last seen when it or"
+			" an epoch before it does not say",
+			newest);
+	json_decref(row);
+	return 0;
+}
+
 int ledger_verify_stakes(struct ledger *l, struct buf *reason)
 {
 	static const struct {
@@ -295,5 +386,7 @@ int ledger_verify_stakes(struct ledger *l, struct buf *reason)
 				(int64_t)sqlite3_column_int64(q, 0), checks[i].text);
 		sqlite3_finalize(q);
 	}
+	if (rc >= 0 && !reason->len)
+		rc = verify_seen(l, reason);
 	return rc < 0 ? -1 : 0;
 }

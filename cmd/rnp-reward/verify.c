@@ -210,6 +210,7 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 		json_object_del(plain, "sequence");
 		json_object_del(plain, "previous");
 		json_object_del(plain, "proof");
+		json_object_del(plain, "seen_sha256");
 	}
 	search->found = search->found || json_equal(plain, (json_t *)search->epoch);
 	json_decref(plain);
