@@ -4,13 +4,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the length of the character at s (NUL-terminated or at least len bytes), 0 if it is
- * malformed. */
-static size_t character(const unsigned char *s, size_t len)
+/* Returns the length of the character at s (NUL-terminated or at least len bytes), and sets it; 0 if
+ * it is malformed. */
+static size_t character(const unsigned char *s, size_t len, uint32_t *out)
 {
 	size_t n;
 	uint32_t c;
 
+	*out = s[0];
 	if (s[0] < 0x80)
 		return 1;
 	if (s[0] >= 0xc2 && s[0] <= 0xdf)
@@ -31,12 +32,14 @@ static size_t character(const unsigned char *s, size_t len)
 	if ((n == 3 && (c < 0x800 || (c >= 0xd800 && c <= 0xdfff))) ||
 		(n == 4 && (c < 0x10000 || c > 0x10ffff)))
 		return 0;
+	*out = c;
 	return n;
 }
 
 bool utf8_valid(const char *text, size_t len)
 {
 	const unsigned char *s = (const unsigned char *)text, *end = s + len;
+	uint32_t c;
 
 	while (s < end) {
 		uint64_t eight;
@@ -49,7 +52,7 @@ bool utf8_valid(const char *text, size_t len)
 				continue;
 			}
 		}
-		n = character(s, (size_t)(end - s));
+		n = character(s, (size_t)(end - s), &c);
 		if (!n)
 			return false;
 		s += n;
@@ -57,20 +60,39 @@ bool utf8_valid(const char *text, size_t len)
 	return true;
 }
 
+/* Whether a character commands the terminal (U+009B as ESC [ does), ends the line or turns its
+ * direction, or shows nothing, so that two names look like one: Cc, Bidi_Control,
+ * Default_Ignorable_Code_Point, line and paragraph separators, annotations (Unicode 16, PropList and
+ * DerivedCoreProperties). */
+static bool hidden(uint32_t c)
+{
+	static const struct {
+		uint32_t from, to;
+	} ranges[] = { { 0x00, 0x1f }, { 0x7f, 0x9f }, { 0xad, 0xad }, { 0x34f, 0x34f },
+		{ 0x61c, 0x61c }, { 0x115f, 0x1160 }, { 0x17b4, 0x17b5 },
+		{ 0x180b, 0x180f }, { 0x200b, 0x200f }, { 0x2028, 0x202e },
+		{ 0x2060, 0x206f }, { 0x3164, 0x3164 }, { 0xfe00, 0xfe0f },
+		{ 0xfeff, 0xfeff }, { 0xffa0, 0xffa0 }, { 0xfff0, 0xfffb },
+		{ 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a }, { 0xe0000, 0xe0fff } };
+
+	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+		if (c <= ranges[i].to)
+			return c >= ranges[i].from;
+	return false;
+}
+
 void utf8_clean_line(char *text)
 {
 	unsigned char *s = (unsigned char *)text, *end = s + strlen(text);
 
 	while (s < end) {
-		size_t n = character(s, (size_t)(end - s));
+		uint32_t c;
+		size_t n = character(s, (size_t)(end - s), &c);
 
-		if (!n || *s < 0x20 || *s == 0x7f) {
+		if (!n)
 			*s = '?';
-			n = 1;
-		} else if (n == 2 && s[0] == 0xc2 && s[1] < 0xa0) {
-			/* U+009B begins a command to the terminal, as ESC [ does */
-			s[0] = s[1] = '?';
-		}
-		s += n;
+		else if (hidden(c))
+			memset(s, '?', n);
+		s += n ? n : 1;
 	}
 }

@@ -8,8 +8,9 @@
 /* Whether all len bytes are complete, shortest-form characters without surrogates. */
 bool utf8_valid(const char *text, size_t len);
 
-/* Makes text fit for one line of a terminal: control characters, U+0080 to 9F too, and bytes that are not UTF-8
- * (such as a character that "%.40s" has split) become '?'. */
+/* Makes text fit for one line of a terminal: control characters, U+0080 to 9F too, characters that turn
+ * the direction of writing or show nothing (U+202E, U+200B), and bytes that are not UTF-8 (such as a
+ * character that "%.40s" has split) become '?', one for each byte. */
 void utf8_clean_line(char *text);
 
 #endif

@@ -12,6 +12,11 @@ int main(void)
 		"\xf5\x80\x80\x80", "\xff", "12345678\xc3", "\xe2\x82", "a\xc3(" };
 	char commands[] = "\xc2\x9b"
 			  "2J \u00a0\xc2\x80";
+	/* directions, marks, joiners, separators, fillers, tags; and what stands beside them */
+	char unseen[] =
+		"a\u202e\u2066\u200f\u061cb\u00ad\u200b\ufeffc\u2028\u2029\u3164\U000e0041";
+	char seen[] =
+		"\u2010\u2027\u202f\u205f\u2070\u0627\u05d0\uffef\ufffc\U000e1000~\u00a0\u00ae";
 	char line[] = "a\nb\x01"
 		      "é\xc3";
 
@@ -23,6 +28,21 @@ int main(void)
 	CHECK_TEXT("a?b?é?", line);
 	utf8_clean_line(commands);
 	CHECK_TEXT("??2J \u00a0??", commands);
+	utf8_clean_line(unseen);
+	CHECK_TEXT("a???"
+		   "???"
+		   "???"
+		   "??b??"
+		   "???"
+		   "???c???"
+		   "???"
+		   "???"
+		   "????",
+		unseen);
+	utf8_clean_line(seen);
+	CHECK_TEXT(
+		"\u2010\u2027\u202f\u205f\u2070\u0627\u05d0\uffef\ufffc\U000e1000~\u00a0\u00ae",
+		seen);
 	err_set(EX_DATAERR, "'%.1s'", "é");
 	CHECK_TEXT("'?'", err_get()->text);
 	err_clear();
