@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/ahead.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/threads.h"
@@ -35,10 +36,13 @@ void lines_open(struct lines *l, char **files, int nfiles, size_t max_bytes)
 	l->fd = -1;
 	l->max_bytes = max_bytes;
 	l->read_bytes = READ_BYTES;
+	l->ahead_min = ahead_bytes_min();
 }
 
 static void close_file(struct lines *l)
 {
+	ahead_close(l->ahead);
+	l->ahead = NULL;
 	if (l->fd > STDIN_FILENO)
 		close(l->fd);
 	l->fd = -1;
@@ -81,6 +85,9 @@ static int next_file(struct lines *l)
 	}
 	if (l->fd < 0)
 		return err_sys(0, "cannot open '%s'", path);
+	/* standard input is shared with others, who would find O_DIRECT set */
+	if (l->fd > STDIN_FILENO)
+		l->ahead = ahead_open(l->fd, l->ahead_min);
 	l->number = 0;
 	l->ended = false;
 	return 1;
@@ -90,14 +97,17 @@ static int next_file(struct lines *l)
 static int fill(struct lines *l)
 {
 	ssize_t n;
+	char *to;
 
 	if (l->from) {
 		memmove(l->block.data, l->block.data + l->from, l->block.len - l->from);
 		l->block.len -= l->from;
 		l->from = 0;
 	}
+	to = buf_reserve(&l->block, l->read_bytes);
 	do
-		n = read(l->fd, buf_reserve(&l->block, l->read_bytes), l->read_bytes);
+		n = l->ahead ? ahead_read(l->ahead, to, l->read_bytes) :
+			       read(l->fd, to, l->read_bytes);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR,

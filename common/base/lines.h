@@ -1,6 +1,6 @@
 /* lines.h - reads the lines of files or of standard input, with a limit on their length, one by
- * one or mapped by all cores in order. Uses libc, OpenMP (the team of kernels/dev/team.h), buf,
- * err.
+ * one or mapped by all cores in order. Uses libc, OpenMP (the team of kernels/dev/team.h), ahead,
+ * buf, err.
  *
  * Memory does not grow with the input. Lines that arrive in a pipe are passed on at once. */
 #ifndef RNP_COMMON_BASE_LINES_H
@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
@@ -22,6 +23,9 @@ struct lines {
 	/* lines of a batch that is worked on while the next one is read */
 	struct buf held;
 	bool ended; /* the open file has no more */
+	/* a file of so many bytes is read past the page cache: ahead_bytes_min(), or what a test sets */
+	int64_t ahead_min;
+	struct ahead *ahead; /* NULL: the open file is not */
 	const char *name;
 	long number; /* of the last returned line, in its file */
 	struct buf where;

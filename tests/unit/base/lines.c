@@ -11,17 +11,24 @@
 #include "tests/unit/test.h"
 
 static char dir[] = "/tmp/rnp-lines-XXXXXX";
+static int nmade;  /* files, which are named by number */
+static bool ahead; /* files are read past the page cache, where their file system can */
+
+static void open_lines(struct lines *l, char **files, int n, size_t max_bytes)
+{
+	lines_open(l, files, n, max_bytes);
+	l->ahead_min = ahead ? 0 : INT64_MAX;
+}
 
 /* A file with this content; the path lives until the test ends. */
 static char *file_of(const char *content, size_t len)
 {
 	static struct arena paths = ARENA_INIT;
-	static int n;
 	struct buf path = BUF_INIT;
 	char *copy;
 	FILE *f;
 
-	buf_addf(&path, "%s/%d", dir, n++);
+	buf_addf(&path, "%s/%d", dir, nmade++);
 	f = fopen(path.data, "w");
 	CHECK(f && fwrite(content, 1, len, f) == len && fclose(f) == 0);
 	copy = arena_strdup(&paths, path.data);
@@ -43,7 +50,7 @@ static int read_all(char **files, int n, size_t max_bytes, struct buf *out)
 	int rc;
 
 	buf_reset(out);
-	lines_open(&l, files, n, max_bytes);
+	open_lines(&l, files, n, max_bytes);
 	while ((rc = lines_next(&l, &line, &len)) == 1) {
 		const char *where = lines_where(&l);
 
@@ -95,7 +102,7 @@ static void check_borders(void)
 			buf_addc(&text, '\n');
 	}
 	file = file_of(text.data, text.len);
-	lines_open(&l, &file, 1, 600000);
+	open_lines(&l, &file, 1, 600000);
 	for (size_t i = 0; i < n; i++) {
 		CHECK_I64(1, lines_next(&l, &line, &len));
 		CHECK_I64((int64_t)lengths[i], (int64_t)len);
@@ -141,7 +148,7 @@ static int map(char **files, int n, struct buf *out)
 	int rc;
 
 	buf_reset(out);
-	lines_open(&l, files, n, 1 << 20);
+	open_lines(&l, files, n, 1 << 20);
 	rc = lines_map(&l, echo, sink, out);
 	lines_close(&l);
 	return rc;
@@ -215,6 +222,41 @@ static void check_map_limits(void)
 	buf_release(&got);
 }
 
+/* A file of several buffers, whose end is at no block's; what is appended while it is read is read. */
+static void check_large(void)
+{
+	struct buf text = BUF_INIT;
+	struct lines l;
+	char *file, *line;
+	size_t len;
+	FILE *more;
+	int n = 0;
+
+	while (text.len < 13 << 20)
+		buf_addf(&text, "%d %*d\n", n, n % 997, n), n++;
+	file = file_of(text.data, text.len);
+	open_lines(&l, &file, 1, 2000);
+	for (int i = 0; i < n; i++) {
+		int got = -1;
+
+		CHECK_I64(1, lines_next(&l, &line, &len));
+		sscanf(line, "%d", &got);
+		if (got != i)
+			CHECK_I64(i, got);
+	}
+	/* the end may have been seen by now, or not */
+	more = fopen(file, "a");
+	CHECK(more && fputs("more\n", more) >= 0 && fclose(more) == 0);
+	for (n = 0; lines_next(&l, &line, &len) == 1; n++)
+		CHECK_TEXT("more", line);
+	CHECK(n <= 1);
+	lines_close(&l);
+	open_lines(&l, &file, 1, 2000); /* and left in the middle */
+	CHECK_I64(1, lines_next(&l, &line, &len));
+	lines_close(&l);
+	buf_release(&text);
+}
+
 /* Lines from a slow writer are returned before the next arrive: the writer waits for the answer
  * to each line before it sends the next, half a line at a time. */
 static int answer(void *ctx, const char *data, size_t len)
@@ -260,10 +302,15 @@ int main(void)
 	struct buf command = BUF_INIT;
 
 	CHECK(mkdtemp(dir) != NULL);
-	check_forms();
-	check_borders();
-	check_map();
-	check_map_limits();
+	for (int i = 0; i < 2; i++) {
+		ahead = i;
+		nmade = 0;
+		check_forms();
+		check_borders();
+		check_map();
+		check_map_limits();
+		check_large();
+	}
 	check_trickle();
 	buf_addf(&command, "rm -rf %s", dir);
 	CHECK(system(command.data) == 0);
