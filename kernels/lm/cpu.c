@@ -209,8 +209,8 @@ static void project_part(void *work, uint64_t from, uint64_t to)
 		w->kernels->project(&w->x, from, to);
 }
 
-/* Outputs that are computed together: the lanes of quantised products. */
-#define TOGETHER 16
+/* Outputs that are computed together: the lanes of quantised products, and of many rows twice as many. */
+#define TOGETHER(rows) ((rows) > 1 ? 32 : 16)
 
 uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
 {
@@ -228,11 +228,11 @@ uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
 static int cpu_project(struct dev *d, const struct lm_project *x)
 {
 	struct project_work w = { &cpu_of(d)->lm->kernels, *x };
-	uint64_t each = x->rows * x->k + 1;
+	uint64_t each = x->rows * x->k + 1, together = TOGETHER(x->rows);
 	const struct team_op op = { .part = project_part,
 		.work = &w,
 		.n = x->n,
-		.grain = (WORTH_PIECE / each + TOGETHER) / TOGETHER * TOGETHER,
+		.grain = (WORTH_PIECE / each + together) / together * together,
 		.pieces = PIECES,
 		.alone = WORTH_WAKING / each };
 
