@@ -23,10 +23,10 @@
 #define REQUEST_BYTES (256 << 10) /* of a container, where its pieces are smaller */
 #define TLS_PART      1.0035      /* records of 16 KiB with header and tag */
 /* Round trips of a transfer beside its bytes. Down: the assignment and the first range, a connection, its
- * range. Up: which pieces are there, connections, the pieces with the record, the next assignment's
- * question. tests/bench/sim_real holds them against a real run. */
+ * range. Up, over connections that are there: the pieces with the record, the next assignment's question.
+ * tests/bench/sim_real holds them against a real run. */
 #define TRIPS_DOWN 3
-#define TRIPS_UP   4
+#define TRIPS_UP   2
 #define LOST_AFTER 30000 /* ms without contact after which a member is dropped */
 #define NOBODY     UINT64_MAX
 

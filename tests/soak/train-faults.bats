@@ -64,3 +64,33 @@ again() {
 	rounds | jq -se 'all(.seconds * 1000 <= 61000 + ([.waited[]] | add // 0))'
 	rounds | jq -se '.[-1].validation_loss_micronats < .[0].validation_loss_micronats'
 }
+
+@test "soak: a worker killed every 30 s, 10% loss and 200 +- 50 ms: the loss is within 2% of a clean run's" {
+	local i clean bad next turn=0
+	# what is killed on the way is made again, or counts for the next round
+	local of_rounds=(--workers 3 --rounds "${ROUNDS:-12}" --inner-steps 20 --valid "$DIR/valid" --eval-tokens 4096 --late count)
+	start_coordinator "${of_rounds[@]}"
+	for i in 1 2 3 4; do start_worker "$i"; done
+	for i in 1 2 3 4; do end_of "$i" "${worker[$i]}"; done
+	end_of coordinate "$coordinator"
+	clean=$(rounds | tail -n 1 | jq .validation_loss_micronats)
+	rm -rf m port started state-* c.out ./*.err
+	rig_up 4 20mbit 20mbit 100 25 100000 1000 1000 3
+	serve_training "${of_rounds[@]}"
+	for i in 1 2 3 4; do join_from "$i" "$i"; done
+	next=$((SECONDS + 30))
+	while ! process_is_gone "$coordinator"; do
+		sleep 1
+		((SECONDS >= next)) || continue
+		again $((1 + turn++ % 4))
+		next=$((next + 30))
+	done
+	wait "$coordinator"
+	forget "$coordinator"
+	nothing_is_twice
+	bad=$(rounds | tail -n 1 | jq .validation_loss_micronats)
+	echo "# $turn kills in $(rounds | jq -s 'map(.seconds) | add') s, rounds of at most $(rounds | jq -s 'map(.seconds) | max') s, $(rounds |
+		jq -s 'map(.dropped) | add') turns lost: $bad, clean $clean" >&3
+	((turn > 0 && bad * 100 <= clean * 102))
+	rounds | jq -se 'all(.seconds * 1000 <= 61000 + ([.waited[]] | add // 0))'
+}
