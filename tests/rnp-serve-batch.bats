@@ -33,6 +33,15 @@ questions() {
 		(.[1].response.body.data | length) == 2 and (.[1].response.body.data[1].embedding | length) == 4' out
 }
 
+@test "batch: inputs have at most 300,000 tokens together, as in the server" {
+	{
+		jq -nc '{custom_id: "many", url: "/v1/embeddings", body: {input: [range(1600) | [range(200) | 65]]}}'
+		echo '{"custom_id":"few","url":"/v1/embeddings","body":{"input":["x"],"dimensions":4}}'
+	} >in
+	rnp-serve batch --model "$DIR/model" in >out
+	jq -s -e '.[0].response.status_code == 400 and .[0].response.body.error.code == "max_tokens_per_request" and .[1].response.status_code == 200' out
+}
+
 @test "batch: bad lines are answered, too, and stop nothing" {
 	{
 		echo 'no json'

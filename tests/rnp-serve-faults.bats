@@ -179,8 +179,15 @@ no_page_lost() {
 	for op in chat/completions completions embeddings; do
 		[ "$(post "/v1/$op" '{"prompt":"x","input":"x","messages":[{"role":"user","content":"x"}]}' -o error -w '%{http_code}')" = 500 ]
 		jq -e '.error.code == "engine_error"' error
+		[ "$op" = embeddings ] || [ "$(curl -sS -o health -w '%{http_code}' "$url/health")" = 200 ]
 	done
 	no_page_lost
+	# after three in a row it says so to whoever shares requests out, and takes it back when a step is computed
+	[ "$(curl -sS -o health -w '%{http_code}' "$url/health")" = 503 ]
+	grep -qF 'the device failed in the last 3 steps of a model' health
+	device
+	post /v1/completions "{$ask,\"seed\":3}" | jq -r '.choices[0].text' | cmp - want
+	[ "$(curl -sS -o health -w '%{http_code}' "$url/health")" = 200 ]
 	stop_serve
 	[ "$stopped_with" = 0 ]
 }

@@ -53,24 +53,6 @@ static void give_model(void *models, struct served *m)
 
 /* --- answers -------------------------------------------------------------------------------------- */
 
-/* Encodes all prompts of a request. Those of embeddings have a limit together, as OpenAI's have. */
-static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
-	const struct request *q, struct api_error *e)
-{
-	uint64_t tokens = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (prompt_encode(&prompts[i], m, q, i, e) < 0)
-			return -1;
-		tokens += prompts[i].ids.len / sizeof(uint32_t);
-		if (q->kind == REQUEST_EMBEDDING && tokens > REQUEST_INPUT_TOKENS_MAX)
-			return api_error_set(e, 400, "max_tokens_per_request", "input",
-				"the inputs have more than %d tokens together",
-				REQUEST_INPUT_TOKENS_MAX);
-	}
-	return 0;
-}
-
 /* Without keys, client addresses take turns and share cached prompts. */
 static uint64_t address_group(const char *client)
 {
@@ -81,25 +63,47 @@ static uint64_t address_group(const char *client)
 	return h;
 }
 
+/* Whether the key may ever have as many answers at the same time; that of several prompts has fewer of
+ * them at a time. */
+static int check_streams(uint32_t limit, const struct exchange *x, struct api_error *e)
+{
+	if (!limit || x->prompts > 1 || x->window <= limit)
+		return 0;
+	return api_error_set(e, 400, "invalid_value", "n",
+		"'n' is %u, and the key may have %u answers at the same time", x->window,
+		limit);
+}
+
+/* Takes from the limits of the key. */
+static int take_key(struct server *s, struct exchange *x, struct api_key *key,
+	struct httpd_reply *r, struct api_error *e)
+{
+	uint32_t limit = keys_streams(&s->keys, key);
+	int wait_s = 1;
+
+	if (x->prompts > 1)
+		exchange_limit(x, limit);
+	if (check_streams(limit, x, e) < 0)
+		return -1;
+	if (keys_take(&s->keys, key, x->window, x->prompt_tokens, clock_mono_ns(),
+		    &wait_s) == 0)
+		return 0;
+	r->retry_after_s = wait_s;
+	return api_error_set(e, 429, "rate_limit_exceeded", NULL, "%s", err_get()->text);
+}
+
 /* Applies the limits of the key, and takes a place in the queue. If it returns -1, it has
  * released x. */
 static int start(struct server *s, struct exchange *x, struct api_key *key,
 	struct httpd_request *q, struct httpd_reply *r, struct api_error *e)
 {
-	int rc = 0, wait_s = 1;
+	int rc = 0;
 
 	exchange_belongs(x, key ? key->id : address_group(q->client),
 		key && !s->cache_shared ? key->id : 0);
-	if (key) {
-		if (x->prompts > 1)
-			exchange_limit(x, keys_streams(&s->keys, key));
-		rc = keys_take(&s->keys, key, x->window, x->prompt_tokens,
-			clock_mono_ns(), &wait_s);
-	}
-	if (rc < 0) {
-		api_error_set(e, 429, "rate_limit_exceeded", NULL, "%s", err_get()->text);
-		r->retry_after_s = wait_s;
-	} else {
+	if (key)
+		rc = take_key(s, x, key, r, e);
+	if (rc == 0) {
 		x->keys = &s->keys;
 		x->key = key;
 		rc = exchange_start(x, q, r);
@@ -143,7 +147,8 @@ static int begin(struct server *s, struct request *ask, struct api_key *key,
 	if (!m)
 		return -1;
 	prompts = xcalloc(n, sizeof *prompts);
-	if (check_dimensions(ask, m, e) == 0 && encode_all(prompts, n, m, ask, e) == 0 &&
+	if (check_dimensions(ask, m, e) == 0 &&
+		prompt_encode_all(prompts, n, m, ask, e) == 0 &&
 		constraint_open(&constraint, m, ask, e) == 0 && !lacked_memory(e)) {
 		x = exchange_new(s->writer, m, ask, format, prompts, n, constraint);
 		exchange_adapts(x, adapter);
@@ -460,6 +465,10 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 		return HTTPD_NOW;
 	if (atomic_load(&s->draining))
 		return httpd_error(r, 503, "the server is about to end");
+	if (models_failing(&s->models, clock_mono_ns()))
+		return httpd_error(r, 503,
+			"the device failed in the last %d steps of a model",
+			MODELS_FAILING);
 	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
 	return HTTPD_NOW;
 }

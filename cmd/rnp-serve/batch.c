@@ -143,7 +143,7 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 {
 	struct constraint *constraint = NULL;
 	struct prompt *prompts;
-	uint32_t n = 0, adapter = 0, i;
+	uint32_t n = 0, adapter = 0;
 	int rc = -1;
 
 	if (b->model.adapter_count && q->model &&
@@ -153,9 +153,8 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 	if (prompt_count(q, &n, e) < 0)
 		return -1;
 	prompts = xcalloc(n, sizeof *prompts);
-	for (i = 0; i < n && prompt_encode(&prompts[i], &b->model, q, i, e) == 0; i++)
-		;
-	if (i == n && constraint_open(&constraint, &b->model, q, e) == 0) {
+	if (prompt_encode_all(prompts, n, &b->model, q, e) == 0 &&
+		constraint_open(&constraint, &b->model, q, e) == 0) {
 		q->stream = false;
 		item->x = exchange_new(b->writer, &b->model, q, format, prompts, n,
 			constraint);
@@ -167,7 +166,7 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 			api_error_set(e, 500, "engine_error", NULL, "%s",
 				err_get()->text);
 	}
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		prompt_release(&prompts[i]);
 	free(prompts);
 	return rc;

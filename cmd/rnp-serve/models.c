@@ -173,6 +173,18 @@ bool models_count(struct models *m, struct served *one, struct lm_service_counts
 	return loaded;
 }
 
+bool models_failing(struct models *m, int64_t now_ns)
+{
+	struct lm_service_counts c;
+	bool failing = false;
+
+	for (uint32_t i = 0; i < m->count && !failing; i++)
+		failing = models_count(m, &m->at[i], &c) &&
+			c.engine.failing >= MODELS_FAILING &&
+			now_ns - c.engine.failed_ns < MODELS_FAILING_NS;
+	return failing;
+}
+
 bool models_packing(struct models *m, const struct served *one)
 {
 	bool packing;

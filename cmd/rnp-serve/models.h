@@ -44,6 +44,13 @@ void models_unload_idle(struct models *m);
 /* Counts of a model's engine since the start of the server. Returns whether it is loaded. */
 bool models_count(struct models *m, struct served *one, struct lm_service_counts *out);
 
+/* Whether the device fails: in the last MODELS_FAILING steps of a loaded model, and within
+ * MODELS_FAILING_NS before now_ns (monotonic). It is not said for longer: nobody would ask a server that
+ * is left out because of it, and no step would show that it computes again. */
+#define MODELS_FAILING    3
+#define MODELS_FAILING_NS INT64_C(10000000000)
+bool models_failing(struct models *m, int64_t now_ns);
+
 /* Whether the model's weights, or those of its draft, are being packed (lm_weights_pack). */
 bool models_packing(struct models *m, const struct served *one);
 

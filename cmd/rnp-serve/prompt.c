@@ -447,6 +447,23 @@ int prompt_encode(struct prompt *p, const struct served *m, const struct request
 	return check_bias(m, q, e);
 }
 
+int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
+	const struct request *q, struct api_error *e)
+{
+	uint64_t tokens = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (prompt_encode(&prompts[i], m, q, i, e) < 0)
+			return -1;
+		tokens += prompts[i].ids.len / sizeof(uint32_t);
+		if (q->kind == REQUEST_EMBEDDING && tokens > REQUEST_INPUT_TOKENS_MAX)
+			return api_error_set(e, 400, "max_tokens_per_request", "input",
+				"the inputs have more than %d tokens together",
+				REQUEST_INPUT_TOKENS_MAX);
+	}
+	return 0;
+}
+
 void prompt_release(struct prompt *p)
 {
 	buf_release(&p->ids);

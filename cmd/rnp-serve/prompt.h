@@ -22,6 +22,10 @@ int prompt_count(const struct request *q, uint32_t *n, struct api_error *e);
 int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
 	uint32_t i, struct api_error *e);
 
+/* Encodes all n prompts, each as above. Those of embeddings have a limit together, as OpenAI's have. */
+int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
+	const struct request *q, struct api_error *e);
+
 /* Renders a chat's messages to text: for REQUEST_CHAT and REQUEST_TEMPLATE. */
 int prompt_text(struct buf *out, const struct served *m, const struct request *q,
 	struct api_error *e);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/lm/engine/engine_parts.h"
@@ -232,6 +233,17 @@ static void check(const struct lm_engine *e)
 	free(all);
 }
 
+/* Counts failures of the device in a row. One without memory for so many rows computes others. */
+static void count_failure(struct lm_engine *e, bool failed)
+{
+	if (!failed) {
+		e->counts.failing = 0;
+	} else if (err_get()->code != EX_OSERR) {
+		e->counts.failing++;
+		e->counts.failed_ns = clock_mono_ns();
+	}
+}
+
 /* The pass failed. Where the device had no memory to begin it, one answer less may be enough: the
  * newest fails, and the others' rows are computed in the next step. */
 static void fail_step(struct lm_engine *e)
@@ -254,9 +266,13 @@ uint32_t lm_engine_step(struct lm_engine *e)
 	engine_drop_failed(e);
 	engine_plan(e);
 	if (e->row_count) {
+		bool failed;
+
 		count_step(e);
-		if (lm_forward_rows(e->forward, e->rows, e->row_count, engine_on_logits,
-			    e) < 0)
+		failed = lm_forward_rows(e->forward, e->rows, e->row_count,
+				 engine_on_logits, e) < 0;
+		count_failure(e, failed);
+		if (failed)
 			fail_step(e);
 		engine_settle(e);
 	}

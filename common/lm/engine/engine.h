@@ -128,6 +128,10 @@ struct lm_engine_counts {
 	uint32_t running, waiting;  /* number of answers now */
 	uint32_t pages, pages_used; /* now */
 	uint32_t pages_reusable;    /* held only by the prefix index */
+	/* steps in a row in which the device failed, other than for memory, and when the last one
+	 * ended, monotonic */
+	uint32_t failing;
+	int64_t failed_ns;
 };
 
 /* Computes the bytes that an engine uses besides the weights. */
