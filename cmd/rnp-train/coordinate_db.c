@@ -44,7 +44,8 @@ static const char *const steps[] = {
 	" began_ms INTEGER NOT NULL, turn INTEGER NOT NULL, round INTEGER NOT NULL,"
 	" first INTEGER NOT NULL, sequences INTEGER NOT NULL, step INTEGER NOT NULL,"
 	" steps INTEGER NOT NULL, base TEXT NOT NULL, method TEXT NOT NULL) STRICT;",
-	NULL
+	/* 0: the record may not have been on standard output */
+	"ALTER TABLE rounds ADD printed INTEGER NOT NULL DEFAULT 1;", NULL
 };
 
 int coordinate_db_open(struct coordinator *g)
@@ -555,7 +556,7 @@ static int commit_round(struct coordinator *g, void *arg)
 		keep_updates(g, x) < 0)
 		return -1;
 	if (done(q,
-		    RUN_SQL(g, q, "INSERT INTO rounds VALUES(?, ?, NULL)", "it",
+		    RUN_SQL(g, q, "INSERT INTO rounds(round, facts) VALUES(?, ?)", "it",
 			    (int64_t)g->round, ((struct committing *)arg)->facts)) < 0)
 		return -1;
 	q = NULL;
@@ -656,6 +657,21 @@ int coordinate_db_keep(struct coordinator *g)
 	return change(g, change_nothing, NULL);
 }
 
+/* The row that q stands on (rc 1): a round and a record; q ends. */
+static int one_round(struct coordinator *g, int rc, sqlite3_stmt *q, uint64_t *round,
+	json_t **record)
+{
+	if (rc == 1) {
+		const char *text = store_text(q, 1);
+
+		*round = (uint64_t)sqlite3_column_int64(q, 0);
+		*record = json_parse_object(text, strlen(text), g->db.path);
+		rc = *record ? 1 : -1;
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
 int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts)
 {
 	sqlite3_stmt *q = NULL;
@@ -663,15 +679,7 @@ int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **fac
 		"SELECT round, facts FROM rounds WHERE record IS NULL ORDER BY round LIMIT 1",
 		"");
 
-	if (rc == 1) {
-		const char *text = store_text(q, 1);
-
-		*round = (uint64_t)sqlite3_column_int64(q, 0);
-		*facts = json_parse_object(text, strlen(text), g->db.path);
-		rc = *facts ? 1 : -1;
-	}
-	sqlite3_finalize(q);
-	return rc;
+	return one_round(g, rc, q, round, facts);
 }
 
 int coordinate_db_write(struct coordinator *g, uint64_t round, const char *record)
@@ -679,8 +687,27 @@ int coordinate_db_write(struct coordinator *g, uint64_t round, const char *recor
 	sqlite3_stmt *q = NULL;
 
 	return done(q,
-		RUN_SQL(g, q, "UPDATE rounds SET record = ? WHERE round = ?", "ti",
-			record, (int64_t)round));
+		RUN_SQL(g, q, "UPDATE rounds SET record = ?, printed = 0 WHERE round = ?",
+			"ti", record, (int64_t)round));
+}
+
+int coordinate_db_unprinted(struct coordinator *g, uint64_t *round, json_t **record)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT round, record FROM rounds WHERE printed = 0 ORDER BY round LIMIT 1",
+		"");
+
+	return one_round(g, rc, q, round, record);
+}
+
+int coordinate_db_printed(struct coordinator *g, uint64_t round)
+{
+	sqlite3_stmt *q = NULL;
+
+	return done(q,
+		RUN_SQL(g, q, "UPDATE rounds SET printed = 1 WHERE round = ?", "i",
+			(int64_t)round));
 }
 
 int coordinate_db_update(struct coordinator *g, const char *base, uint64_t *bytes)

@@ -62,6 +62,10 @@ int coordinate_db_score(struct coordinator *g, const char *node, int64_t *ppm);
 /* Records of rounds: the first that is closed and has none (1, 0 none, -1), and its record. */
 int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts);
 int coordinate_db_write(struct coordinator *g, uint64_t round, const char *record);
+/* The first whose record is written here and perhaps not on standard output yet (1, 0 none, -1), and that it is
+ * there. */
+int coordinate_db_unprinted(struct coordinator *g, uint64_t *round, json_t **record);
+int coordinate_db_printed(struct coordinator *g, uint64_t round);
 
 /* The turn of a closed round whose delta has this SHA-256 and can be fetched. Returns 1, 0: there is
  * none, or -1. */

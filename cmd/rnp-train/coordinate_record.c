@@ -210,9 +210,30 @@ static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
 	if (rc == 0)
 		rc = coordinate_db_write(g, round, buf_text(&text));
 	pthread_mutex_unlock(&g->lock);
-	if (rc == 0)
-		rc = out_record(facts);
 	buf_release(&text);
+	return rc;
+}
+
+/* What is in the database goes to standard output; where a kill keeps it from being noted, once more, the same. */
+static int print_rounds(struct coordinator *g)
+{
+	int rc;
+
+	do {
+		uint64_t round;
+		json_t *record = NULL;
+
+		pthread_mutex_lock(&g->lock);
+		rc = coordinate_db_unprinted(g, &round, &record);
+		pthread_mutex_unlock(&g->lock);
+		if (rc == 1 && out_record(record) < 0)
+			rc = -1;
+		json_decref(record);
+		pthread_mutex_lock(&g->lock);
+		if (rc == 1 && coordinate_db_printed(g, round) < 0)
+			rc = -1;
+		pthread_mutex_unlock(&g->lock);
+	} while (rc == 1);
 	return rc;
 }
 
@@ -260,8 +281,10 @@ static int write_receipts(struct coordinator *g)
 
 int coordinate_records(struct coordinator *g)
 {
-	int rc;
+	int rc = print_rounds(g);
 
+	if (rc < 0)
+		return -1;
 	do {
 		uint64_t round;
 		json_t *facts = NULL;
@@ -269,7 +292,7 @@ int coordinate_records(struct coordinator *g)
 		pthread_mutex_lock(&g->lock);
 		rc = coordinate_db_unwritten(g, &round, &facts);
 		pthread_mutex_unlock(&g->lock);
-		if (rc == 1 && write_record(g, round, facts) < 0)
+		if (rc == 1 && (write_record(g, round, facts) < 0 || print_rounds(g) < 0))
 			rc = -1;
 		json_decref(facts);
 	} while (rc == 1);
