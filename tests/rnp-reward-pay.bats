@@ -9,6 +9,7 @@ setup() {
 
 teardown() {
 	stop_front
+	[[ -z ${rude:-} ]] || kill "$rude" 2>/dev/null || true
 	umount disk 2>/dev/null || true
 }
 
@@ -249,6 +250,41 @@ lie() {
 	# knows better
 	lie '[["null", "ahead"], ["null", "ahead"], []]' "two against one"
 	lie '[["null", "ahead", "late"], ["null", "ahead", "late"], []]' "two late ones against one"
+}
+
+# rude BEHAVIOUR...: puts hostile_rpc.py before the last server
+rude() {
+	rm -f rude.url
+	[[ -z ${rude:-} ]] || kill "$rude"
+	python3 "$ROOT/tests/hostile_rpc.py" rude.url "${honest:=${urls[2]}}" "$@" 3>&- &
+	rude=$!
+	until [[ -s rude.url ]]; do sleep 0.05; done
+	urls[2]=$(cat rude.url)
+}
+
+@test "pay: a server whose answers do not end, are cut, are deep, lead elsewhere: it is left out, and all are paid" {
+	bad=(endless endless-headers endless-chunks to-file to-other to-get loop deep cut bomb twice shout)
+	owe 30
+	front
+	# from the first question on
+	for how in "${bad[@]}"; do
+		rude "$how@getGenesisHash"
+		pay --dry-run >plan 2>err
+		assert_equal "$(jq -r .status plan | sort -u) $(grep -c 'left out$' err)" "planned 1"
+	done
+	urls[2]=https${urls[2]#http}
+	pay --dry-run 2>&1 >plan | grep -q 'left out$'
+	# and one that begins as the others do
+	rude "${bad[@]}" shapes shapes shapes
+	pay >out 2>err
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "30 finalised"
+	# nobody has been asked what a redirect named, and no terminal is told anything
+	[[ ! -e rude.url.got ]] || fail "$(cat rude.url.got)"
+	run grep -P '[\x00-\x08\x0b-\x1f\x{80}-\x{9f}\x{202e}]' err
+	assert_output ""
+	assert [ "$(wc -c <err)" -lt 100000 ]
+	audit
+	ledger_agrees
 }
 
 @test "pay: what was confirmed is gone after a fork, and is not paid again until it is dead" {

@@ -326,7 +326,8 @@ static int open_servers(struct transactions *t)
 	if (urls->n > PAY_SERVERS_MAX)
 		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
 	for (t->nservers = 0; t->nservers < urls->n; t->nservers++)
-		t->servers[t->nservers] = (struct rpc){ .url = urls->items[t->nservers] };
+		t->servers[t->nservers] = (struct rpc){ .url = urls->items[t->nservers],
+			.others = urls->n > 1 };
 	return 0;
 }
 

@@ -781,7 +781,8 @@ static int set_run(struct pay_run *run, struct key *key)
 		run->nonces.n :
 		(int)opts.in_flight;
 	for (run->n = 0; run->n < opts.rpc.n; run->n++)
-		run->servers[run->n] = (struct rpc){ .url = opts.rpc.items[run->n] };
+		run->servers[run->n] = (struct rpc){ .url = opts.rpc.items[run->n],
+			.others = opts.rpc.n > 1 };
 	return 0;
 }
 

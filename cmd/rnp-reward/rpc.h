@@ -23,6 +23,8 @@ struct rpc {
 	const char *url;
 	struct http http;
 	int64_t id; /* of the last request */
+	bool others; /* are asked, too: this one need not be waited for as if it were alone */
+	int64_t waited_ms;
 };
 
 /* An account as getMultipleAccounts returns it. */
