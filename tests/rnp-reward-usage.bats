@@ -147,6 +147,19 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	rnp-reward epoch --policy rnp-021 usage | jq -se 'map(select(.qualified)) == []'
 }
 
+@test "usage: a GPU has no more memory, bandwidth and clock than its model" {
+	# the policy's own name of the model, so that no table of names objects
+	node a '.gpus[0] |= (.model = "RTX 4090" | .memory_bytes = 9007199254740991 |
+		.memory_bandwidth_bps = 9007199254740991 | .clock_max_mhz = 100000)'
+	verdict a 17T00:00:00 true "[$gpu]"
+	usage
+	assert_equal "$(of a '[.gpu_model, .gpu_memory_bytes, .gpu_memory_bandwidth_bps, .gpu_clock_mhz]')" \
+		'["RTX 4090",25769803776,1008000000000,4000]'
+	assert_equal "$(of a '.sources.gpu_memory_bytes | sub(".*: "; "")')" \
+		'"gpus[0].memory_bytes, which is more than its model has"'
+	rnp-reward epoch -q --policy rnp-021 usage >/dev/null
+}
+
 @test "usage: hardware is what the last passed verdict names, not what was posted in the last second" {
 	node a . && verdict a 17T00:00:00 true "[$gpu]"
 	first=$a_sha

@@ -12,6 +12,9 @@
 #include "common/base/money.h"
 #include "common/json/json.h"
 #include "common/record/facts.h"
+#include "common/record/gpu.h"
+
+#define GPU_CLOCK_MAX_MHZ 4000 /* more than any that is sold */
 
 struct draft {
 	const struct gather *g;
@@ -185,6 +188,37 @@ static void keep_paid_devices(struct draft *d)
 
 /* --- facts ---------------------------------------------------------------------------------- */
 
+/* What a node says of its GPU is proven only in part, and policies pay in proportion to it: a clock that
+ * no GPU has, and more memory or bandwidth than the data sheet of its model says, do not count. Returns
+ * whether *v was more, and is now the most that counts. */
+static bool hold_to_model(const json_t *node, const char *name, int64_t *v)
+{
+	const json_t *gpu = json_array_get(json_object_get(node, "gpus"), 0);
+	const char *model = json_string_value(json_object_get(gpu, "model"));
+	const struct gpu_model *m = NULL;
+	int64_t most = 0;
+
+	if (strcmp(name, "gpu_clock_mhz") == 0)
+		most = GPU_CLOCK_MAX_MHZ;
+	else if (strcmp(name, "gpu_memory_bytes") != 0 &&
+		strcmp(name, "gpu_memory_bandwidth_bps") != 0)
+		return false;
+	if (!most && model)
+		m = gpu_find(model,
+			json_integer_value(json_object_get(gpu, "memory_bytes")));
+	/* a memory that no such card has: that of the plain name counts */
+	if (!most && model && !m)
+		m = gpu_find(model, 0);
+	if (m)
+		most = strcmp(name, "gpu_memory_bytes") == 0 ?
+			m->memory_bytes :
+			m->bandwidth_mbytes * 1000000;
+	if (!most || *v <= most)
+		return false;
+	*v = most;
+	return true;
+}
+
 static void set_fact(struct draft *d, const json_t *node, const char *name,
 	const char *how)
 {
@@ -202,7 +236,10 @@ static void set_fact(struct draft *d, const json_t *node, const char *name,
 		return;
 	}
 	snprintf(at, sizeof at, "%.40s", json_string_value(json_object_get(node, "at")));
-	snprintf(source, sizeof source, "rnp.node of %s, %s: %s", at, how, f.source);
+	snprintf(source, sizeof source, "rnp.node of %s, %s: %s%s", at, how, f.source,
+		!f.text && hold_to_model(node, name, &f.value) ?
+			", which is more than its model has" :
+			"");
 	set_text(&d->sources, name, source);
 	if (f.text)
 		set_text(&d->usage, name, f.text);
