@@ -276,8 +276,9 @@ rude() {
 	pay --dry-run 2>&1 >plan | grep -q 'left out$'
 	# and one that begins as the others do
 	rude "${bad[@]}" shapes shapes shapes
-	pay >out 2>err
-	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "30 finalised"
+	paying
+	finish || fail "$(tail -5 err)"
+	assert_equal "$(rnp-reward pay --store db --status | jq -r .status | sort | uniq -c | xargs)" "30 finalised"
 	# nobody has been asked what a redirect named, and no terminal is told anything
 	[[ ! -e rude.url.got ]] || fail "$(cat rude.url.got)"
 	run grep -P '[\x00-\x08\x0b-\x1f\x{80}-\x{9f}\x{202e}]' err
