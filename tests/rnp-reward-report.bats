@@ -121,6 +121,10 @@ week() {
 	echo kept >keep
 	refused 66 "nowhere" rnp-reward report --store nowhere --html keep
 	assert_equal "$(cat keep)" kept
+	# a megabyte of a reason, which no schema lets in
+	jq -c 'select(.kind == "rnp.usage") | {kind: "rnp.reward", v: 1, node, policy: "testnet", qualified: false,
+		base_units: 0, reasons: ["\u202e<b>" + "x" * 1000000]}' "$ROOT/tests/data/man/usage.jsonl" >bad
+	refused 65 "bad:1" rnp-reward report --store db --html keep bad
 	echo '{"kind":"rnp.reward"}' >bad
 	refused 65 "bad:1" rnp-reward report --store db --html keep bad
 	assert_equal "$(cat keep)" kept

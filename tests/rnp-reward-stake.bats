@@ -61,6 +61,31 @@ balance() {
 	[[ $stderr == *"nothing is moved: row 1: epoch:"* ]] || fail "$stderr"
 }
 
+@test "stake: what is no usage of the epoch moves nothing, whatever it is" {
+	week 0 . >first
+	cp db kept
+	none() { # CODE WORDS argument ...
+		run_split timeout 20 rnp-reward stake --store db --key operator.json "${@:3}"
+		assert_equal "$status $output" "$1 "
+		[[ $stderr == *"$2"* && $stderr != *$'\e'* ]] || fail "$stderr"
+		cmp db kept
+	}
+	none 64 "--epoch" --epoch -1 week0
+	none 64 "--epoch" --epoch 99999999999999999999 week0
+	none 1 "no row 7" --epoch 7 week0
+	none 1 "nothing is moved" /dev/null
+	none 65 "longer than" /dev/zero
+	none 65 "larger than" --policy /dev/zero week0
+	cat week0 week0 >many
+	none 65 "has a usage already" many
+	jq -c '.passed_ppm = 0' week0 >many
+	none 1 "nothing is moved" many
+	jq -c '.node = "\u001b[2J\u202e"' week0 >many
+	none 65 "is not a base58 address" many
+	jq -c '.staked_uusd = 9007199254740991' week0 >many
+	none 1 "nothing is moved" many
+}
+
 @test "stake: a node that is gone for four weeks is paid what it had locked, and no tampering passes" {
 	week 0 . >first
 	gone=$(jq -r 'select(.locked_base_units == 5000000000).node' first | head -1)

@@ -509,3 +509,26 @@ EOT
 	misused "not a base58 address" rnp-reward usage "$@" --trust nobody records
 	refused 65 "records.bad:1" sh -c 'echo "{" >records.bad; rnp-reward usage "$@" records.bad' sh "$@"
 }
+
+@test "policy: bombs are refused at once: powers of powers, terms of terms, depth, size, cycles" {
+	bomb() { # CODE WORDS 'JQ': for the policy, and for an epoch by it
+		rnp-reward policy --example | jq "$3" >bomb.json
+		run_split timeout 20 rnp-reward policy check bomb.json
+		assert_equal "$status" "${1%,*}"
+		run_split timeout 20 rnp-reward epoch --policy ./bomb.json "$usages"
+		assert_equal "$status" "${1#*,}"
+		[[ $stderr == *"$2"* ]] || fail "$stderr"
+	}
+	local pays='.pay.job.amount = {term: .terms[0].name}'
+	# powers of powers, and doublings in a chain of terms: exact, or not at all
+	bomb 1,65 "does not fit 128 bits" ".terms = [{name: \"t\", value: (reduce range(10) as \$i ({field: \"gpu_worked_s\"}; {power: [., 8]}))}] + .terms | $pays"
+	bomb 1,65 "does not fit 128 bits" ".terms = ([{name: \"t0\", value: {field: \"gpu_worked_s\"}}] + [range(1; 28) |
+		{name: \"t\\(.)\", value: {product: [{term: \"t\\(. - 1)\"}, {term: \"t\\(. - 1)\"}]}}]) + .terms | .pay.job.amount = {term: \"t27\"}"
+	bomb 65,65 "nested deeper" '.terms[0].value = reduce range(40) as $i ({field: "up_s"}; {sum: [.]})'
+	bomb 65,65 "'power' is" '.terms[0].value = {power: [{field: "up_s"}, 1000000000]}'
+	bomb 65,65 "no such term before" '.terms[0].value = {term: .terms[0].name}'
+	bomb 65,65 "too many items" '.terms = [range(5000) | {name: "t\(.)", value: "1"}]'
+	bomb 65,65 "is larger than" '.terms = [range(100000) | {name: "t\(.)", value: "1"}]'
+	bomb 65,65 "is too large" '.terms[0].value = "1" * 100000'
+	bomb 65,65 "epoch.seconds" '.epoch.seconds = 0'
+}
