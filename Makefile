@@ -202,7 +202,7 @@ $(BUILD)/emu/tests/kernels/%.o: tests/kernels/%.c $(BUILD)/flags
 	$(call say,EMU )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
 
-$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(BUILD)/emu/tests/kernels/cuda_emu_graph.o $(PLUGIN_C)
+$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(BUILD)/emu/tests/kernels/cuda_emu_graph.o $(BUILD)/emu/tests/kernels/cuda_emu_wgmma.o $(PLUGIN_C)
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--defsym=rnp_cuda_open=rnp_emu_open -Wl,-z,defs -o $@ $^ -lm
 
@@ -228,10 +228,13 @@ $(BUILD)/nvflags: FORCE
 # nvcc names the object after a temporary file with its process id; without that name the same source
 # makes the same bytes. What ptxas says of each kernel's registers and spills stays beside the object,
 # for scripts/sass --built.
+# What uses kernels/dev/wgmma.cuh is for sm_90a alone, and of no use to any other.
+cuda_arch = $(if $(filter %_sm90a.cu,$(1)),-gencode arch=compute_90a$(comma)code=sm_90a,-arch=$(CUDA_ARCH))
+comma := ,
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.ptxas) || \
+	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v $(call cuda_arch,$<) -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.ptxas) || \
 		{ grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2 || true
 	$(Q)objcopy --wildcard --strip-symbol='tmpxft_*' $@

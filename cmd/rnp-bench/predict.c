@@ -84,14 +84,16 @@ static int add_code(struct codes *c, const char *arch, char *line, size_t len,
 	json_t *r = json_parse_object(line, len, where);
 	const json_t *mma;
 	struct predict_code code = { 0 };
-	const char *kernel;
+	const char *kernel, *made;
 
 	if (!r || schema_check(r, where, "rnp.sass") < 0) {
 		json_decref(r);
 		return -1;
 	}
 	kernel = json_string_value(json_object_get(r, "kernel"));
-	if (strcmp(json_string_value(json_object_get(r, "arch")), arch) == 0 &&
+	made = json_string_value(json_object_get(r, "arch"));
+	if (strncmp(made, arch, strlen(arch)) == 0 &&
+		(!made[strlen(arch)] || strcmp(made + strlen(arch), "a") == 0) &&
 		strlen(kernel) < sizeof code.kernel) {
 		mma = json_object_get(json_object_get(r, "hot"), "mma");
 		memcpy(code.kernel, kernel, strlen(kernel) + 1);
@@ -266,6 +268,7 @@ static int run(int n, char **args)
 	double all = 1;
 
 	rc = read_options(&s);
+	s.wgmma = strcmp(gpu->arch, "sm_90") == 0;
 	if (rc == 0 && n > 0)
 		rc = load_codes(&codes, gpu->arch, args, n);
 	if (rc == 0) {

@@ -20,6 +20,11 @@
 	kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 /* an array shared by the threads of a block, contents undefined; count is a constant */
 #define SHARED(type, name, count) __shared__ type name[count]
+/* The same with `bytes` of memory for LARGE_SHARED, of which a kernel has one; aligned to 16 bytes.
+ * cudaFuncSetAttribute allows more than 48 KiB. */
+#define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...) \
+	kernel<<<grid, block, bytes, stream>>>(__VA_ARGS__)
+#define LARGE_SHARED(type, name, count) extern __shared__ type name[]
 /* before a loop: unroll it completely, by four, or not at all */
 #define UNROLL                    _Pragma("unroll")
 #define UNROLL_4                  _Pragma("unroll 4")
@@ -38,6 +43,7 @@ int cuda_fail(struct dev *d, cudaError_t e, const char *call);
 
 struct cuda {
 	int number, sm_count, major; /* major: of the compute capability */
+	bool wgmma;                  /* which is 9.0: it has what wgmma.cuh needs */
 	int peer;                    /* 1 + the GPU that from_peer used last */
 	cudaStream_t stream;
 	cudaEvent_t from, to;

@@ -368,6 +368,11 @@ static int open_device(struct dev *d, int n)
 	CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, n));
 	c->major = major;
+#ifdef CUDA_EMU
+	c->wgmma = true;
+#else
+	c->wgmma = major == 9 && minor == 0;
+#endif
 	snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
 	if (check_kernels(d, p.name) < 0)
 		return -1;

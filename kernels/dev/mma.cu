@@ -13,21 +13,6 @@
 #define PART_BYTES   ((uint64_t)2048)
 #define SMALL_TILES  96 /* with fewer large tiles, small ones */
 
-__device__ __forceinline__ void put(const struct multiply &m, uint64_t i, uint64_t j,
-	float v)
-{
-	uint64_t at = i * m.p.ldc + j;
-
-	if (m.from)
-		v += m.from[at];
-	if (m.bias)
-		v += m.bias[j];
-	if (m.p.out == LT_F32)
-		((float *)m.p.c)[at] = v;
-	else
-		((uint16_t *)m.p.c)[at] = (uint16_t)cuda_two_bf16(v, 0);
-}
-
 #if CUDA_TENSOR
 /* Stores sums of columns j and j + 1 of row i; of a part, in its room. */
 __device__ __forceinline__ void put_two(const struct multiply &m, unsigned part,
@@ -124,7 +109,7 @@ static uint64_t tiles_of(const struct lt_product *p, uint64_t side)
 }
 
 /* Splits k so that there are enough tiles, from the sizes alone. */
-static void split(struct multiply *m, uint64_t tiles, uint64_t bytes,
+void cuda_mma_split(struct multiply *m, uint64_t tiles, uint64_t bytes,
 	const struct mma_extra *extra)
 {
 	uint64_t most = m->p.k * bytes / PART_BYTES, parts = TILES_WANTED / tiles;
@@ -142,6 +127,15 @@ static void split(struct multiply *m, uint64_t tiles, uint64_t bytes,
 	m->room = extra->room;
 }
 
+int cuda_mma_join(struct dev *d, const struct multiply *m)
+{
+	if (m->room)
+		LAUNCH(join_parts_kernel, cuda_grid(d, m->p.m * m->p.n, 256), 256,
+			cuda_of(d)->stream, *m);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}
+
 template <class T, bool A_TURNED, bool B_TURNED>
 static int launch(struct dev *d, const struct multiply *m, bool small, uint64_t tasks)
 {
@@ -155,12 +149,7 @@ static int launch(struct dev *d, const struct multiply *m, bool small, uint64_t 
 	else
 		LAUNCH(large_kernel, grid, THREADS, stream, *m, grid);
 	CUDA_TRY(cudaGetLastError());
-	if (m->room) {
-		LAUNCH(join_parts_kernel, cuda_grid(d, m->p.m * m->p.n, 256), 256, stream,
-			*m);
-		CUDA_TRY(cudaGetLastError());
-	}
-	return 0;
+	return cuda_mma_join(d, m);
 }
 
 /* Whether the kernels take it: types that they have, rows that can be copied 16 bytes at a time,
@@ -192,10 +181,16 @@ int cuda_mma_multiply(struct dev *d, const struct lt_product *p,
 	m.p = *p;
 	m.from = extra->from;
 	m.bias = extra->bias;
+	if (p->in == LT_BF16 && cuda_of(d)->wgmma) {
+		int rc = cuda_wgmma_multiply(d, &m, extra);
+
+		if (rc <= 0)
+			return rc;
+	}
 	small = tiles_of(p, 128) < SMALL_TILES &&
 		(p->m <= 64 || p->n <= 64 || p->k < 2048);
 	tiles = tiles_of(p, small ? 64 : 128);
-	split(&m, tiles, p->in == LT_I8 ? 1 : 2, extra);
+	cuda_mma_split(&m, tiles, p->in == LT_I8 ? 1 : 2, extra);
 	m.pairs = p->ldc % 2 == 0 && (uintptr_t)p->c % (2 * each) == 0;
 	tiles *= m.parts;
 	if (p->in == LT_I8)

@@ -20,4 +20,11 @@ struct mma_extra {
 int cuda_mma_multiply(struct dev *d, const struct lt_product *p,
 	const struct mma_extra *extra);
 
+struct multiply;
+/* The same for a GPU with wgmma, of bf16 (kernels/dev/product_sm90a.cu): m has the product, its from
+ * and bias. Returns 0; 1: it is too small or the driver has no maps of tensors, nothing was started;
+ * -1: an error. */
+int cuda_wgmma_multiply(struct dev *d, const struct multiply *m,
+	const struct mma_extra *extra);
+
 #endif

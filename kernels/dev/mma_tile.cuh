@@ -5,6 +5,7 @@
 #ifndef RNP_KERNELS_DEV_MMA_TILE_CUH
 #define RNP_KERNELS_DEV_MMA_TILE_CUH
 
+#include "kernels/dev/half.h"
 #include "kernels/dev/lt.cuh"
 #include "kernels/dev/tensor.cuh"
 
@@ -22,6 +23,28 @@ struct multiply {
 	unsigned parts;
 	bool pairs; /* two results at once are aligned */
 };
+
+__device__ __forceinline__ void put(const struct multiply &m, uint64_t i, uint64_t j,
+	float v)
+{
+	uint64_t at = i * m.p.ldc + j;
+
+	if (m.from)
+		v += m.from[at];
+	if (m.bias)
+		v += m.bias[j];
+	if (m.p.out == LT_F32)
+		((float *)m.p.c)[at] = v;
+	else
+		((uint16_t *)m.p.c)[at] = (uint16_t)cuda_two_bf16(v, 0);
+}
+
+struct mma_extra;
+/* Splits k of a product with so many tiles so that there are enough of them, from the sizes alone. */
+void cuda_mma_split(struct multiply *m, uint64_t tiles, uint64_t bytes,
+	const struct mma_extra *extra);
+/* Adds up the parts of a product that is split. Returns 0 or -1. */
+int cuda_mma_join(struct dev *d, const struct multiply *m);
 
 struct bf16_numbers {
 	typedef float sum;

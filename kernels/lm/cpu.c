@@ -182,7 +182,6 @@ SHARED(embed, embed, x->rows, rows_grain(x->dim))
 SHARED(embed_back, embed_back, x->dim, 64)
 SHARED(norm, norm, x->rows, rows_grain(x->dim))
 SHARED(rotate, rotate, x->rows, rows_grain(x->heads * x->head_dim))
-SHARED(swiglu, swiglu, x->rows, rows_grain(x->hidden))
 SHARED(bias_back, bias_back, x->n, 64)
 SHARED(softcap, softcap, x->n, 4096)
 SHARED(narrow, narrow, x->n, 4096)
@@ -330,6 +329,28 @@ static int cpu_gemm(struct dev *d, const struct lm_gemm *g)
 	if (t)
 		return lm_product_fast(d, &lm->scratch, t, &p);
 	return share(d, gemm_part, g, sizeof *g, g->m, 1, PIECES);
+}
+
+struct swiglu_work {
+	const struct lm_kernels *kernels;
+	struct lm_swiglu x;
+};
+
+static void swiglu_part(void *work, uint64_t from, uint64_t to)
+{
+	struct swiglu_work *w = work;
+
+	w->kernels->swiglu(&w->x, from, to);
+}
+
+static int cpu_swiglu(struct dev *d, const struct lm_swiglu *x)
+{
+	struct swiglu_work w = { &cpu_of(d)->lm->kernels, *x };
+	struct lm_gemm g = lm_swiglu_inputs(x);
+
+	if (x->in && cpu_gemm(d, &g) < 0)
+		return -1;
+	return share(d, swiglu_part, &w, sizeof w, x->rows, rows_grain(x->hidden), PIECES);
 }
 
 struct swiglu_back_work {

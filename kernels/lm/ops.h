@@ -137,14 +137,29 @@ HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
 /* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x
  * [rows, 2 hidden]; or with GELU in its place, as tanh approximates it (Hendrycks, Gimpel 2016):
  * y = g / (1 + exp(-1.5957691216 (g + 0.044715 g^3))) u. Error 16 u |y| + 2^-126; of GELU 64 u
- * (1 + |g|) |g u|. */
+ * (1 + |g|) |g u|.
+ *
+ * With in (not NULL) x is a product that is computed first, in [rows, dim] w [2 hidden, dim]
+ * transposed, and `product` is x: memory that it is written to. y is made of x as it is stored. */
 struct lm_swiglu {
 	enum lm_dtype dtype;
 	void *y; /* [rows, hidden] */
 	const void *x;
 	uint64_t rows, hidden;
 	bool gelu;
+	uint64_t dim;
+	const void *in, *w;
+	void *product;
 };
+
+/* The product that x is where there is an in. */
+HD struct lm_gemm lm_swiglu_inputs(const struct lm_swiglu *s)
+{
+	struct lm_gemm g = { LM_XWT, s->dtype, s->dtype, s->product, s->in, s->w, NULL, NULL,
+		s->rows, 2 * s->hidden, s->dim, s->dim, s->dim, 2 * s->hidden };
+
+	return g;
+}
 
 #define LM_GELU_1 1.5957691216057308f /* 2 sqrt(2 / pi) */
 #define LM_GELU_3 0.044715f

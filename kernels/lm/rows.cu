@@ -631,9 +631,18 @@ template <class T> __global__ void swiglu_kernel(struct lm_swiglu s, bool wide)
 int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s)
 {
 	uint64_t n = s->rows * lm_packs(s->hidden);
+	struct lm_gemm g = lm_swiglu_inputs(s);
 
 	if (!n)
 		return 0;
+	if (s->in) {
+		int rc = cuda_lm_swiglu_product(d, s);
+
+		if (rc <= 0)
+			return rc;
+		if (cuda_lm_gemm(d, &g) < 0)
+			return -1;
+	}
 	LM_LAUNCH(s->dtype, swiglu_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->x, s->y, NULL, NULL));
 	return lm_started(d);

@@ -36,20 +36,6 @@ __device__ __forceinline__ void ask_gates(const struct lm_swiglu_back &s,
 	}
 }
 
-/* log2(e) in two parts: a bf16 times the first is exact, and the second times it small */
-#define LOG2E_HIGH 0x1.7154p+0f
-#define LOG2E_REST (1.4426950408889634 - 0x1.7154p+0)
-#define LN2        0.6931471805599453
-
-/* 1 / (1 + exp(-g)) of a bf16 with a relative error of 8 u, 0 below 2^-126. */
-__device__ __forceinline__ float sigmoid(float g)
-{
-	float e = lm_exp2(-LOG2E_HIGH * g);
-
-	e += e * (float)(-LOG2E_REST * LN2) * g;
-	return lm_reciprocal(1 + e);
-}
-
 /* Eight columns of a row at x, of which dy are at `from`; y is NULL or where the forward result
  * goes. */
 __device__ __forceinline__ void finish_pack(const uint16_t *x, uint16_t *dx, uint16_t *y,
@@ -62,7 +48,7 @@ __device__ __forceinline__ void finish_pack(const uint16_t *x, uint16_t *dx, uin
 	lm_load(dy, from, LM_PACK, true);
 	UNROLL
 	for (int k = 0; k < LM_PACK; k++) {
-		float s = sigmoid(g[k]), gate = g[k] * s;
+		float s = lm_sigmoid(g[k]), gate = g[k] * s;
 
 		act[k] = gate * u[k];
 		g[k] = dy[k] * u[k] * (s + gate * (1 - s));

@@ -695,6 +695,79 @@ static void swiglu_product(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
 	finish(&b, run_swiglu_product, &r, want, bound, all);
 }
 
+/* Output: x, a product, then y. */
+static int run_swiglu_inputs(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_swiglu s = *(const struct lm_swiglu *)r->op;
+	uint64_t n = s.rows * s.hidden;
+
+	s.product = r->raw ? r->raw : out;
+	s.x = s.product;
+	if (!r->raw)
+		s.y = (float *)out + 2 * n;
+	if (d->ops->lm->swiglu(d, &s) < 0 || widen(d, out, r) < 0)
+		return -1;
+	return r->raw ? widen_copy(d, (float *)out + 2 * n, s.y, n, r->up) : 0;
+}
+
+/* SwiGLU of a product: what is off in g and u comes to y by its derivatives, |u| s (1 + |g| (1 - s))
+ * and |g| s, at the ends of what they may be. */
+static void swiglu_inputs(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
+	uint64_t hidden, uint64_t dim)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_swiglu s = { .dtype = dtype, .rows = rows, .hidden = hidden, .dim = dim }, h;
+	uint64_t n = rows * hidden;
+	float *want, *bound;
+	struct lm_gemm g;
+
+	start_bench(&b, k, dtype);
+	h = s;
+	h.in = numbers(&b, dtype, rows * dim, 1, &s.in);
+	h.w = numbers(&b, dtype, 2 * hidden * dim, 1, &s.w);
+	s.y = buffer(&b, n * 4);
+	h.product = hold(&b, 2 * n * 4);
+	h.x = h.product;
+	h.y = hold(&b, n * 4);
+	g = lm_swiglu_inputs(&h);
+	lm_gemm_ref(&g, 0, rows);
+	lm_swiglu_ref(&h, 0, rows);
+	want = hold(&b, 3 * n * 4);
+	bound = hold(&b, 3 * n * 4);
+	for (uint64_t i = 0; i < 3 * n; i++)
+		want[i] = (float)(i < 2 * n ? lm_at(dtype, h.x, i) :
+					      lm_at(dtype, h.y, i - 2 * n));
+	for (uint64_t i = 0; i < 2 * n; i++) {
+		double terms = 0;
+
+		for (uint64_t t = 0; t < dim; t++)
+			terms += fabs(lm_at(dtype, h.in, i / (2 * hidden) * dim + t) *
+				lm_at(dtype, h.w, i % (2 * hidden) * dim + t));
+		bound[i] = (float)((double)(dim + 4) * 4 * U * terms +
+			(dtype == LM_DTYPE_BF16 ? fabs((double)want[i]) * 0x1p-7 : 0) +
+			0x1p-120);
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t at = i / hidden * 2 * hidden + i % hidden, bt = at + hidden;
+		double gate = want[at], up = fabs((double)want[bt]) + bound[bt];
+		double most = gate + bound[at], sig = 1 / (1 + exp(-most));
+
+		gate = fabs(gate) + bound[at];
+		bound[2 * n + i] = (float)(bound[at] * up * sig * (1 + gate) +
+			bound[bt] * gate * sig + 32 * U * fabs((double)want[2 * n + i]) +
+			(dtype == LM_DTYPE_BF16 ? fabs((double)want[2 * n + i]) * 0x1p-7 : 0) +
+			0x1p-120);
+	}
+	raw_result(&b, &r, rows, 2 * hidden);
+	r.op = &s;
+	snprintf(b.c.label, sizeof b.c.label, "swiglu %s %llu x %llu of a product, %llu",
+		name(dtype), (unsigned long long)rows, (unsigned long long)hidden,
+		(unsigned long long)dim);
+	finish(&b, run_swiglu_inputs, &r, want, bound, 3 * n);
+}
+
 static void gelu(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t hidden)
 {
 	struct bench b;
@@ -1429,4 +1502,19 @@ void check_lm(struct kcheck *k)
 	adamw(k, 100, INFINITY);
 	clip(k, 3, 0);
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
+}
+
+/* Where a GPU has wgmma and no cuBLASLt. */
+void check_wgmma(struct kcheck *k)
+{
+	if (k->bench || k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
+		return; /* check_lm says why */
+	/* two tiles of wgmma both ways, whose edges are inside, more steps than stages, and a last
+	 * step that is not full; and split into parts */
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 130, 264, 200, false, true);
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XW, 131, 261, 88, true, true);
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 129, 259, 2056, true, true);
+	swiglu_inputs(k, LM_DTYPE_BF16, 256, 256, 136);
+	swiglu_inputs(k, LM_DTYPE_BF16, 40, 33, 24);
+	swiglu_inputs(k, LM_DTYPE_F32, 5, 7, 9);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "tests/kernels/cuda_emu_wgmma.h"
 #include "tests/kernels/cuda_fiber.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -16,6 +17,7 @@
 	__sanitizer_start_switch_fiber(keep, main_stack, main_stack_bytes)
 #define ARRIVE(kept) __sanitizer_finish_switch_fiber(kept, NULL, NULL)
 #define CLEAN(p, n)  __asan_unpoison_memory_region(p, n)
+#define CLOSE(p, n)  __asan_poison_memory_region(p, n)
 static const void *main_stack;
 static size_t main_stack_bytes;
 #define ARRIVE_FROM_MAIN(kept) \
@@ -26,6 +28,7 @@ static size_t main_stack_bytes;
 #define ARRIVE(kept)           (void)(kept)
 #define ARRIVE_FROM_MAIN(kept) (void)(kept)
 #define CLEAN(p, n)            (void)0
+#define CLOSE(p, n)            (void)0
 #endif
 
 #define STACK_BYTES ((size_t)128 << 10)
@@ -55,6 +58,7 @@ struct fiber {
 	struct copy *copies; /* COPIES_MAX, allocated for the first */
 	unsigned first_copy, copies_end;
 	uint32_t group; /* of the copies that are started now */
+	const void *awaits; /* where it sleeps */
 };
 
 /* What the lanes of a warp do: each is in one of the first four sets. */
@@ -76,8 +80,13 @@ struct block {
 	uint64_t deposits[THREADS_MAX], values[THREADS_MAX]; /* by warp and lane */
 	struct {
 		const void *place;
-		void *at;
+		char *at;
+		void *memory; /* that it lies in */
+		size_t bytes;
+		unsigned address; /* in the window of shared memory */
 	} arrays[ARRAYS_MAX];
+	unsigned shared_end; /* of that window */
+	void *own;           /* of cuda_emu_wgmma.c */
 };
 
 struct emu_index emu_grid_dim, emu_block_dim;
@@ -341,6 +350,77 @@ void emu_yield(void)
 		suspend();
 }
 
+void emu_die(const char *why)
+{
+	die(why);
+}
+
+unsigned emu_below(unsigned n)
+{
+	return below(n);
+}
+
+unsigned emu_habit(void)
+{
+	return habit;
+}
+
+unsigned emu_index(void)
+{
+	return running()->index;
+}
+
+void **emu_block_own(void)
+{
+	return &running()->block->own;
+}
+
+void emu_sleep(const void *place)
+{
+	struct fiber *f = running();
+
+	f->awaits = place;
+	warp_of(f)->ready &= ~((uint32_t)1 << f->self.lane);
+	suspend();
+}
+
+void emu_wake(const void *place)
+{
+	for (int n = 0; n < BLOCKS_MAX; n++)
+		for (unsigned i = 0; i < blocks[n]->count; i++) {
+			struct fiber *f = &blocks[n]->fibers[i];
+
+			if (f->awaits != place)
+				continue;
+			f->awaits = NULL;
+			warp_of(f)->ready |= (uint32_t)1 << f->self.lane;
+		}
+}
+
+unsigned emu_shared_address(const void *p)
+{
+	struct block *b = running()->block;
+
+	for (int i = 0; i < ARRAYS_MAX && b->arrays[i].place; i++)
+		if ((const char *)p >= b->arrays[i].at &&
+			(const char *)p < b->arrays[i].at + b->arrays[i].bytes)
+			return b->arrays[i].address +
+				(unsigned)((const char *)p - b->arrays[i].at);
+	die("an address that is not in shared memory");
+	return 0;
+}
+
+void *emu_shared_at(unsigned address, unsigned bytes)
+{
+	struct block *b = running()->block;
+
+	for (int i = 0; i < ARRAYS_MAX && b->arrays[i].place; i++)
+		if (address >= b->arrays[i].address &&
+			address + bytes <= b->arrays[i].address + b->arrays[i].bytes)
+			return b->arrays[i].at + (address - b->arrays[i].address);
+	return NULL;
+}
+
 void *emu_shared(const void *place, size_t bytes)
 {
 	struct block *b = running()->block;
@@ -351,8 +431,14 @@ void *emu_shared(const void *place, size_t bytes)
 		if (b->arrays[i].place)
 			continue;
 		b->arrays[i].place = place;
-		if (posix_memalign(&b->arrays[i].at, 128, bytes))
+		/* 128 bytes further than a multiple of 1024: who needs more sees to it */
+		if (posix_memalign(&b->arrays[i].memory, 1024, bytes + 128))
 			die("no memory");
+		b->arrays[i].at = (char *)b->arrays[i].memory + 128;
+		CLOSE(b->arrays[i].memory, 128);
+		b->arrays[i].bytes = bytes;
+		b->arrays[i].address = (b->shared_end + 1023) / 1024 * 1024 + 128;
+		b->shared_end = b->arrays[i].address + (unsigned)bytes;
 		for (size_t k = 0; k < bytes; k++)
 			((unsigned char *)b->arrays[i].at)[k] = (unsigned char)below(256);
 		emu_race_forget(b->arrays[i].at, bytes);
@@ -371,6 +457,7 @@ static void fiber_main(void)
 	f = running();
 	if (f->first_copy != f->copies_end)
 		die("a thread ends before its asynchronous copies");
+	emu_wgmma_fiber_end();
 	warp_of(f)->ready &= ~((uint32_t)1 << f->self.lane);
 	warp_of(f)->done |= (uint32_t)1 << f->self.lane;
 	f->block->left--;
@@ -395,6 +482,7 @@ static void start_fiber(struct fiber *f)
 	f->late = below(2);
 	f->first_copy = f->copies_end = 0;
 	f->group = 0;
+	f->awaits = NULL;
 }
 
 static void start_block(struct block *b, uint64_t number)
@@ -426,9 +514,15 @@ static void start_block(struct block *b, uint64_t number)
 
 static void end_block(struct block *b)
 {
-	for (int i = 0; i < ARRAYS_MAX; i++)
-		free(b->arrays[i].at);
+	emu_wgmma_block_end(b->own);
+	b->own = NULL;
+	for (int i = 0; i < ARRAYS_MAX; i++) {
+		if (b->arrays[i].memory)
+			CLEAN(b->arrays[i].memory, 128);
+		free(b->arrays[i].memory);
+	}
 	memset(b->arrays, 0, sizeof b->arrays);
+	b->shared_end = 0;
 	b->count = 0;
 }
 
@@ -466,7 +560,7 @@ static unsigned last_ready(const struct block *b)
 }
 
 /* Chooses who runs next; NULL: nobody can. */
-static struct fiber *next_fiber(void)
+static struct fiber *ready_fiber(void)
 {
 	static unsigned again; /* the fiber that ran last */
 	unsigned which = habit ? 0 : below(BLOCKS_MAX);
@@ -489,6 +583,18 @@ static struct fiber *next_fiber(void)
 		return &b->fibers[at];
 	}
 	return NULL;
+}
+
+/* The same; copies that are under way may come first, and do where everybody waits. */
+static struct fiber *next_fiber(void)
+{
+	struct fiber *f;
+
+	emu_wgmma_step(false);
+	do
+		f = ready_fiber();
+	while (!f && emu_wgmma_step(true));
+	return f;
 }
 
 /* Runs fibers until all wait or one ends. */
@@ -559,7 +665,8 @@ void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 		if (busy && !step())
 			for (int i = 0; i < BLOCKS_MAX; i++)
 				if (blocks[i]->count && blocks[i]->left)
-					die("threads wait for each other in different places");
+					emu_wgmma_waiting(blocks[i]->own),
+						die("threads wait for each other in different places");
 	} while (busy);
 	emu_self = NULL;
 	free(order);

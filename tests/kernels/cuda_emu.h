@@ -10,8 +10,8 @@
  * every access that no barrier orders. Anything that hangs on a chip or is undefined there
  * (threads waiting in different places, a warp operation without a thread of its mask) ends the
  * test with a message. Of tensor cores, mma.m16n8k16 of bf16 and f16, mma.m16n8k32 of int8 and
- * ldmatrix are emulated, and cp.async. Not emulated: the other tensor core operations,
- * textures, dynamic parallelism, memory order weaker than the host's. */
+ * ldmatrix are emulated, and cp.async; wgmma, the TMA and mbarriers in cuda_emu_wgmma.h. Not
+ * emulated: the other tensor core operations, textures, dynamic parallelism, memory order weaker than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_H
 
@@ -164,6 +164,16 @@ template <class... P> static inline emu_call<P...> emu_signature(void (*)(P...))
 	decltype(emu_signature(kernel))::start((grid), (block), (stream), kernel, \
 		__VA_ARGS__)
 #define SHARED(type, name, count)                  \
+	static const char name##_place_ = 0;       \
+	auto &name = *static_cast<type(*)[count]>( \
+		emu_shared(&name##_place_, sizeof(type) * (count)))
+
+/* Shared memory whose size the launch states: more than 48 KiB must have been asked for. */
+static size_t emu_large_allowed = 48 << 10;
+#define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...)    \
+	((size_t)(bytes) <= emu_large_allowed ? (void)0 : abort(), \
+		LAUNCH(kernel, grid, block, stream, __VA_ARGS__))
+#define LARGE_SHARED(type, name, count)            \
 	static const char name##_place_ = 0;       \
 	auto &name = *static_cast<type(*)[count]>( \
 		emu_shared(&name##_place_, sizeof(type) * (count)))
@@ -859,6 +869,16 @@ static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const voi
 	a->numRegs = 0;
 	return emu_scene("CUDA_EMU_OLD", 0) ? cudaErrorNoKernelImageForDevice :
 					      cudaSuccess;
+}
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+template <class F>
+static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes)
+{
+	/* an SM has 228 KiB, of which a block may have 227 */
+	if (bytes > 227 << 10)
+		return cudaErrorInvalidDeviceFunction;
+	emu_large_allowed = (size_t)bytes;
+	return cudaSuccess;
 }
 static inline cudaError_t cudaGetLastError()
 {

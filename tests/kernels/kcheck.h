@@ -72,7 +72,8 @@ bool emu_works(void); /* the emulation's own test */
 	K(philox)     \
 	K(product)    \
 	K(quant)      \
-	K(sha256_rows)
+	K(sha256_rows) \
+	K(wgmma)
 
 #define KCHECK_DECLARE(name) void check_##name(struct kcheck *k);
 KCHECKS(KCHECK_DECLARE)

@@ -177,7 +177,7 @@ static struct lm_attend attention(const struct lm_train *t,
 
 /* --- forward ------------------------------------------------------------------------------ */
 
-/* Computes a layer up to gu: everything that its backward pass needs. */
+/* Computes a layer up to h2, of which gu is a product. */
 static int layer_inner(struct lm_train *t, uint32_t l)
 {
 	const struct lm_saved_activations *k = &t->saved[l];
@@ -196,8 +196,16 @@ static int layer_inner(struct lm_train *t, uint32_t l)
 	if (add_to_stream(t, k->mid, t->x[l], k->att, t->q, LM_O, l) < 0 ||
 		norm(t, k->h2, k->rms2, k->mid, LM_FFN_NORM, l) < 0)
 		return -1;
-	g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l);
-	return product(t, &g);
+	return 0;
+}
+
+/* Computes again what the backward pass of a layer needs. */
+static int layer_again(struct lm_train *t, uint32_t l)
+{
+	const struct lm_saved_activations *k = &t->saved[l];
+	struct lm_gemm g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l);
+
+	return layer_inner(t, l) < 0 ? -1 : product(t, &g);
 }
 
 int lm_train_forward(struct lm_train *t)
@@ -217,7 +225,11 @@ int lm_train_forward(struct lm_train *t)
 			.y = k->act,
 			.x = k->gu,
 			.rows = t->rows,
-			.hidden = t->hidden };
+			.hidden = t->hidden,
+			.dim = t->dim,
+			.in = k->h2,
+			.w = lm_train_weight(t, LM_GATE, l),
+			.product = k->gu };
 
 		if (layer_inner(t, l) < 0)
 			return -1;
@@ -347,7 +359,7 @@ int lm_train_backward(struct lm_train *t, bool last)
 	for (uint32_t l = layers; l-- > 0;) {
 		end = at;
 		at = lm_train_at(t, LM_ATTN_NORM, l);
-		if ((t->o.recompute && layer_inner(t, l) < 0) || ffn_back(t, l) < 0 ||
+		if ((t->o.recompute && layer_again(t, l) < 0) || ffn_back(t, l) < 0 ||
 			attention_back(t, l) < 0 || ready(t, last, at, end) < 0)
 			return -1;
 	}

@@ -1,0 +1,152 @@
+/* wgmma_tile.cuh - a tile of 128 x 256 of a product by wgmma, for kernels that differ in what they do
+ * with it. Two warpgroups multiply, each 64 rows; a ninth warp has one thread that loads: four steps
+ * of 64 along k are in shared memory or on their way, and it runs ahead into the next tile while the
+ * others store. A block stays for all tiles that it makes. */
+#ifndef RNP_KERNELS_DEV_WGMMA_TILE_CUH
+#define RNP_KERNELS_DEV_WGMMA_TILE_CUH
+
+#include "kernels/dev/mma_tile.cuh"
+#include "kernels/dev/wgmma.cuh"
+
+#define WIDE_ROWS    128
+#define WIDE_COLUMNS 256
+#define WIDE_DEPTH   WGMMA_WIDE /* along k of a step */
+#define WIDE_STAGES  4
+#define WIDE_GROUPS  2 /* of WGMMA_GROUP threads, that multiply */
+#define WIDE_THREADS (WIDE_GROUPS * WGMMA_GROUP + 32)
+#define WIDE_A_BYTES (WIDE_ROWS * WGMMA_ROW)
+#define WIDE_STAGE   (WIDE_A_BYTES + WIDE_COLUMNS * WGMMA_ROW)
+/* with what the beginning may lack to a multiple of WGMMA_ATOM, and two mbarriers a stage */
+#define WIDE_BYTES   (WIDE_STAGES * (WIDE_STAGE + 16) + WGMMA_ATOM)
+
+/* Rows of the boxes of an operand of `rows` a load, as the maps of wide_load say. */
+#define WIDE_BOX(turned) ((turned) ? WIDE_DEPTH : 128)
+
+#if CUDA_WGMMA
+/* The stages of a block, and where in them a thread is. */
+struct wide_stages {
+	unsigned char *at;
+	uint64_t *full, *empty;
+	unsigned slot, phase;
+
+	/* Returns the slot, and goes on to the next. */
+	__device__ __forceinline__ unsigned next(void)
+	{
+		unsigned was = slot;
+
+		slot = slot + 1 == WIDE_STAGES ? 0 : slot + 1;
+		phase ^= slot == 0;
+		return was;
+	}
+};
+
+/* By all threads of a block; ends with a barrier. */
+__device__ __forceinline__ wide_stages wide_begin(void *memory)
+{
+	unsigned lacks = (WGMMA_ATOM - wgmma_shared(memory) % WGMMA_ATOM) % WGMMA_ATOM;
+	wide_stages s;
+
+	s.at = (unsigned char *)memory + lacks;
+	s.full = (uint64_t *)(void *)(s.at + WIDE_STAGES * WIDE_STAGE);
+	s.empty = s.full + WIDE_STAGES;
+	s.slot = s.phase = 0;
+	if (threadIdx.x == 0) {
+		for (unsigned i = 0; i < WIDE_STAGES; i++) {
+			wgmma_barrier_init(s.full + i, 1);
+			/* each warp says for itself that its products have read a stage */
+			wgmma_barrier_init(s.empty + i, WIDE_GROUPS * 4);
+		}
+		wgmma_barriers_ready();
+	}
+	__syncthreads();
+	return s;
+}
+
+/* Loads the steps of a tile, whose rows of A begin at i, and those of B at j and, for its second
+ * half, at `second`; from k on. By one thread. */
+template <bool A_TURNED, bool B_TURNED>
+__device__ __forceinline__ void wide_load(wide_stages &s, const wgmma_map *a,
+	const wgmma_map *b, unsigned i, unsigned j, unsigned second, unsigned k,
+	unsigned steps)
+{
+	enum { BOX = WGMMA_ROW * WIDE_DEPTH }; /* of a turned operand */
+
+	for (unsigned step = 0; step < steps; step++, k += WIDE_DEPTH) {
+		unsigned parity = s.phase ^ 1, slot = s.next();
+		unsigned char *at = s.at + slot * WIDE_STAGE;
+		uint64_t *full = s.full + slot;
+
+		wgmma_await(s.empty + slot, parity);
+		wgmma_expect(full, WIDE_STAGE);
+		if (A_TURNED)
+			for (unsigned n = 0; n < 2; n++)
+				wgmma_load(at + n * BOX, a, i + n * WGMMA_WIDE, k, full);
+		else
+			wgmma_load(at, a, k, i, full);
+		at += WIDE_A_BYTES;
+		if (B_TURNED)
+			for (unsigned n = 0; n < 4; n++)
+				wgmma_load(at + n * BOX, b,
+					(n < 2 ? j : second) + n % 2 * WGMMA_WIDE, k,
+					full);
+		else
+			for (unsigned n = 0; n < 2; n++)
+				wgmma_load(at + n * 128 * WGMMA_ROW, b, k,
+					n ? second : j, full);
+	}
+}
+
+/* Sums the steps of a tile, of which there is at least one, as wgmma_multiply says of d. By the
+ * warpgroups that multiply. While a step is multiplied the one before is given back. */
+template <bool A_TURNED, bool B_TURNED>
+__device__ __forceinline__ void wide_multiply(float (&sum)[128], wide_stages &s,
+	unsigned steps)
+{
+	enum { A_NEXT = (A_TURNED ? 16 * WGMMA_ROW : 32) >> 4,
+		B_NEXT = (B_TURNED ? 16 * WGMMA_ROW : 32) >> 4,
+		BOX = WGMMA_ROW * WIDE_DEPTH };
+	/* of a K-major operand the leading offset is not used, and as if it were 1 */
+	const uint64_t a0 = wgmma_operand(s.at + threadIdx.x / WGMMA_GROUP * (WIDE_A_BYTES / 2),
+		A_TURNED ? BOX : 16, WGMMA_ATOM);
+	const uint64_t b0 =
+		wgmma_operand(s.at + WIDE_A_BYTES, B_TURNED ? BOX : 16, WGMMA_ATOM);
+	bool arrives = threadIdx.x % 32 == 0;
+	unsigned before = 0;
+
+	for (unsigned step = 0; step < steps; step++) {
+		unsigned parity = s.phase, slot = s.next();
+		uint64_t stage = (uint64_t)slot * (WIDE_STAGE >> 4);
+
+		wgmma_await(s.full + slot, parity);
+		wgmma_fence();
+		UNROLL
+		for (unsigned k = 0; k < WIDE_DEPTH / 16; k++)
+			wgmma_multiply<A_TURNED, B_TURNED>(sum, a0 + stage + k * A_NEXT,
+				b0 + stage + k * B_NEXT, step > 0 || k > 0);
+		wgmma_commit();
+		if (step > 0) {
+			wgmma_wait<1>();
+			if (arrives)
+				wgmma_arrive(s.empty + before);
+		}
+		before = slot;
+	}
+	wgmma_wait<0>();
+	if (arrives)
+		wgmma_arrive(s.empty + before);
+}
+
+/* This thread's first row of a tile, of two that are 8 apart, and its first column, of pairs that are
+ * 8 apart. */
+__device__ __forceinline__ unsigned wide_row(void)
+{
+	return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+}
+
+__device__ __forceinline__ unsigned wide_column(void)
+{
+	return threadIdx.x % 4 * 2;
+}
+#endif
+
+#endif
