@@ -268,7 +268,7 @@ static int run(int n, char **args)
 	double all = 1;
 
 	rc = read_options(&s);
-	s.wgmma = strcmp(gpu->arch, "sm_90") == 0;
+	s.wgmma = strcmp(gpu->arch, "sm_90") == 0 && options.without_library;
 	if (rc == 0 && n > 0)
 		rc = load_codes(&codes, gpu->arch, args, n);
 	if (rc == 0) {

@@ -95,7 +95,9 @@ int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s)
 	struct multiply m = {};
 	wgmma_map a, b;
 
-	if (!cuda_of(d)->wgmma || s->dtype != LM_DTYPE_BF16 || s->gelu || !whole ||
+	/* what follows a tile is not overlapped with the next: by prediction cuBLASLt's product and a
+	 * kernel of its own are as fast where that library is there */
+	if (!cuda_of(d)->wgmma || cuda_of(d)->lt || s->dtype != LM_DTYPE_BF16 || s->gelu || !whole ||
 		tiles < TILES_MIN || s->rows >= SIZE_MAX_TAKEN || s->dim >= SIZE_MAX_TAKEN ||
 		s->hidden >= SIZE_MAX_TAKEN || tiles >= SIZE_MAX_TAKEN ||
 		((uintptr_t)s->product | (uintptr_t)s->y) % 4 || s->dim % 8 ||
