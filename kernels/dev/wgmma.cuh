@@ -190,6 +190,19 @@ template <int N> __device__ __forceinline__ void wgmma_wait(void)
 #endif
 }
 
+/* Keeps the compiler from moving reads or writes of D across here: it does not know that products
+ * under way write to it, so that a read could come before the wait. No instruction. */
+__device__ __forceinline__ void wgmma_pin(float (&d)[128])
+{
+#ifdef CUDA_EMU
+	(void)d;
+#else
+	UNROLL
+	for (unsigned i = 0; i < 128; i++)
+		asm volatile("" : "+f"(d[i]) : : "memory");
+#endif
+}
+
 /* d (64 x 256 f32, 128 a lane) = a b + (add ? d : 0), of bf16: a is 64 x 16, b 16 x 256. A lane of
  * warp w has in d[4 j + e] row 16 w + lane / 4 + 8 (e / 2), column 8 j + lane % 4 * 2 + e % 2.
  * TURNED: the operand is MN-major. */

@@ -113,6 +113,7 @@ __device__ __forceinline__ void wide_multiply(float (&sum)[128], wide_stages &s,
 	bool arrives = threadIdx.x % 32 == 0;
 	unsigned before = 0;
 
+	wgmma_pin(sum);
 	for (unsigned step = 0; step < steps; step++) {
 		unsigned parity = s.phase, slot = s.next();
 		uint64_t stage = (uint64_t)slot * (WIDE_STAGE >> 4);
@@ -132,6 +133,7 @@ __device__ __forceinline__ void wide_multiply(float (&sum)[128], wide_stages &s,
 		before = slot;
 	}
 	wgmma_wait<0>();
+	wgmma_pin(sum);
 	if (arrives)
 		wgmma_arrive(s.empty + before);
 }
