@@ -1,5 +1,6 @@
 /* predict_work.c - the kernels of a training step, of a token and of a prompt, with their bytes and
- * operations, and the time that a GPU's limits give them. */
+ * operations, and the time that a GPU's limits give them; long because each kernel that is added
+ * stands here once, with what it moves and computes. */
 #include "cmd/rnp-bench/predict_work.h"
 
 #include <math.h>
@@ -13,12 +14,13 @@
 /* Of a tile of 128 x 256 a step of 64 brings 48 KiB from the level-2 cache for 4.2 million operations.
  * A public kernel of this design without clusters (pranjalssh/fast.cu, kernel 6, 192 x 192) measured
  * 777 TFLOP/s on an H100, for which that cache gave 8.1 TB/s: 690 TFLOP/s here, 0.7 of 989. */
-#define WGMMA_SHARE       0.70
-#define WGMMA_ISSUE_SHARE 0.5 /* after a tile: two warps a scheduler, while tensor cores wait */
-#define SHARED_SHARE  0.9
-#define LAUNCH_NS     1000.0
-#define MMA_BF16      4096.0 /* operations of m16n8k16 */
-#define MMA_INT8      8192.0
+#define WGMMA_SHARE 0.70
+/* after a tile: two warps a scheduler, while tensor cores wait */
+#define WGMMA_ISSUE_SHARE 0.5
+#define SHARED_SHARE      0.9
+#define LAUNCH_NS         1000.0
+#define MMA_BF16          4096.0 /* operations of m16n8k16 */
+#define MMA_INT8          8192.0
 
 /* Datasheets of NVIDIA, dense rates. mma_share of sm_90: measured by Luo et al. 2024, Benchmarking
  * and Dissecting the Nvidia Hopper GPU Architecture. */
@@ -65,10 +67,9 @@ static double layer_weights(const struct sizes *s)
 static struct predict_kernel product(const struct predict_step *s, const char *part,
 	uint64_t launches, double operations, double bytes)
 {
-	return (struct predict_kernel){ .kernel = s->library ?
-			"cuBLASLt" :
+	return (struct predict_kernel){ .kernel = s->library ? "cuBLASLt" :
 			s->wgmma ? "wide_product_kernel<false, false, false>" :
-			"multiply_kernel<bf16_numbers, false, false, 4, 4>",
+				   "multiply_kernel<bf16_numbers, false, false, 4, 4>",
 		.part = part,
 		.launches = launches,
 		.operations = operations,
@@ -161,8 +162,9 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	double edge = 1 + (c->head_dim == 64 ? 128.0 : 64.0) / (double)s->length;
 	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
 	double p = w * l + z.vocab * z.dim * (c->tied ? 1 : 2);
-	/* of rows whose logits are in memory at once */
+	/* what SwiGLU's own product multiplies by */
 	double own = s->wgmma ? 2 * z.dim * z.hidden : 0;
+	/* of rows whose logits are in memory at once */
 	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1;
 	int n = 0;
 
@@ -173,8 +175,8 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			l *
 				(2 * (w - own) +
 					t *
-						(z.dim * (s->wgmma ? 12 : 14) +
-							z.q * 4 + z.kv * 4 +
+						(z.dim * (s->wgmma ? 12 : 14) + z.q * 4 +
+							z.kv * 4 +
 							z.hidden * (s->wgmma ? 2 : 6)))));
 	add(out, &n,
 		product(s, "layers backward", 7 * layers,
@@ -579,9 +581,10 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	if (!k->by_fma)
 		t.tensor_ns = operations /
 			(peak *
-				(library             ? LIBRARY_SHARE :
-						k->by_wgmma ? WGMMA_SHARE :
-							      gpu->mma_share * MMA_SHARE)) *
+				(library ? LIBRARY_SHARE :
+						k->by_wgmma ?
+					   WGMMA_SHARE :
+					   gpu->mma_share * MMA_SHARE)) *
 			1e9;
 	if (k->phases[0].function) {
 		t.issue_known = code && sum_phases(k, code, &issued, &shared);
@@ -593,7 +596,8 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 					1e6;
 		}
 	} else if (k->by_wgmma) {
-		t.issue_known = code; /* a few instructions for each product of 64 x 256 */
+		/* a few instructions for each product of 64 x 256 */
+		t.issue_known = code;
 	} else if (code && k->by_fma && code->fmas)
 		turns = operations / 64 / (double)code->fmas;
 	else if (code && k->operations > 0 && code->mmas)

@@ -2,9 +2,8 @@
  * the GPU's datasheet and what the compiler made of the kernels. Uses common/lm/model alone.
  *
  * A kernel takes the longest of five times: its bytes at 0.9 of the memory's bandwidth; its matrix
- * products at 0.75 of the tensor cores' peak by cuBLASLt, or at 0.85 of what mma.sync reaches; its
- * at 0.7 by wgmma (predict_work.c: why); its
- * instructions at 0.75 of four a clock and multiprocessor; what it moves through shared memory at
+ * products at 0.75 of the tensor cores' peak by cuBLASLt, at 0.7 by wgmma (predict_work.c: why), or
+ * at 0.85 of what mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor; what it moves through shared memory at
  * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
  * in a bank; and 1 us a launch, which is what a graph takes for a kernel that does nothing.
  * Instructions and shared memory are counted from the hot loop: for each MMA where it has any, for
@@ -81,7 +80,8 @@ struct predict_kernel {
 	bool is_int8;
 	double repeated; /* how many operations of tensor cores one takes; 0: as 1 */
 	bool by_fma;     /* operations are made by multiply-adds, not by tensor cores */
-	bool by_wgmma;   /* operations are made by wgmma; what else it issues comes after a tile's */
+	/* operations are made by wgmma; what else it issues comes after a tile's */
+	bool by_wgmma;
 	/* the part of hot_shared_cycles that is left where lanes load the same words; 0: all */
 	double shared_part;
 	/* of a kernel that is counted loop by loop; ends with a NULL function */
@@ -105,7 +105,7 @@ struct predict_step {
 	double weight_bytes_32;
 	const char *rows_kernel, *tensor_kernel; /* of quantised weights, else NULL */
 	bool library;                            /* cuBLASLt is there */
-	bool wgmma;                              /* the GPU runs what is made for sm_90a */
+	bool wgmma; /* the GPU runs what is made for sm_90a */
 	/* compression: int8 values; skewed: nine of ten are zero, else they are Gaussian */
 	uint64_t values;
 	bool skewed;

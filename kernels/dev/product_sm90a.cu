@@ -14,8 +14,8 @@
 
 #if CUDA_WGMMA
 template <bool F32>
-__device__ __forceinline__ void store_two(void *to, uint64_t at, float v0, float v1, bool two,
-	bool pair)
+__device__ __forceinline__ void store_two(void *to, uint64_t at, float v0, float v1,
+	bool two, bool pair)
 {
 	float *f = (float *)to + at;
 	uint16_t *h = (uint16_t *)to + at;
@@ -39,8 +39,8 @@ __device__ __forceinline__ void store_two(void *to, uint64_t at, float v0, float
 /* Stores a thread's part of a tile whose first row and column, of this thread, are i and j; of a
  * product that is split, into its part of the room. */
 template <bool F32>
-__device__ __forceinline__ void store_tile(const struct multiply &m, const float (&sum)[128],
-	unsigned part, uint64_t i, uint64_t j)
+__device__ __forceinline__ void store_tile(const struct multiply &m,
+	const float (&sum)[128], unsigned part, uint64_t i, uint64_t j)
 {
 	uint64_t ld = m.room ? m.p.n : m.p.ldc;
 	void *to = m.room ? (void *)(m.room + part * m.p.m * m.p.n) : m.p.c;
@@ -78,8 +78,8 @@ __device__ __forceinline__ void store_tile(const struct multiply &m, const float
 /* F32: of C, and of the room of parts. */
 template <bool A_TURNED, bool B_TURNED, bool F32>
 __global__ void __launch_bounds__(WIDE_THREADS, 1)
-	wide_product_kernel(const GRID_CONSTANT wgmma_map a, const GRID_CONSTANT wgmma_map b,
-		struct multiply m, unsigned tasks)
+	wide_product_kernel(const GRID_CONSTANT wgmma_map a,
+		const GRID_CONSTANT wgmma_map b, struct multiply m, unsigned tasks)
 {
 #if CUDA_WGMMA
 	LARGE_SHARED(uint4, memory, WIDE_BYTES / 16);
@@ -125,20 +125,20 @@ static encode_fn encoder(void)
 	cudaDriverEntryPointQueryResult found;
 	void *f = NULL;
 #if CUDART_VERSION >= 12050
-	cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000,
-		cudaEnableDefault, &found);
+	cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f,
+		12000, cudaEnableDefault, &found);
 #else
 	cudaError_t e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &f,
 		cudaEnableDefault, &found);
 #endif
 
 	return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (encode_fn)f :
-									   NULL;
+									  NULL;
 }
 #endif
 
-int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns, uint64_t ld,
-	unsigned box_rows)
+int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns,
+	uint64_t ld, unsigned box_rows)
 {
 #ifdef CUDA_EMU
 	return emu_tensor_map(map, at, rows, columns, ld * 2, box_rows, WGMMA_WIDE);
@@ -148,8 +148,8 @@ int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns
 	const cuuint32_t box[2] = { WGMMA_WIDE, box_rows }, steps[2] = { 1, 1 };
 
 	return !encode ||
-		encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)at, sizes,
-			strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+		encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)at,
+			sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
 			CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
 			CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS;
 #endif
@@ -165,8 +165,8 @@ static int launch(struct dev *d, const struct multiply *m, const wgmma_map *a,
 	blocks = tasks < blocks ? tasks : blocks;
 	CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
 		WIDE_BYTES));
-	LAUNCH_LARGE(kernel, blocks, WIDE_THREADS, WIDE_BYTES, cuda_of(d)->stream, *a, *b, *m,
-		tasks);
+	LAUNCH_LARGE(kernel, blocks, WIDE_THREADS, WIDE_BYTES, cuda_of(d)->stream, *a, *b,
+		*m, tasks);
 	CUDA_TRY(cudaGetLastError());
 	return cuda_mma_join(d, m);
 }
@@ -191,13 +191,12 @@ int cuda_wgmma_multiply(struct dev *d, const struct multiply *product,
 
 	cuda_mma_split(&m, tiles, 2, extra);
 	tiles *= m.parts;
-	m.pairs = p->ldc % 2 == 0 &&
-		(uintptr_t)p->c % (p->out == LT_BF16 ? 4 : 8) == 0;
+	m.pairs = p->ldc % 2 == 0 && (uintptr_t)p->c % (p->out == LT_BF16 ? 4 : 8) == 0;
 	if (!ENOUGH(p, tiles) || (p->a_turned && !p->b_turned) ||
-		wgmma_map_of(&a, p->a, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k,
-			p->lda, WIDE_BOX(p->a_turned)) ||
-		wgmma_map_of(&b, p->b, p->b_turned ? p->k : p->n, p->b_turned ? p->n : p->k,
-			p->ldb, WIDE_BOX(p->b_turned)))
+		wgmma_map_of(&a, p->a, p->a_turned ? p->k : p->m,
+			p->a_turned ? p->m : p->k, p->lda, WIDE_BOX(p->a_turned)) ||
+		wgmma_map_of(&b, p->b, p->b_turned ? p->k : p->n,
+			p->b_turned ? p->n : p->k, p->ldb, WIDE_BOX(p->b_turned)))
 		return 1;
 	if (p->a_turned)
 		return launch_out<true, true>(d, &m, &a, &b, (unsigned)tiles);

@@ -350,7 +350,8 @@ static int cpu_swiglu(struct dev *d, const struct lm_swiglu *x)
 
 	if (x->in && cpu_gemm(d, &g) < 0)
 		return -1;
-	return share(d, swiglu_part, &w, sizeof w, x->rows, rows_grain(x->hidden), PIECES);
+	return share(d, swiglu_part, &w, sizeof w, x->rows, rows_grain(x->hidden),
+		PIECES);
 }
 
 struct swiglu_back_work {

@@ -155,8 +155,8 @@ struct lm_swiglu {
 /* The product that x is where there is an in. */
 HD struct lm_gemm lm_swiglu_inputs(const struct lm_swiglu *s)
 {
-	struct lm_gemm g = { LM_XWT, s->dtype, s->dtype, s->product, s->in, s->w, NULL, NULL,
-		s->rows, 2 * s->hidden, s->dim, s->dim, s->dim, 2 * s->hidden };
+	struct lm_gemm g = { LM_XWT, s->dtype, s->dtype, s->product, s->in, s->w, NULL,
+		NULL, s->rows, 2 * s->hidden, s->dim, s->dim, s->dim, 2 * s->hidden };
 
 	return g;
 }

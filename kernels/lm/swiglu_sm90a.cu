@@ -32,8 +32,8 @@ __device__ __forceinline__ float swiglu_of(float g, float u)
 }
 
 /* Stores a thread's part of a tile whose first row and column, of this thread, are i and j. */
-__device__ __forceinline__ void store_tile(const struct lm_swiglu &s, const float (&sum)[128],
-	uint64_t i, uint64_t j)
+__device__ __forceinline__ void store_tile(const struct lm_swiglu &s,
+	const float (&sum)[128], uint64_t i, uint64_t j)
 {
 	UNROLL
 	for (unsigned half = 0; half < 2; half++) {
@@ -58,8 +58,9 @@ __device__ __forceinline__ void store_tile(const struct lm_swiglu &s, const floa
 #endif
 
 __global__ void __launch_bounds__(WIDE_THREADS, 1)
-	swiglu_product_kernel(const GRID_CONSTANT wgmma_map a, const GRID_CONSTANT wgmma_map b,
-		struct multiply m, struct lm_swiglu s, unsigned tasks)
+	swiglu_product_kernel(const GRID_CONSTANT wgmma_map a,
+		const GRID_CONSTANT wgmma_map b, struct multiply m, struct lm_swiglu s,
+		unsigned tasks)
 {
 #if CUDA_WGMMA
 	LARGE_SHARED(uint4, memory, WIDE_BYTES / 16);
@@ -73,8 +74,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
 		tile_place at = place_of(m, task, SIDE, SIDE);
 
 		if (loads) {
-			wide_load<false, false>(stages, &a, &b, (unsigned)at.i, (unsigned)at.j,
-				(unsigned)(s.hidden + at.j), 0, steps);
+			wide_load<false, false>(stages, &a, &b, (unsigned)at.i,
+				(unsigned)at.j, (unsigned)(s.hidden + at.j), 0, steps);
 		} else {
 			float sum[128];
 
@@ -97,9 +98,10 @@ int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s)
 
 	/* what follows a tile is not overlapped with the next: by prediction cuBLASLt's product and a
 	 * kernel of its own are as fast where that library is there */
-	if (!cuda_of(d)->wgmma || cuda_of(d)->lt || s->dtype != LM_DTYPE_BF16 || s->gelu || !whole ||
-		tiles < TILES_MIN || s->rows >= SIZE_MAX_TAKEN || s->dim >= SIZE_MAX_TAKEN ||
-		s->hidden >= SIZE_MAX_TAKEN || tiles >= SIZE_MAX_TAKEN ||
+	if (!cuda_of(d)->wgmma || cuda_of(d)->lt || s->dtype != LM_DTYPE_BF16 ||
+		s->gelu || !whole || tiles < TILES_MIN || s->rows >= SIZE_MAX_TAKEN ||
+		s->dim >= SIZE_MAX_TAKEN || s->hidden >= SIZE_MAX_TAKEN ||
+		tiles >= SIZE_MAX_TAKEN ||
 		((uintptr_t)s->product | (uintptr_t)s->y) % 4 || s->dim % 8 ||
 		wgmma_map_of(&a, s->in, s->rows, s->dim, s->dim, WIDE_BOX(false)) ||
 		wgmma_map_of(&b, s->w, 2 * s->hidden, s->dim, s->dim, WIDE_BOX(false)))

@@ -718,7 +718,11 @@ static void swiglu_inputs(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
 {
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_swiglu s = { .dtype = dtype, .rows = rows, .hidden = hidden, .dim = dim }, h;
+	struct lm_swiglu s = { .dtype = dtype,
+		.rows = rows,
+		.hidden = hidden,
+		.dim = dim },
+			 h;
 	uint64_t n = rows * hidden;
 	float *want, *bound;
 	struct lm_gemm g;
@@ -757,7 +761,8 @@ static void swiglu_inputs(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
 		gate = fabs(gate) + bound[at];
 		bound[2 * n + i] = (float)(bound[at] * up * sig * (1 + gate) +
 			bound[bt] * gate * sig + 32 * U * fabs((double)want[2 * n + i]) +
-			(dtype == LM_DTYPE_BF16 ? fabs((double)want[2 * n + i]) * 0x1p-7 : 0) +
+			(dtype == LM_DTYPE_BF16 ? fabs((double)want[2 * n + i]) * 0x1p-7 :
+						  0) +
 			0x1p-120);
 	}
 	raw_result(&b, &r, rows, 2 * hidden);

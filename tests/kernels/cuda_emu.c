@@ -1,4 +1,5 @@
-/* cuda_emu.c - runs the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory. */
+/* cuda_emu.c - runs the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory;
+ * long because all of these change the same state of a block. */
 #include "tests/kernels/cuda_emu.h"
 
 #include <stdbool.h>
@@ -57,7 +58,7 @@ struct fiber {
 	bool late;           /* its asynchronous copies are done as late as possible */
 	struct copy *copies; /* COPIES_MAX, allocated for the first */
 	unsigned first_copy, copies_end;
-	uint32_t group; /* of the copies that are started now */
+	uint32_t group;     /* of the copies that are started now */
 	const void *awaits; /* where it sleeps */
 };
 

@@ -11,7 +11,8 @@
  * (threads waiting in different places, a warp operation without a thread of its mask) ends the
  * test with a message. Of tensor cores, mma.m16n8k16 of bf16 and f16, mma.m16n8k32 of int8 and
  * ldmatrix are emulated, and cp.async; wgmma, the TMA and mbarriers in cuda_emu_wgmma.h. Not
- * emulated: the other tensor core operations, textures, dynamic parallelism, memory order weaker than the host's. */
+ * emulated: the other tensor core operations, textures, dynamic parallelism, memory order weaker
+ * than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_H
 
@@ -170,7 +171,7 @@ template <class... P> static inline emu_call<P...> emu_signature(void (*)(P...))
 
 /* Shared memory whose size the launch states: more than 48 KiB must have been asked for. */
 static size_t emu_large_allowed = 48 << 10;
-#define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...)    \
+#define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...)      \
 	((size_t)(bytes) <= emu_large_allowed ? (void)0 : abort(), \
 		LAUNCH(kernel, grid, block, stream, __VA_ARGS__))
 #define LARGE_SHARED(type, name, count)            \

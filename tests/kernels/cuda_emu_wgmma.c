@@ -261,8 +261,7 @@ void emu_tensor_load(void *to, const struct emu_tensor_map *map, int x, int y,
 bool emu_wgmma_step(bool must)
 {
 	for (struct state *s = all; s; s = s->next)
-		if (s->copy_count &&
-			(must || (emu_habit() != 2 && emu_below(4) == 0))) {
+		if (s->copy_count && (must || (emu_habit() != 2 && emu_below(4) == 0))) {
 			finish_one(s, emu_below(s->copy_count));
 			return true;
 		}

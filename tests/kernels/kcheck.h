@@ -59,19 +59,19 @@ void kcheck_random(void *out, uint64_t bytes, uint64_t seed);
 bool emu_works(void); /* the emulation's own test */
 
 /* The check files: check_NAME.c has check_NAME. */
-#define KCHECKS(K)    \
-	K(bulk)       \
-	K(graph)      \
-	K(huff)       \
-	K(int8)       \
-	K(lm)         \
-	K(lm_project) \
-	K(lm_paged)   \
-	K(memfill)    \
-	K(outer)      \
-	K(philox)     \
-	K(product)    \
-	K(quant)      \
+#define KCHECKS(K)     \
+	K(bulk)        \
+	K(graph)       \
+	K(huff)        \
+	K(int8)        \
+	K(lm)          \
+	K(lm_project)  \
+	K(lm_paged)    \
+	K(memfill)     \
+	K(outer)       \
+	K(philox)      \
+	K(product)     \
+	K(quant)       \
 	K(sha256_rows) \
 	K(wgmma)
 

@@ -203,7 +203,8 @@ static int layer_inner(struct lm_train *t, uint32_t l)
 static int layer_again(struct lm_train *t, uint32_t l)
 {
 	const struct lm_saved_activations *k = &t->saved[l];
-	struct lm_gemm g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l);
+	struct lm_gemm g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE,
+		l);
 
 	return layer_inner(t, l) < 0 ? -1 : product(t, &g);
 }
