@@ -297,6 +297,14 @@ bench_record() { # test unit median low high
 	run_split rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/shared"
 	assert_success
 	jq -es '[.[] | select(.part == "attention forward")][0] | .limit == "shared" and .shared_ns == .ns and .issue_ns < .ns' <<<"$output"
+	# without cuBLASLt an H100 has products by wgmma, and SwiGLU in one of them; others have not
+	run_split rnp-bench predict --gpu H100 --without-library
+	assert_success
+	jq -es 'any(.kernel | test("^wide_product_kernel<")) and any(.kernel == "swiglu_product_kernel") and
+		all(.kernel | test("^(multiply_kernel<|swiglu_kernel<|cuBLASLt)") | not)' <<<"$output"
+	run_split rnp-bench predict --gpu A100 --without-library
+	assert_success
+	jq -es 'any(.kernel | test("^multiply_kernel<")) and all(.kernel | test("^(wide|swiglu)_product_kernel") | not)' <<<"$output"
 	# compression: loop by loop, once all of a kernel's loops are known
 	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/shared"
 	assert_success
