@@ -1509,7 +1509,7 @@ void check_lm(struct kcheck *k)
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
 }
 
-/* Where a GPU has wgmma and no cuBLASLt. */
+/* Where a GPU has wgmma and no cuBLASLt, which takes no C whose rows are not of 16 bytes. */
 void check_wgmma(struct kcheck *k)
 {
 	if (k->bench || k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
@@ -1517,6 +1517,13 @@ void check_wgmma(struct kcheck *k)
 	/* two tiles of wgmma both ways, whose edges are inside, more steps than stages, and a last
 	 * step that is not full; and split into parts */
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 130, 264, 200, false, true);
+	/* a chip has at least 100 tiles, and blocks that make two of them */
+	if (strcmp(k->column, "cuda") == 0) {
+		gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 1930, 2602, 200, false,
+			true);
+		gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XW, 1930, 2602, 200, true, true);
+		gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 1290, 2602, 520, true, true);
+	}
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XW, 131, 261, 88, true, true);
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 129, 259, 2056, true, true);
 	swiglu_inputs(k, LM_DTYPE_BF16, 256, 256, 136);
