@@ -8,10 +8,8 @@
 #include "kernels/dev/mma_tile.cuh"
 
 #define THREADS 128
-/* a product is split until it has about so many tiles, into parts at least so deep */
-#define TILES_WANTED 264
-#define PART_BYTES   ((uint64_t)2048)
-#define SMALL_TILES  96 /* with fewer large tiles, small ones */
+#define PART_BYTES  ((uint64_t)2048) /* least depth of a product that is split */
+#define SMALL_TILES 96               /* with fewer large tiles, small ones */
 
 #if CUDA_TENSOR
 /* Stores sums of columns j and j + 1 of row i; of a part, in its room. */
@@ -112,7 +110,7 @@ static uint64_t tiles_of(const struct lt_product *p, uint64_t side)
 void cuda_mma_split(struct multiply *m, uint64_t tiles, uint64_t bytes,
 	const struct mma_extra *extra)
 {
-	uint64_t most = m->p.k * bytes / PART_BYTES, parts = TILES_WANTED / tiles;
+	uint64_t most = m->p.k * bytes / PART_BYTES, parts = MMA_TILES_WANTED / tiles;
 	uint64_t room = extra->room ? extra->room_floats / (m->p.m * m->p.n) : 0;
 
 	parts = parts < most ? parts : most;

@@ -40,6 +40,8 @@ __device__ __forceinline__ void put(const struct multiply &m, uint64_t i, uint64
 }
 
 struct mma_extra;
+/* A product is split until it has about so many tiles. */
+#define MMA_TILES_WANTED 264
 /* Splits k of a product with so many tiles so that there are enough of them, from the sizes alone. */
 void cuda_mma_split(struct multiply *m, uint64_t tiles, uint64_t bytes,
 	const struct mma_extra *extra);

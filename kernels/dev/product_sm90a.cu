@@ -119,7 +119,8 @@ typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
 	CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
 	CUtensorMapFloatOOBfill);
 
-/* The driver's function, without a link to its library; NULL: it has none. */
+/* The driver's function, without a link to its library; NULL: it has none, which is no error of the
+ * launches that follow: those look at the last one. */
 static encode_fn encoder(void)
 {
 	cudaDriverEntryPointQueryResult found;
@@ -132,8 +133,10 @@ static encode_fn encoder(void)
 		cudaEnableDefault, &found);
 #endif
 
-	return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (encode_fn)f :
-									  NULL;
+	if (e == cudaSuccess && found == cudaDriverEntryPointSuccess)
+		return (encode_fn)f;
+	cudaGetLastError();
+	return NULL;
 }
 #endif
 

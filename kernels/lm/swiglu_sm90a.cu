@@ -7,11 +7,12 @@
 #include "kernels/lm/cuda.cuh"
 
 #define SIDE 128 /* rows of a tile, and columns of g and of u */
-/* With fewer tiles, most of the GPU would wait. */
+/* A product with fewer tiles is split along k, as one without y is that is computed again: so both
+ * have the same bits. */
 #ifdef CUDA_EMU
 #define TILES_MIN 1
 #else
-#define TILES_MIN 100
+#define TILES_MIN (MMA_TILES_WANTED / 2 + 1)
 #endif
 #define SIZE_MAX_TAKEN ((uint64_t)1 << 29) /* coordinates have 32 bits */
 
