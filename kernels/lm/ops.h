@@ -94,7 +94,7 @@ struct lm_norm {
  *
  * With rest (not NULL; copy too) the gradient is kept in two halves: rest receives dx - copy as
  * bf16, with an error of 2^-17 |dx|, and dx may be NULL. halves: these two as they are before
- * take the place of from.
+ * take the place of from. whole: they are only read, and dx alone is stored.
  *
  * y, or NULL: the norm's output as bf16, which may be read in place of x; then 2^-7 of the
  * magnitudes of the terms with x are added to the errors. */
@@ -106,7 +106,7 @@ struct lm_norm_back {
 	const float *x, *w, *rms, *from;
 	const uint16_t *y;
 	uint64_t rows, dim;
-	bool fresh, halves;
+	bool fresh, halves, whole;
 };
 
 /* Rotary positions (Su et al. 2021), in place on `heads` adjacent heads that begin at x in each

@@ -58,9 +58,9 @@ void lm_norm_back_rows_ref(const struct lm_norm_back *n, uint64_t from, uint64_t
 				dx += n->from[at + i];
 			if (n->dx)
 				n->dx[at + i] = (float)dx;
-			if (n->copy)
+			if (n->copy && !n->whole)
 				n->copy[at + i] = bf16_from_f32((float)dx);
-			if (n->rest)
+			if (n->rest && !n->whole)
 				n->rest[at + i] = bf16_from_f32(
 					(float)dx - bf16_to_f32(n->copy[at + i]));
 		}

@@ -364,6 +364,8 @@ __device__ __forceinline__ void norm_store(const struct lm_norm_back &n, uint64_
 {
 	if (n.dx)
 		lm_store(n.dx + at, v, count, wide);
+	if (n.whole)
+		return;
 	if (n.copy)
 		lm_store(n.copy + at, v, count, wide);
 	if (n.rest) {
@@ -378,7 +380,7 @@ __device__ __forceinline__ void norm_store(const struct lm_norm_back &n, uint64_
  * owns 256 J columns; a block takes `each` rows, of which its groups of warps take turns, and
  * adds the groups' sums in order. */
 #define NORM_PIECE_ROWS  64 /* least rows of a block */
-#define NORM_PIECES_MAX  1024
+#define NORM_PIECES_MAX  512
 #define NORM_COLUMNS_MAX (768 * LM_WARPS)
 
 template <class T, int J>

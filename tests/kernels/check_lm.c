@@ -406,7 +406,8 @@ static void expect_copy(float *want, float *bound, uint64_t n, const float *from
 struct norm_back {
 	struct lm_norm_back op;
 	const void *copy, *rest; /* of the gradient before */
-	const void *zeros;       /* dy of a second call, that adds the halves */
+	const void *zeros;       /* dy of the last call, that adds the halves */
+	float *spare;            /* dw of all calls but the first */
 };
 
 /* Output: dx, then dw, then the copy of dx. */
@@ -422,20 +423,26 @@ static int run_norm_back(struct dev *d, void *out, const void *arguments)
 	if (begin(d, out, r) < 0)
 		return -1;
 	if (n.halves) {
-		n.dx = NULL;
+		/* leaves the halves for the next */
+		n.whole = true;
 		if (d->ops->copy(d, n.copy, b->copy, bytes) < 0 ||
-			d->ops->copy(d, n.rest, b->rest, bytes) < 0)
+			d->ops->copy(d, n.rest, b->rest, bytes) < 0 ||
+			d->ops->lm->norm_back(d, &n) < 0)
 			return -1;
+		n.whole = false;
+		n.dx = NULL;
+		n.dw = b->spare;
 	}
 	if (d->ops->lm->norm_back(d, &n) < 0)
 		return -1;
 	if (n.halves) {
+		n.whole = true;
 		n.dx = out;
 		n.dy = b->zeros;
-		n.fresh = false;
 		if (d->ops->lm->norm_back(d, &n) < 0)
 			return -1;
 	}
+	n.dw = (float *)out + n.rows * n.dim;
 	return widen_copy(d, n.dw + n.dim, n.copy, n.rows * n.dim, r->up);
 }
 
@@ -454,6 +461,7 @@ static void make_halves(struct bench *b, struct norm_back *s, float *from, uint6
 	s->copy = kcheck_put(b->k, copy, n * 2, 0);
 	s->rest = kcheck_put(b->k, rest, n * 2, 0);
 	s->zeros = buffer(b, n * 4);
+	s->spare = buffer(b, s->op.dim * 4);
 }
 
 /* Sets the norm's output; some of its weights are 0, or so small that nothing is divided by them. */

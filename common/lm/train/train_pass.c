@@ -120,6 +120,7 @@ static int norm_back(struct lm_train *t, const float *x, const void *h, const fl
 		.rms = rms,
 		.from = first || t->dxc ? NULL : t->dx,
 		.halves = t->dxc && !first,
+		.whole = t->dxc && last,
 		.rows = t->rows,
 		.dim = t->dim,
 		.fresh = !t->adding };
