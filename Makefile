@@ -220,21 +220,37 @@ CUDA_ARCH ?= all-major
 COMPRESS := $(if $(NVCC),$(shell $(NVCC) --help 2>/dev/null | grep -q compress-mode && echo --compress-mode=size || echo -Xfatbin=-compress-all))
 NVCCFLAGS ?= -O3 $(if $(LINEINFO),-lineinfo) $(COMPRESS) -std=c++17 -Xcompiler -fPIC,-Wall -I. --cudart static
 
+# nvcc's front end runs once for each virtual architecture, and takes longer than ptxas. From compute_80 it makes for
+# sm_90 what it makes from compute_90, to the byte, and from compute_100 for all later ones: these two do for all of them,
+# where a kernel does not ask for __CUDA_ARCH__ 900 itself (tests/sass.bats holds the list against the kernels).
+CUDA_OWN_90 := kernels/lm/attend_tensor_back.cu
+comma := ,
+major = $(shell $(NVCC) --list-gpu-code | sort -t_ -nk2 | awk -F_ -v own=$(1) 'NR > 1 && $$2 % 10 { next } \
+	{ from = $$2 < 80 || $$2 == own ? $$2 : $$2 < 100 ? 80 : 100; print "-gencode arch=compute_" from ",code=sm_" $$2 } \
+	END { print "-gencode arch=compute_" from ",code=compute_" from }')
+ifeq ($(CUDA_ARCH),all-major)
+CUDA_CODE    := $(if $(NVCC),$(call major,0))
+CUDA_CODE_90 := $(if $(NVCC),$(call major,90))
+else
+CUDA_CODE    := -arch=$(CUDA_ARCH)
+CUDA_CODE_90 := $(CUDA_CODE)
+endif
+# What uses kernels/dev/wgmma.cuh is for sm_90a alone; what holds no kernel need not be there for each.
+cuda_code = $(if $(filter %_sm90a.cu,$(1)),-gencode arch=compute_90a$(comma)code=sm_90a,$(if \
+	$(filter $(CUDA_OWN_90),$(1)),$(CUDA_CODE_90),$(if $(shell grep -l __global__ $(1)),$(CUDA_CODE),-arch=sm_80)))
+
 # As $(BUILD)/flags: other flags or architectures make other objects.
 $(BUILD)/nvflags: FORCE
 	@mkdir -p $(BUILD)
-	@echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) -v' | cmp -s - $@ || echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) -v' > $@
+	@echo '$(NVCC) $(NVCCFLAGS) $(CUDA_CODE_90) -v' | cmp -s - $@ || echo '$(NVCC) $(NVCCFLAGS) $(CUDA_CODE_90) -v' > $@
 
 # nvcc names the object after a temporary file with its process id; without that name the same source
 # makes the same bytes. What ptxas says of each kernel's registers and spills stays beside the object,
 # for scripts/sass --built.
-# What uses kernels/dev/wgmma.cuh is for sm_90a alone, and of no use to any other.
-cuda_arch = $(if $(filter %_sm90a.cu,$(1)),-gencode arch=compute_90a$(comma)code=sm_90a,-arch=$(CUDA_ARCH))
-comma := ,
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v $(call cuda_arch,$<) -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.ptxas) || \
+	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v $(call cuda_code,$<) -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.ptxas) || \
 		{ grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2 || true
 	$(Q)objcopy --wildcard --strip-symbol='tmpxft_*' $@
@@ -242,7 +258,7 @@ $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -shared -Xlinker -z,defs -o $@ $^
+	$(Q)$(NVCC) $(NVCCFLAGS) -shared -Xlinker -z,defs -o $@ $^
 
 # A plug-in beside it for drivers that are too old for CUDA 13 (525 to 575), built where a toolkit of
 # CUDA 12 is found besides; which of them fits is seen when one is opened (kernels/dev/plugin.c).
