@@ -35,10 +35,11 @@ void lm_adamw_ref(const struct lm_adamw *a, uint64_t from, uint64_t to)
 	if (!isfinite(r->norm))
 		return;
 	for (uint64_t i = from; i < to; i++) {
+		bool spared = a->spared && a->spared[i / LM_SPARED];
 		double g = (double)r->scale * a->g[i];
 		double m = a->m[i] + (1 - (double)a->beta1) * (g - a->m[i]);
 		double v = (double)a->beta2 * a->v[i] + (1 - (double)a->beta2) * g * g;
-		double p = a->p[i] * (1 - (double)r->lr * a->decay);
+		double p = a->p[i] * (1 - (double)r->lr * (spared ? 0 : a->decay));
 
 		p -= (double)r->lr * r->correct1 * m /
 			(sqrt((double)r->correct2 * v) + a->eps);

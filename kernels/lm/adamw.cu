@@ -90,6 +90,8 @@ __global__ void adamw_kernel(struct lm_adamw a, bool wide)
 		unsigned n = lm_count(i, a.n);
 		float p[LM_PACK], m[LM_PACK], v[LM_PACK], g[LM_PACK];
 		bool w = wide && n == LM_PACK;
+		/* the same for all of a pack, as that does not cross a multiple of it */
+		float left = a.spared && a.spared[i / LM_SPARED] ? 1 : keep;
 
 		lm_load(g, a.g + i, n, w);
 		lm_load(p, a.p + i, n, w);
@@ -101,7 +103,7 @@ __global__ void adamw_kernel(struct lm_adamw a, bool wide)
 
 			m[k] += rest1 * (scaled - m[k]);
 			v[k] = a.beta2 * v[k] + rest2 * scaled * scaled;
-			p[k] = p[k] * keep -
+			p[k] = p[k] * left -
 				rate * m[k] / (sqrtf(r.correct2 * v[k]) + a.eps);
 		}
 		lm_store(a.p + i, p, n, w);

@@ -178,7 +178,28 @@ static uint64_t rows_grain(uint64_t width)
 	return 1 + 4096 / (width + 1);
 }
 
-SHARED(embed, embed, x->rows, rows_grain(x->dim))
+struct embed_work {
+	const struct lm_kernels *kernels;
+	struct lm_embed x;
+	struct lm_norm norm;
+};
+
+static void embed_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct embed_work *w = work;
+
+	w->kernels->embed(&w->x, from, to);
+	if (w->x.y)
+		w->kernels->norm(&w->norm, from, to);
+}
+
+static int cpu_embed(struct dev *d, const struct lm_embed *x)
+{
+	struct embed_work w = { &cpu_of(d)->lm->kernels, *x, lm_embed_norm(x) };
+
+	return share(d, embed_part, &w, sizeof w, x->rows, rows_grain(x->dim), PIECES);
+}
+
 SHARED(embed_back, embed_back, x->dim, 64)
 SHARED(norm, norm, x->rows, rows_grain(x->dim))
 SHARED(rotate, rotate, x->rows, rows_grain(x->heads * x->head_dim))
@@ -186,7 +207,40 @@ SHARED(bias_back, bias_back, x->n, 64)
 SHARED(softcap, softcap, x->n, 4096)
 SHARED(narrow, narrow, x->n, 4096)
 SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
-SHARED(adamw, adamw, x->n, 4096)
+
+struct adamw_work {
+	const struct lm_kernels *kernels;
+	struct lm_adamw x;
+};
+
+/* What is spared comes in runs: the kernels know one decay. */
+static void adamw_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct adamw_work *w = work;
+	struct lm_adamw x = w->x;
+	const uint8_t *spared = w->x.spared;
+	uint64_t end;
+
+	for (; spared && from < to; from = end) {
+		uint64_t block = from / LM_SPARED;
+		bool spares = spared[block];
+
+		while (block * LM_SPARED < to && !spared[block] == !spares)
+			block++;
+		end = block * LM_SPARED < to ? block * LM_SPARED : to;
+		x.decay = spares ? 0 : w->x.decay;
+		w->kernels->adamw(&x, from, end);
+	}
+	if (!spared)
+		w->kernels->adamw(&x, from, to);
+}
+
+static int cpu_adamw(struct dev *d, const struct lm_adamw *x)
+{
+	struct adamw_work w = { &cpu_of(d)->lm->kernels, *x };
+
+	return share(d, adamw_part, &w, sizeof w, x->n, 4096, PIECES);
+}
 
 /* Multiplications that are worth waking a thread for, about 3 us of work, and those that make a
  * piece for one that is awake. */

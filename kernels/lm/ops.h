@@ -57,13 +57,18 @@ struct lm_gemm {
 /* --- rows ---------------------------------------------------------------------------------- */
 
 /* x[r] = w[token[r]] as f32: rows of the embedding table. w is [vocab, dim] of `dtype`; tokens
- * are below vocab (the caller has checked). Exact. */
+ * are below vocab (the caller has checked). Exact. y (not NULL; of `dtype`): also receives RMSNorm
+ * of x with weights `norm`, and rms the rows' r, as struct lm_norm says below. */
 struct lm_embed {
 	enum lm_dtype dtype;
 	float *x;
 	const void *w;
 	const uint32_t *token;
 	uint64_t rows, dim, vocab;
+	void *y;
+	float *rms;
+	const float *norm;
+	float eps;
 };
 
 /* dw[token[r]] += dx[r] in the order of r; dw f32 [vocab, dim]. Error 2 u (repeats) sum |.|. */
@@ -86,6 +91,15 @@ struct lm_norm {
 	uint64_t rows, dim;
 	float eps;
 };
+
+/* The norm of what is embedded. */
+HD struct lm_norm lm_embed_norm(const struct lm_embed *e)
+{
+	struct lm_norm n = { e->dtype, e->y, e->rms, e->x, e->norm, NULL, e->rows, e->dim,
+		e->eps };
+
+	return n;
+}
 
 /* Gradient of RMSNorm: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]),
  * and dw[i] += sum over rows dy[i] x[i] r. dx f32; copy receives the same as bf16, or NULL;
@@ -452,12 +466,16 @@ struct lm_clip {
 
 /* AdamW (Loshchilov, Hutter 2019), in PyTorch's order: g = scale g; p -= lr decay p; m += (1 -
  * beta1)(g - m); v = beta2 v + (1 - beta2) g^2; p -= lr correct1 m / (sqrt(correct2 v) + eps).
- * copy receives p as bf16, or is NULL. If rates->norm is not finite, nothing changes. Error 16
- * u of the magnitudes of the terms. */
+ * copy receives p as bf16, or is NULL. If rates->norm is not finite, nothing changes. spared: for
+ * each LM_SPARED elements, the last may be fewer, whether their decay is 0; NULL: that of none is.
+ * Error 16 u of the magnitudes of the terms. */
+#define LM_SPARED 64
+
 struct lm_adamw {
 	float *p, *m, *v;
 	const float *g;
 	uint16_t *copy;
+	const uint8_t *spared; /* [n / LM_SPARED, rounded up] */
 	const struct lm_rates *rates;
 	uint64_t n;
 	float beta1, beta2, eps, decay;

@@ -22,110 +22,192 @@ template <class T> __global__ void embed_kernel(struct lm_embed e, bool wide)
 	}
 }
 
-int cuda_lm_embed(struct dev *d, const struct lm_embed *e)
-{
-	uint64_t n = e->rows * lm_packs(e->dim);
+/* The gradient of the table adds rows with the same token one after the other, so they are sorted:
+ * blocks of SORT_ROWS in shared memory, then each row looks up how many rows of the other blocks come
+ * before it. A row is a key, its token above its number: no two are equal. */
+#define SORT_ROWS    2048
+#define SORT_THREADS 512
+/* rows that are sorted together; in the emulation so few that small batches take several turns */
+#ifdef CUDA_EMU
+#define SORTED_MAX (2 * SORT_ROWS)
+#else
+#define SORTED_MAX ((uint64_t)1 << 20)
+#endif
+static_assert(SORTED_MAX * 4 <= LM_SCRATCH_FLOATS, "two arrays of keys");
 
-	if (!n)
-		return 0;
-	LM_LAUNCH(e->dtype, embed_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
-		cuda_of(d)->stream, *e, lm_wide(e->dim, e->w, e->x, NULL, NULL));
-	return lm_started(d);
+__device__ __forceinline__ uint32_t token_of(uint64_t key)
+{
+	return (uint32_t)(key >> 32);
 }
 
-/* One block adds rows with the same token one after the other. Rows are processed LINK_ROWS at
- * a time: first each finds the next one with its token, at quadratic cost; then the first row
- * of each token follows the chain. */
-#define LINK_ROWS 4096
-#define NO_ROW    UINT32_MAX
-
-/* next[r]: the next row with the same token; later[r]: whether an earlier one exists */
-__global__ void link_kernel(const uint32_t *token, unsigned rows, uint32_t *next,
-	uint32_t *later)
+/* Batcher 1968, bitonic: every thread compares and swaps pairs. */
+__global__ void __launch_bounds__(SORT_THREADS)
+	sort_tokens_kernel(const uint32_t *token, unsigned rows, uint64_t *sorted)
 {
-	SHARED(uint32_t, tokens, LINK_ROWS);
-	unsigned lane = threadIdx.x % 32;
+	SHARED(uint64_t, key, SORT_ROWS);
 
-	for (unsigned i = threadIdx.x; i < rows; i += LM_THREADS)
-		tokens[i] = token[i];
-	__syncthreads();
-	for (unsigned r = (unsigned)(GRID_FIRST / 32); r < rows;
-		r += (unsigned)(GRID_STRIDE / 32)) {
-		unsigned found = NO_ROW;
+	for (unsigned first = blockIdx.x * SORT_ROWS; first < rows;
+		first += gridDim.x * SORT_ROWS) {
+		unsigned n = rows - first < SORT_ROWS ? rows - first : SORT_ROWS, all = 2;
 
-		for (unsigned at = r + 1; at < rows && found == NO_ROW; at += 32) {
-			bool same = at + lane < rows && tokens[at + lane] == tokens[r];
-			unsigned ballot = __ballot_sync(LM_ALL, same);
+		while (all < n)
+			all *= 2;
+		__syncthreads(); /* until the previous keys are stored */
+		for (unsigned i = threadIdx.x; i < all; i += SORT_THREADS)
+			key[i] = i < n ? (uint64_t)token[first + i] << 32 | (first + i) :
+					 UINT64_MAX;
+		for (unsigned size = 2; size <= all; size *= 2)
+			for (unsigned apart = size / 2; apart; apart /= 2) {
+				__syncthreads();
+				for (unsigned i = threadIdx.x; i < all / 2;
+					i += SORT_THREADS) {
+					unsigned at = 2 * i - (i & (apart - 1));
+					uint64_t x = key[at], y = key[at + apart];
 
-			if (ballot)
-				found = at + (unsigned)__ffs((int)ballot) - 1;
-		}
-		if (lane == 0) {
-			next[r] = found;
-			if (found != NO_ROW)
-				later[found] = 1;
-		}
-	}
-}
-
-/* One block for each row that is the first with its token. Rows of the chain are looked up a
- * few ahead, so that their loads overlap. */
-#define AHEAD 4
-
-__global__ void embed_back_kernel(struct lm_embed_back e, unsigned rows,
-	const uint32_t *next, const uint32_t *later, bool wide)
-{
-	for (unsigned first = blockIdx.x; first < rows; first += gridDim.x) {
-		if (later[first])
-			continue;
-		for (uint64_t i = threadIdx.x * LM_PACK; i < e.dim;
-			i += (uint64_t)blockDim.x * LM_PACK) {
-			float *to = e.dw + e.token[first] * e.dim + i;
-			unsigned n = lm_count(i, e.dim), r = first;
-			float sum[LM_PACK];
-
-			lm_load(sum, to, n, wide);
-			while (r != NO_ROW) {
-				float x[AHEAD][LM_PACK];
-				int have = 0;
-
-				UNROLL
-				for (int k = 0; k < AHEAD; k++) {
-					if (r == NO_ROW)
-						continue;
-					lm_load(x[k], e.dx + r * e.dim + i, n, wide);
-					r = next[r];
-					have = k + 1;
+					if ((x > y) == !(at & size)) {
+						key[at] = y;
+						key[at + apart] = x;
+					}
 				}
-				UNROLL
-				for (int k = 0; k < AHEAD; k++)
-					for (int j = 0; j < LM_PACK && k < have; j++)
-						sum[j] += x[k][j];
 			}
-			lm_store(to, sum, n, wide);
-		}
+		__syncthreads();
+		for (unsigned i = threadIdx.x; i < n; i += SORT_THREADS)
+			sorted[first + i] = key[i];
 	}
+}
+
+/* blocks in which a row is looked up at once, so that their loads overlap */
+#define TOGETHER 4
+
+__global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows, uint64_t *merged)
+{
+	for (unsigned i = (unsigned)GRID_FIRST; i < rows; i += (unsigned)GRID_STRIDE) {
+		uint64_t key = sorted[i];
+		unsigned before = 0;
+
+		for (unsigned first = 0; first < rows; first += TOGETHER * SORT_ROWS) {
+			unsigned at[TOGETHER] = {};
+
+			UNROLL_1
+			for (unsigned step = SORT_ROWS; step; step /= 2)
+				UNROLL
+				for (unsigned k = 0; k < TOGETHER; k++) {
+					unsigned from = first + k * SORT_ROWS;
+					unsigned last = at[k] + step - 1;
+
+					if (last < SORT_ROWS && from + last < rows &&
+						sorted[from + last] < key)
+						at[k] += step;
+				}
+			UNROLL
+			for (unsigned k = 0; k < TOGETHER; k++)
+				before += at[k];
+		}
+		merged[before] = key;
+	}
+}
+
+/* A block looks for tokens' first rows among so many, and has AHEAD rows of a token on their way
+ * while it adds: of text one row in 25 may have the same token. */
+#define TURN         8
+#define AHEAD        8
+#define EMBED_THREADS 192
+
+/* Four numbers, of which n exist. */
+__device__ __forceinline__ float4 load_four(const float *p, unsigned n, bool wide)
+{
+	if (wide)
+		return *(const float4 *)(const void *)p;
+	return make_float4(p[0], n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0);
+}
+
+__device__ __forceinline__ void store_four(float *p, float4 v, unsigned n, bool wide)
+{
+	if (wide) {
+		*(float4 *)(void *)p = v;
+		return;
+	}
+	p[0] = v.x;
+	if (n > 1)
+		p[1] = v.y;
+	if (n > 2)
+		p[2] = v.z;
+	if (n > 3)
+		p[3] = v.w;
+}
+
+/* Adds the rows of the token at `first` of the keys. */
+__device__ __forceinline__ void add_token(const struct lm_embed_back &e,
+	const uint64_t *key, unsigned first, unsigned rows, bool wide)
+{
+	uint32_t token = token_of(key[first]);
+
+	for (uint64_t i = threadIdx.x * 4; i < e.dim; i += EMBED_THREADS * 4) {
+		float *to = e.dw + token * e.dim + i;
+		unsigned n = e.dim - i < 4 ? (unsigned)(e.dim - i) : 4, at = first;
+		float4 sum = load_four(to, n, wide);
+		bool more = true;
+
+		while (more) {
+			float4 x[AHEAD];
+			unsigned have = 0;
+
+			UNROLL
+			for (unsigned k = 0; k < AHEAD; k++) {
+				uint64_t next = at + k < rows ? key[at + k] : UINT64_MAX;
+
+				if (token_of(next) != token)
+					continue;
+				x[k] = load_four(e.dx + (uint32_t)next * e.dim + i, n,
+					wide);
+				have = k + 1;
+			}
+			UNROLL
+			for (unsigned k = 0; k < AHEAD; k++) {
+				if (k >= have)
+					continue;
+				sum.x += x[k].x;
+				sum.y += x[k].y;
+				sum.z += x[k].z;
+				sum.w += x[k].w;
+			}
+			more = have == AHEAD;
+			at += AHEAD;
+		}
+		store_four(to, sum, n, wide);
+	}
+}
+
+__global__ void __launch_bounds__(EMBED_THREADS)
+	embed_back_kernel(struct lm_embed_back e, unsigned rows, const uint64_t *key,
+		bool wide)
+{
+	for (unsigned base = blockIdx.x * TURN; base < rows; base += gridDim.x * TURN)
+		for (unsigned at = base; at < rows && at < base + TURN; at++)
+			if (at == 0 || token_of(key[at - 1]) != token_of(key[at]))
+				add_token(e, key, at, rows, wide);
 }
 
 int cuda_lm_embed_back(struct dev *d, const struct lm_embed_back *e)
 {
-	uint32_t *next = (uint32_t *)(void *)cuda_of(d)->lm_scratch;
-	uint32_t *later = next + LINK_ROWS;
-	bool wide = lm_wide(e->dim, e->dw, e->dx, NULL, NULL);
+	uint64_t *sorted = (uint64_t *)(void *)cuda_of(d)->lm_scratch;
+	uint64_t *merged = sorted + SORTED_MAX;
+	bool wide = e->dim % 4 == 0 && ((uintptr_t)e->dw | (uintptr_t)e->dx) % 16 == 0;
 	cudaStream_t stream = cuda_of(d)->stream;
 	struct lm_embed_back part = *e;
 
-	for (uint64_t r = 0; e->dim && r < e->rows; r += LINK_ROWS) {
-		unsigned rows = e->rows - r < LINK_ROWS ? (unsigned)(e->rows - r) :
-							  LINK_ROWS;
+	for (uint64_t r = 0; e->dim && r < e->rows; r += SORTED_MAX) {
+		unsigned rows = (unsigned)(e->rows - r < SORTED_MAX ? e->rows - r :
+								      SORTED_MAX);
 
 		part.token = e->token + r;
 		part.dx = e->dx + r * e->dim;
-		CUDA_TRY(cudaMemsetAsync(later, 0, rows * sizeof *later, stream));
-		LAUNCH(link_kernel, cuda_grid(d, rows, LM_WARPS), LM_THREADS, stream,
-			part.token, rows, next, later);
-		LAUNCH(embed_back_kernel, cuda_grid(d, rows, 1), 128, stream, part, rows,
-			(const uint32_t *)next, (const uint32_t *)later, wide);
+		LAUNCH(sort_tokens_kernel, cuda_grid(d, rows, SORT_ROWS), SORT_THREADS,
+			stream, part.token, rows, sorted);
+		LAUNCH(merge_tokens_kernel, cuda_grid(d, rows, LM_THREADS), LM_THREADS,
+			stream, (const uint64_t *)sorted, rows, merged);
+		LAUNCH(embed_back_kernel, cuda_grid(d, rows, TURN), EMBED_THREADS, stream,
+			part, rows, (const uint64_t *)merged, wide);
 	}
 	return lm_started(d);
 }
@@ -266,42 +348,82 @@ int cuda_lm_bias_back(struct dev *d, const struct lm_bias_back *b)
 
 /* --- RMSNorm ------------------------------------------------------------------------------- */
 
-/* one warp per row */
-template <class T> __global__ void norm_kernel(struct lm_norm n, bool wide)
+/* Row r by one warp. EMBED: x is first stored, from `row` of a table. */
+template <class T, bool EMBED>
+__device__ __forceinline__ void norm_row(const struct lm_norm &n, uint64_t r, float *to,
+	const T *row, bool wide)
 {
 	unsigned lane = threadIdx.x % 32;
+	const float *x = n.x + r * n.dim;
+	float v[LM_PACK], w[LM_PACK], squares = 0, rms;
 
-	for (uint64_t r = GRID_FIRST / 32; r < n.rows; r += GRID_STRIDE / 32) {
-		const float *x = n.x + r * n.dim;
-		float v[LM_PACK], w[LM_PACK], squares = 0, rms;
+	for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
+		unsigned count = lm_count(i, n.dim);
 
-		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
-			lm_load(v, x + i, lm_count(i, n.dim), wide);
-			UNROLL
-			for (int k = 0; k < LM_PACK; k++)
-				squares += v[k] * v[k];
-		}
-		squares = lm_warp_sum(squares);
-		rms = 1 / sqrtf(squares / (float)n.dim + n.eps);
-		if (n.rms && lane == 0)
-			n.rms[r] = rms;
-		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
-			unsigned count = lm_count(i, n.dim);
-
+		if (EMBED) {
+			lm_load(v, row + i, count, wide);
+			lm_store(to + i, v, count, wide);
+		} else {
 			lm_load(v, x + i, count, wide);
-			lm_load(w, n.w + i, count, wide);
+		}
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			squares += v[k] * v[k];
+	}
+	squares = lm_warp_sum(squares);
+	rms = 1 / sqrtf(squares / (float)n.dim + n.eps);
+	if (n.rms && lane == 0)
+		n.rms[r] = rms;
+	for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
+		unsigned count = lm_count(i, n.dim);
+
+		if (EMBED)
+			lm_load(v, row + i, count, wide);
+		else
+			lm_load(v, x + i, count, wide);
+		lm_load(w, n.w + i, count, wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			v[k] = v[k] * rms * w[k];
+		if (!EMBED && n.from) {
+			lm_load(w, n.from + r * n.dim + i, count, wide);
 			UNROLL
 			for (int k = 0; k < LM_PACK; k++)
-				v[k] = v[k] * rms * w[k];
-			if (n.from) {
-				lm_load(w, n.from + r * n.dim + i, count, wide);
-				UNROLL
-				for (int k = 0; k < LM_PACK; k++)
-					v[k] += w[k];
-			}
-			lm_store((T *)n.y + r * n.dim + i, v, count, wide);
+				v[k] += w[k];
 		}
+		lm_store((T *)n.y + r * n.dim + i, v, count, wide);
 	}
+}
+
+template <class T> __global__ void norm_kernel(struct lm_norm n, bool wide)
+{
+	for (uint64_t r = GRID_FIRST / 32; r < n.rows; r += GRID_STRIDE / 32)
+		norm_row<T, false>(n, r, NULL, NULL, wide);
+}
+
+/* The rows of a table, and their norm from the same pass. */
+template <class T>
+__global__ void embed_norm_kernel(struct lm_embed e, struct lm_norm n, bool wide)
+{
+	for (uint64_t r = GRID_FIRST / 32; r < e.rows; r += GRID_STRIDE / 32)
+		norm_row<T, true>(n, r, e.x + r * e.dim,
+			(const T *)e.w + e.token[r] * e.dim, wide);
+}
+
+int cuda_lm_embed(struct dev *d, const struct lm_embed *e)
+{
+	uint64_t n = e->rows * lm_packs(e->dim);
+	bool wide = lm_wide(e->dim, e->w, e->x, e->y, e->norm);
+
+	if (!n)
+		return 0;
+	if (e->y)
+		LM_LAUNCH(e->dtype, embed_norm_kernel, cuda_grid(d, e->rows, LM_WARPS),
+			LM_THREADS, cuda_of(d)->stream, *e, lm_embed_norm(e), wide);
+	else
+		LM_LAUNCH(e->dtype, embed_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+			cuda_of(d)->stream, *e, wide);
+	return lm_started(d);
 }
 
 int cuda_lm_norm(struct dev *d, const struct lm_norm *n)

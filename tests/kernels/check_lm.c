@@ -316,14 +316,73 @@ static void embed(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t
 	want = numbers(&b, LM_DTYPE_F32, 29 * dim, 1, &r.start);
 	r.start_bytes = 29 * dim * 4;
 	bound = hold(&b, 29 * dim * 4);
-	for (uint64_t i = 0; i < 29 * dim; i++)
-		bound[i] = (float)(2 * U * (double)(rows + 2) * (double)(rows + 2));
+	for (uint64_t i = 0; i < 29 * dim; i++) {
+		double repeats = 2;
+
+		for (uint64_t j = 0; i % dim == 0 && j < rows; j++)
+			repeats += gh.token[j] == i / dim;
+		bound[i] = i % dim ? bound[i - 1] : (float)(2 * U * repeats * repeats);
+	}
 	gh.dw = want;
 	lm_embed_back_ref(&gh, 0, dim);
 	r.op = &g;
 	snprintf(b.c.label, sizeof b.c.label, "embed_back %llu x %llu",
 		(unsigned long long)rows, (unsigned long long)dim);
 	finish(&b, run_embed_back, &r, want, bound, 29 * dim);
+}
+
+/* Output: y, then rms, then x. */
+static int run_embed_norm(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_embed e = *(const struct lm_embed *)r->op;
+
+	e.y = r->raw ? r->raw : out;
+	e.rms = (float *)out + e.rows * e.dim;
+	e.x = e.rms + e.rows;
+	return d->ops->lm->embed(d, &e) < 0 ? -1 : widen(d, out, r);
+}
+
+/* A table's rows and their norm: those of embed, exact, and of norm, within its bound. */
+static void embed_norm(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim)
+{
+	uint64_t n = rows * dim;
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_embed e = { .dtype = dtype,
+		.rows = rows,
+		.dim = dim,
+		.vocab = 29,
+		.eps = 1e-5f },
+			h;
+	struct lm_norm y;
+	const void *there;
+	float *want, *bound;
+
+	start_bench(&b, k, dtype);
+	h = e;
+	h.w = numbers(&b, dtype, 29 * dim, 1, &e.w);
+	h.norm = numbers(&b, LM_DTYPE_F32, dim, 1, &there);
+	e.norm = there;
+	h.token = ids(&b, rows, 29, &there);
+	e.token = there;
+	want = hold(&b, (2 * n + rows) * 4);
+	bound = hold(&b, (2 * n + rows) * 4);
+	h.y = hold(&b, n * 4);
+	h.rms = want + n;
+	h.x = want + n + rows;
+	y = lm_embed_norm(&h);
+	lm_embed_ref(&h, 0, rows);
+	lm_norm_ref(&y, 0, rows);
+	memcpy(want, widened(&b, dtype, h.y, n), n * 4);
+	for (uint64_t i = 0; i < n + rows; i++)
+		bound[i] = (float)(2 * (double)(dim + 8) * U * fabs((double)want[i]) +
+			1e-30);
+	raw_result(&b, &r, rows, dim);
+	r.op = &e;
+	snprintf(b.c.label, sizeof b.c.label, "embed %s %llu x %llu, and its norm",
+		name(dtype), (unsigned long long)rows, (unsigned long long)dim);
+	finish(&b, run_embed_norm, &r, want, bound, 2 * n + rows);
 }
 
 /* Output: y, then rms. */
@@ -1335,8 +1394,9 @@ static int run_adamw(struct dev *d, void *out, const void *arguments)
 	return widen_copy(d, a.v + a.n, a.copy, a.n, r->up);
 }
 
-static void adamw(struct kcheck *k, uint64_t n, float norm)
+static void adamw(struct kcheck *k, uint64_t n, float norm, bool spares)
 {
+	uint64_t blocks = (n + LM_SPARED - 1) / LM_SPARED;
 	struct lm_rates rates = { .norm = norm,
 		.scale = 0.5f,
 		.lr = 1e-2f,
@@ -1360,6 +1420,14 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 	h.rates = &rates;
 	x.rates = kcheck_put(k, &rates, sizeof rates, 0);
 	x.copy = buffer(&b, n * 2);
+	if (spares) {
+		uint8_t *spared = hold(&b, blocks);
+
+		for (uint64_t i = 0; i < blocks; i++)
+			spared[i] = i % 5 > 1;
+		h.spared = spared;
+		x.spared = kcheck_put(k, spared, blocks, 0);
+	}
 	h.copy = hold(&b, n * 2);
 	r.up = count_up(&b, 1);
 	want = numbers(&b, LM_DTYPE_F32, 4 * n, 1, &there);
@@ -1387,7 +1455,8 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 		bound[3 * n + i] = bound[i] + fabsf(want[3 * n + i]) * 0x1p-7f;
 	}
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "adamw %llu%s", (unsigned long long)n,
+	snprintf(b.c.label, sizeof b.c.label, "adamw %llu%s%s", (unsigned long long)n,
+		spares ? ", some spared" : "",
 		isfinite(norm) ? "" : ", norm not finite");
 	finish(&b, run_adamw, &r, want, bound, 4 * n);
 }
@@ -1452,6 +1521,7 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 
 	for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
 		embed(k, dtype, 5, dims[i]);
+		embed_norm(k, dtype, 9, dims[i]);
 		norm(k, dtype, 3, dims[i], false);
 		if (dtype == LM_DTYPE_F32)
 			norm(k, dtype, 5, dims[i], true);
@@ -1464,6 +1534,8 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 		rotate(k, dtype, 2 * dims[i], 0, true, i & 1);
 	}
 	embed(k, dtype, 700, 96);
+	if (dtype == LM_DTYPE_F32)
+		embed(k, dtype, 4500, 6); /* more than the emulation sorts at once */
 	norm(k, dtype, 600, 48, false);
 	norm_back(k, dtype, 600, 200, true, false);
 	/* rows that one warp, two, four and eight share, and one too wide for them */
@@ -1509,10 +1581,11 @@ void check_lm(struct kcheck *k)
 		narrow(k, 5001);
 		attention(k);
 	}
-	adamw(k, 1, 1);
-	adamw(k, 5003, 1);
-	adamw(k, 4096, 1); /* all four arrays aligned to 16 bytes */
-	adamw(k, 100, INFINITY);
+	adamw(k, 1, 1, false);
+	adamw(k, 5003, 1, false);
+	adamw(k, 4096, 1, true); /* all four arrays aligned to 16 bytes */
+	adamw(k, 9001, 1, true);
+	adamw(k, 100, INFINITY, false);
 	clip(k, 3, 0);
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
 }

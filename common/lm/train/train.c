@@ -119,13 +119,37 @@ static int put_table(struct lm_train *t)
 	return rc < 0 ? lm_train_failed(t) : 0;
 }
 
+/* Tensors that are not matrices have no weight decay. No block of LM_SPARED has some of both: what is
+ * stored without a gap is of one kind. */
+static int put_spared(struct lm_train *t)
+{
+	uint64_t count = t->flat / LM_SPARED;
+	uint8_t *spared;
+	int rc;
+
+	if (t->o.eval_only)
+		return 0;
+	spared = xcalloc(count, 1);
+	for (uint32_t i = 0; i < t->tensors; i++) {
+		struct lm_place p;
+		uint64_t from = t->offset[i] / LM_SPARED;
+
+		lm_layout_at(&t->o.config, i, &p);
+		for (uint64_t b = from; b * LM_SPARED < t->offset[i] + p.count; b++)
+			spared[b] = p.dims != 2;
+	}
+	rc = t->d->ops->put(t->d, t->spared, spared, count);
+	free(spared);
+	return rc < 0 ? lm_train_failed(t) : 0;
+}
+
 int lm_train_open(struct lm_train **out, struct dev *d, const struct lm_train_options *o)
 {
 	struct lm_train *t = xcalloc(1, sizeof *t);
 
 	*out = NULL;
 	if (lm_config_need_llama(&o->config, "trained") < 0 || begin(t, d, o) < 0 ||
-		allocate(t) < 0 || put_table(t) < 0) {
+		allocate(t) < 0 || put_table(t) < 0 || put_spared(t) < 0) {
 		lm_train_close(t);
 		return -1;
 	}
@@ -348,26 +372,23 @@ void lm_train_zero_grad(struct lm_train *t)
 	t->targets = 0;
 }
 
-/* Calls AdamW once for each tensor; tensors that are not matrices have no weight decay. */
+/* All tensors at once: what lies between them is 0 in all four arrays, and stays so. */
 static int adamw(struct lm_train *t)
 {
-	for (uint32_t i = 0; i < t->tensors; i++) {
-		struct lm_place p;
-		struct lm_adamw a = { .rates = t->rates,
-			.beta1 = t->o.beta1,
-			.beta2 = t->o.beta2,
-			.eps = t->o.eps };
+	struct lm_adamw a = { .p = t->p,
+		.m = t->m,
+		.v = t->v,
+		.g = t->g,
+		.copy = t->copy,
+		.spared = t->spared,
+		.rates = t->rates,
+		.n = t->flat,
+		.beta1 = t->o.beta1,
+		.beta2 = t->o.beta2,
+		.eps = t->o.eps,
+		.decay = t->o.decay };
 
-		lm_layout_at(&t->o.config, i, &p);
-		a.p = t->p + t->offset[i];
-		a.m = t->m + t->offset[i];
-		a.v = t->v + t->offset[i];
-		a.g = t->g + t->offset[i];
-		a.copy = t->copy ? t->copy + t->offset[i] : NULL;
-		a.n = p.count;
-		a.decay = p.dims == 2 ? t->o.decay : 0;
-		TRY(t->lm->adamw(t->d, &a));
-	}
+	TRY(t->lm->adamw(t->d, &a));
 	return 0;
 }
 

@@ -81,6 +81,7 @@ struct lm_train {
 	uint32_t *token, *target;
 	double *squares;
 	struct lm_rates *rates;
+	uint8_t *spared; /* of the flat arrays, for AdamW */
 	void *head_scratch;
 
 	struct lm_captured passes[LM_PASSES];

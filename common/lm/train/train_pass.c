@@ -178,8 +178,8 @@ static struct lm_attend attention(const struct lm_train *t,
 
 /* --- forward ------------------------------------------------------------------------------ */
 
-/* Computes a layer up to h2, of which gu is a product. */
-static int layer_inner(struct lm_train *t, uint32_t l)
+/* Computes a layer up to h2, of which gu is a product. normed: h1 is there. */
+static int layer_inner(struct lm_train *t, uint32_t l, bool normed)
 {
 	const struct lm_saved_activations *k = &t->saved[l];
 	struct lm_attend a = attention(t, k);
@@ -187,8 +187,8 @@ static int layer_inner(struct lm_train *t, uint32_t l)
 
 	if (t->o.config.qkv_bias)
 		g.bias = t->p + lm_train_at(t, LM_Q_BIAS, l);
-	if (norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0 || product(t, &g) < 0 ||
-		rotate_keys(t, k->qkv) < 0)
+	if ((!normed && norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0) ||
+		product(t, &g) < 0 || rotate_keys(t, k->qkv) < 0)
 		return -1;
 	a.turned = k->qkv;
 	a.table = t->table;
@@ -207,7 +207,7 @@ static int layer_again(struct lm_train *t, uint32_t l)
 	struct lm_gemm g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE,
 		l);
 
-	return layer_inner(t, l) < 0 ? -1 : product(t, &g);
+	return layer_inner(t, l, false) < 0 ? -1 : product(t, &g);
 }
 
 int lm_train_forward(struct lm_train *t)
@@ -220,6 +220,12 @@ int lm_train_forward(struct lm_train *t)
 		.dim = t->dim,
 		.vocab = t->o.config.vocab };
 
+	if (t->o.config.layers) {
+		e.y = t->saved[0].h1;
+		e.rms = t->saved[0].rms1;
+		e.norm = t->p + lm_train_at(t, LM_ATTN_NORM, 0);
+		e.eps = (float)t->o.config.rms_eps;
+	}
 	TRY(t->lm->embed(t->d, &e));
 	for (uint32_t l = 0; l < t->o.config.layers; l++) {
 		const struct lm_saved_activations *k = &t->saved[l];
@@ -233,7 +239,7 @@ int lm_train_forward(struct lm_train *t)
 			.w = lm_train_weight(t, LM_GATE, l),
 			.product = k->gu };
 
-		if (layer_inner(t, l) < 0)
+		if (layer_inner(t, l, l == 0) < 0)
 			return -1;
 		TRY(t->lm->swiglu(t->d, &s));
 		if (add_to_stream(t, t->x[l + 1], k->mid, k->act, t->hidden, LM_DOWN, l) <

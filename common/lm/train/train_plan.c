@@ -7,7 +7,7 @@
 #include <math.h>
 
 #define PLACE_ALIGN 256
-#define FLAT_ALIGN  64 /* elements: 256 bytes as f32 */
+#define FLAT_ALIGN  LM_SPARED /* elements: 256 bytes as f32 */
 #define BYTES_MAX   (UINT64_C(1) << 62)
 
 /* Returns count x each, or more than any memory on overflow. */
@@ -167,6 +167,7 @@ static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 	t->squares = place(t, LM_AREA_SCRATCH,
 		(t->flat + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK * 8);
 	t->rates = place(t, LM_AREA_SCRATCH, sizeof *t->rates);
+	t->spared = place(t, LM_AREA_SCRATCH, t->flat / LM_SPARED);
 }
 
 int lm_train_place(struct lm_train *t)
