@@ -19,18 +19,19 @@
 #define WGMMA_ISSUE_SHARE 0.5
 #define SHARED_SHARE      0.9
 #define LAUNCH_NS         1000.0
+#define WAIT_NS           8000.0 /* from the end of a GPU's work until the host goes on, and back */
 #define MMA_BF16          4096.0 /* operations of m16n8k16 */
 #define MMA_INT8          8192.0
 
 /* Datasheets of NVIDIA, dense rates. mma_share of sm_90: measured by Luo et al. 2024, Benchmarking
  * and Dissecting the Nvidia Hopper GPU Architecture. */
 const struct predict_gpu predict_gpus[] = {
-	{ "A100", "sm_80", 108, 1410, 2.039e12, 312e12, 1 },
-	{ "H100", "sm_90", 132, 1755, 3.35e12, 989e12, 0.62 },
-	{ "H200", "sm_90", 132, 1755, 4.8e12, 989e12, 0.62 },
-	{ "RTX4090", "sm_80", 128, 2520, 1.008e12, 165e12, 1 },
-	{ "RTX5090", "sm_120", 170, 2407, 1.792e12, 209e12, 1 },
-	{ NULL, NULL, 0, 0, 0, 0, 0 },
+	{ "A100", "sm_80", 108, 1410, 2.039e12, 312e12, 1, 25e9 },
+	{ "H100", "sm_90", 132, 1755, 3.35e12, 989e12, 0.62, 50e9 },
+	{ "H200", "sm_90", 132, 1755, 4.8e12, 989e12, 0.62, 50e9 },
+	{ "RTX4090", "sm_80", 128, 2520, 1.008e12, 165e12, 1, 25e9 },
+	{ "RTX5090", "sm_120", 170, 2407, 1.792e12, 209e12, 1, 50e9 },
+	{ NULL, NULL, 0, 0, 0, 0, 0, 0 },
 };
 
 const struct predict_gpu *predict_gpu_find(const char *name)
@@ -150,6 +151,40 @@ static struct predict_kernel swiglu_back(const struct predict_step *s,
 	return k;
 }
 
+/* Blocks of 2,048 tokens, each on a multiprocessor: as rows.cu sorts and merges them. */
+#define SORT_ROWS 2048.0
+
+static struct predict_kernel sort_tokens(double t)
+{
+	const char *name = "sort_tokens_kernel";
+	struct predict_kernel k = { .kernel = name,
+		.part = "embedding backward, order",
+		.launches = 1,
+		.bytes = t * 12 };
+	double turns = log2(SORT_ROWS) * (log2(SORT_ROWS) + 1) / 2;
+	/* of 132 multiprocessors */
+	double idle = fmax(132 / ceil(t / SORT_ROWS), 1);
+
+	/* the loop of the compares; a pair for each thread of 32 warps */
+	k.phases[0] = (struct predict_phase){ name, 3, 0,
+		idle * ceil(t / SORT_ROWS) * 32 * turns, 0 };
+	return k;
+}
+
+static struct predict_kernel merge_tokens(double t)
+{
+	const char *name = "merge_tokens_kernel";
+	struct predict_kernel k = { .kernel = name,
+		.part = "embedding backward, merge",
+		.launches = 1,
+		.bytes = t * 16 };
+
+	/* four blocks at a time, in twelve steps */
+	k.phases[0] = (struct predict_phase){ name, 2, 0,
+		t / 32 * ceil(t / SORT_ROWS / 4) * 12, 0 };
+	return k;
+}
+
 int predict_train(struct predict_kernel *out, const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
@@ -218,28 +253,28 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			.bytes = l * t * (4 * z.q + 2 * z.kv) * 2,
 			.operations = l * 3 * seen,
 			.repeated = edge_back });
+	/* x, and h of the first norm; the row of the table is read again from the level-1 cache */
 	add(out, &n,
-		rows_kernel("embed_kernel<unsigned short>", "embedding", 1, t * z.dim * 6,
-			0));
-	/* 4,096 rows at a time, at most each with a token of its own */
+		rows_kernel("embed_norm_kernel<unsigned short>", "embedding, first norm", 1,
+			t * z.dim * 8, t * z.dim * 14));
+	add(out, &n, sort_tokens(t));
+	add(out, &n, merge_tokens(t));
+	/* each token's row of the table once: tokens of all kinds are most where all are as frequent */
 	add(out, &n,
-		rows_kernel("link_kernel", "embedding backward, order",
-			(s->tokens + 4095) / 4096, t * 16, 0));
+		rows_kernel("embed_back_kernel", "embedding backward", 1,
+			t * z.dim * 4 + z.vocab * -expm1(-t / z.vocab) * z.dim * 8, 0));
 	add(out, &n,
-		rows_kernel("embed_back_kernel", "embedding backward",
-			(s->tokens + 4095) / 4096, t * z.dim * 12, 0));
-	add(out, &n,
-		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 6, (2 * l + 1) * t * z.dim * 14));
+		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers,
+			2 * l * t * z.dim * 6, 2 * l * t * z.dim * 14));
 	/* one pass over dy, y, and the gradient in two halves, which there is not yet before the
-	 * last norm, and which only the first norm's stores as f32; the norm's weights are loaded
-	 * twice, from the level-1 cache */
+	 * last norm, and which the first norm's stores as f32 instead; the norm's weights are
+	 * loaded twice, from the level-1 cache */
 	add(out, &n,
 		rows_kernel(norm_back_name(c->dim), "norm backward", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 12, (2 * l + 1) * t * z.dim * 20));
+			(2 * l * 12 + 8) * t * z.dim, (2 * l + 1) * t * z.dim * 20));
 	add(out, &n,
 		rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
-			(2 * l + 1) * fmin(t / 64, 1024) * z.dim * 8, 0));
+			(2 * l + 1) * fmin(t / 64, 512) * z.dim * 8, 0));
 	add(out, &n,
 		rows_kernel("rotate_kernel<unsigned short>", "positions of keys", layers,
 			l * t * z.kv * 4, l * t * z.kv * 6));
@@ -264,7 +299,15 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			t * z.vocab * 4 + t * z.dim * 4 +
 				(double)groups * z.dim * z.vocab * 10));
 	add(out, &n, rows_kernel("squares_kernel", "norm of the gradient", 1, p * 4, 0));
+	add(out, &n, rows_kernel("clip_kernel", "clipping", 1, p / 8192, 0));
 	add(out, &n, rows_kernel("adamw_kernel", "AdamW", 1, p * 30, 0));
+	/* tokens and targets, losses, rates and what became of them: each is waited for */
+	add(out, &n,
+		(struct predict_kernel){ .kernel = "copies",
+			.part = "host",
+			.launches = 4,
+			.waits = 4,
+			.host_bytes = t * 12 });
 	return n;
 }
 
@@ -566,7 +609,7 @@ static bool sum_phases(const struct predict_kernel *k, const struct predict_code
 struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	const struct predict_kernel *k, const struct predict_code *code)
 {
-	bool library = strcmp(k->kernel, "cuBLASLt") == 0;
+	bool library = strcmp(k->kernel, "cuBLASLt") == 0 || k->waits > 0;
 	double peak = gpu->bf16_flops * (k->is_int8 ? 2 : 1);
 	double moved = k->moved > 0 ? k->moved : k->bytes;
 	double turns = 0; /* of warps, through the hot loop */
@@ -576,7 +619,8 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	double operations = k->operations * (k->repeated > 0 ? k->repeated : 1);
 	struct predict_time t = { .hbm_ns = k->bytes / (gpu->memory_bps * MEMORY_SHARE) *
 			1e9,
-		.launch_ns = (double)k->launches * LAUNCH_NS };
+		.launch_ns = (double)k->launches * LAUNCH_NS + k->waits * WAIT_NS +
+			k->host_bytes / gpu->host_bps * 1e9 };
 
 	if (!k->by_fma)
 		t.tensor_ns = operations /

@@ -5,7 +5,8 @@
  * products at 0.75 of the tensor cores' peak by cuBLASLt, at 0.7 by wgmma (predict_work.c: why), or
  * at 0.85 of what mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor; what it moves through shared memory at
  * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
- * in a bank; and 1 us a launch, which is what a graph takes for a kernel that does nothing.
+ * in a bank; and 1 us a launch, which is what a graph takes for a kernel that does nothing, with 8
+ * us for each time that the host waits for a copy.
  * Instructions and shared memory are counted from the hot loop: for each MMA where it has any, for
  * each multiply-add where these are the work, else for each byte that it moves. Kernels of many
  * phases are counted loop by loop, for the turns that warps take through each; how long a block
@@ -25,6 +26,7 @@ struct predict_gpu {
 	double memory_bps, bf16_flops;
 	/* what mma.sync reaches of bf16_flops; wgmma is needed for the rest */
 	double mma_share;
+	double host_bps; /* of pinned memory: PCI Express 4 or 5, 16 lanes */
 };
 
 #define PREDICT_LOOPS_MAX     12
@@ -75,6 +77,8 @@ struct predict_kernel {
 	const char *kernel, *part; /* kernel: "cuBLASLt" or a name of ours */
 	uint64_t launches;
 	double bytes;      /* of the GPU's memory */
+	double waits;      /* of the host for copies, which are of host_bytes; then no kernel of ours */
+	double host_bytes;
 	double moved;      /* bytes that its threads load and store; 0: as bytes */
 	double operations; /* of matrix products on tensor cores */
 	bool is_int8;

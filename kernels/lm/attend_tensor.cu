@@ -26,7 +26,8 @@ __device__ __forceinline__ void mask(float (&s)[M][KEYS / 8][4], int ahead,
 
 /* Turns the scores in the row of elements e and e + 1 into weights; four lanes share a row.
  * factor converts scores to base 2; total is this lane's part of the sum. Returns the factor by
- * which earlier sums shrink. */
+ * which earlier sums shrink. EDGE: some are not seen. */
+template <bool EDGE>
 __device__ __forceinline__ float weigh(float (&s)[KEYS / 8][4], int e, float factor,
 	float *largest, float *total)
 {
@@ -38,7 +39,7 @@ __device__ __forceinline__ float weigh(float (&s)[KEYS / 8][4], int e, float fac
 	more = fmaxf(more, __shfl_xor_sync(LM_ALL, more, 2));
 	more = fmaxf(more, __shfl_xor_sync(LM_ALL, more, 1));
 	/* while no key is visible, all weights are 2^-infinity and the sums that shrink are 0 */
-	less = more == -INFINITY ? 0 : more * factor;
+	less = EDGE && more == -INFINITY ? 0 : more * factor;
 	shrink = lm_exp2(*largest * factor - less);
 	UNROLL
 	for (int n = 0; n < KEYS / 8; n++)
@@ -75,7 +76,7 @@ template <int D, int M> struct forward {
 					s[m][n][e] = 0;
 		tensor_wait<0>();
 		__syncthreads(); /* the keys are here, and the earlier values are used */
-		v.start(values);
+		v.template start<!EDGE>(values); /* keys that all see exist */
 		tensor_commit();
 		if constexpr (SHARED_OWN)
 			add_scores_of<D, KEYS, M>(s, queries, keys);
@@ -90,7 +91,7 @@ template <int D, int M> struct forward {
 		UNROLL
 		for (int m = 0; m < M; m++)
 			for (int half = 0; half < 2; half++) {
-				float shrink = weigh(s[m], 2 * half, factor,
+				float shrink = weigh<EDGE>(s[m], 2 * half, factor,
 					&largest[m][half], &total[m][half]);
 
 				UNROLL

@@ -96,8 +96,8 @@ template <int D, int TILE> struct tile_source {
 			threadIdx.x % (D / 8) * 8;
 	}
 
-	/* Starts to load the next tile; the caller commits. */
-	__device__ __forceinline__ void start(uint16_t *tile)
+	/* Starts to load the next tile; the caller commits. WHOLE: all of its rows exist. */
+	template <bool WHOLE = false> __device__ __forceinline__ void start(uint16_t *tile)
 	{
 		uint16_t *to = tile + threadIdx.x / (D / 8) * STRIDE(D) +
 			threadIdx.x % (D / 8) * 8;
@@ -106,7 +106,7 @@ template <int D, int TILE> struct tile_source {
 		for (unsigned k = 0; k < D / 16; k++)
 			tensor_copy(to + k * EACH * STRIDE(D),
 				at + (uint64_t)(k * EACH) * ld,
-				left > (int)(k * EACH) ? 16 : 0);
+				WHOLE || left > (int)(k * EACH) ? 16 : 0);
 		at += (uint64_t)TILE * ld;
 		left -= TILE;
 	}

@@ -26,7 +26,7 @@ template <class T> __global__ void embed_kernel(struct lm_embed e, bool wide)
  * blocks of SORT_ROWS in shared memory, then each row looks up how many rows of the other blocks come
  * before it. A row is a key, its token above its number: no two are equal. */
 #define SORT_ROWS    2048
-#define SORT_THREADS 512
+#define SORT_THREADS (SORT_ROWS / 2)
 /* rows that are sorted together; in the emulation so few that small batches take several turns */
 #ifdef CUDA_EMU
 #define SORTED_MAX (2 * SORT_ROWS)
@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t token_of(uint64_t key)
 	return (uint32_t)(key >> 32);
 }
 
-/* Batcher 1968, bitonic: every thread compares and swaps pairs. */
+/* Batcher 1968, bitonic: every thread compares and swaps a pair. */
 __global__ void __launch_bounds__(SORT_THREADS)
 	sort_tokens_kernel(const uint32_t *token, unsigned rows, uint64_t *sorted)
 {
@@ -58,10 +58,11 @@ __global__ void __launch_bounds__(SORT_THREADS)
 					 UINT64_MAX;
 		for (unsigned size = 2; size <= all; size *= 2)
 			for (unsigned apart = size / 2; apart; apart /= 2) {
+				unsigned i = threadIdx.x;
+				unsigned at = 2 * i - (i & (apart - 1));
+
 				__syncthreads();
-				for (unsigned i = threadIdx.x; i < all / 2;
-					i += SORT_THREADS) {
-					unsigned at = 2 * i - (i & (apart - 1));
+				if (i < all / 2) {
 					uint64_t x = key[at], y = key[at + apart];
 
 					if ((x > y) == !(at & size)) {

@@ -102,7 +102,9 @@ static int allocate(struct lm_train *t)
 		}
 		TRY(t->d->ops->fill(t->d, t->areas[a], 0, t->used[a] / 4));
 	}
-	t->host_loss = xcalloc(t->rows, sizeof *t->host_loss);
+	TRY(t->d->ops->pin(t->d, (void **)&t->host_batch,
+		2 * t->rows * sizeof *t->host_batch));
+	TRY(t->d->ops->pin(t->d, (void **)&t->host_loss, t->rows * sizeof *t->host_loss));
 	lm_train_offsets(t);
 	return lm_train_place(t);
 }
@@ -167,7 +169,8 @@ void lm_train_close(struct lm_train *t)
 	free(t->offset);
 	free(t->saved);
 	free(t->x);
-	free(t->host_loss);
+	t->d->ops->unpin(t->d, t->host_batch);
+	t->d->ops->unpin(t->d, t->host_loss);
 	free(t);
 }
 
@@ -323,8 +326,9 @@ static int64_t put_batch(struct lm_train *t, const uint32_t *tokens,
 				vocab - 1);
 		counted += targets[i] != LM_NO_TARGET;
 	}
-	TRY(t->d->ops->put(t->d, t->token, tokens, bytes));
-	TRY(t->d->ops->put(t->d, t->target, targets, bytes));
+	memcpy(t->host_batch, tokens, bytes);
+	memcpy(t->host_batch + t->rows, targets, bytes);
+	TRY(t->d->ops->put(t->d, t->token, t->host_batch, 2 * bytes));
 	return counted;
 }
 

@@ -78,7 +78,7 @@ struct lm_train {
 		*dxr; /* halves of the gradient of the residual stream; NULL with f32 */
 	void *dh, *dact, *datt, *dqkv;
 	float *loss, *table;
-	uint32_t *token, *target;
+	uint32_t *token, *target; /* one after the other */
 	double *squares;
 	struct lm_rates *rates;
 	uint8_t *spared; /* of the flat arrays, for AdamW */
@@ -88,7 +88,9 @@ struct lm_train {
 	struct lm_captured *capturing; /* pass that is being captured; NULL: none */
 	char why[256]; /* reason why passes cannot be captured; "": they can */
 
-	float *host_loss; /* [rows] */
+	/* pinned: tokens, then targets; losses */
+	uint32_t *host_batch; /* [2 rows] */
+	float *host_loss;     /* [rows] */
 	bool adding;      /* gradients are added to earlier ones */
 	double loss_sum;
 	uint64_t targets, steps;

@@ -149,8 +149,8 @@ static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 	uint64_t dtype = lm_dtype_bytes(t->o.dtype), rows = t->rows;
 
 	t->loss = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
-	t->token = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
-	t->target = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
+	t->token = place(t, LM_AREA_SCRATCH, bytes_of(rows, 8));
+	t->target = t->token ? t->token + rows : NULL;
 	t->table = place(t, LM_AREA_SCRATCH,
 		bytes_of(t->o.positions, t->o.config.head_dim * UINT64_C(4)));
 	t->head_scratch = place(t, LM_AREA_SCRATCH, head_bytes);
