@@ -255,8 +255,8 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			.repeated = edge_back });
 	/* x, and h of the first norm; the row of the table is read again from the level-1 cache */
 	add(out, &n,
-		rows_kernel("embed_norm_kernel<unsigned short>", "embedding, first norm", 1,
-			t * z.dim * 8, t * z.dim * 14));
+		rows_kernel("embed_norm_kernel<unsigned short>", "embedding, first norm",
+			1, t * z.dim * 8, t * z.dim * 14));
 	add(out, &n, sort_tokens(t));
 	add(out, &n, merge_tokens(t));
 	/* each token's row of the table once: tokens of all kinds are most where all are as frequent */

@@ -76,8 +76,8 @@ enum predict_limit {
 struct predict_kernel {
 	const char *kernel, *part; /* kernel: "cuBLASLt" or a name of ours */
 	uint64_t launches;
-	double bytes;      /* of the GPU's memory */
-	double waits;      /* of the host for copies, which are of host_bytes; then no kernel of ours */
+	double bytes; /* of the GPU's memory */
+	double waits; /* of the host for copies, which are of host_bytes; then no kernel of ours */
 	double host_bytes;
 	double moved;      /* bytes that its threads load and store; 0: as bytes */
 	double operations; /* of matrix products on tensor cores */

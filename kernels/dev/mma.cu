@@ -7,7 +7,7 @@
 #include "kernels/dev/half.h"
 #include "kernels/dev/mma_tile.cuh"
 
-#define THREADS 128
+#define THREADS     128
 #define PART_BYTES  ((uint64_t)2048) /* least depth of a product that is split */
 #define SMALL_TILES 96               /* with fewer large tiles, small ones */
 

@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(SORT_THREADS)
 /* blocks in which a row is looked up at once, so that their loads overlap */
 #define TOGETHER 4
 
-__global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows, uint64_t *merged)
+__global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows,
+	uint64_t *merged)
 {
 	for (unsigned i = (unsigned)GRID_FIRST; i < rows; i += (unsigned)GRID_STRIDE) {
 		uint64_t key = sorted[i];
@@ -90,7 +91,7 @@ __global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows, uint6
 			unsigned at[TOGETHER] = {};
 
 			UNROLL_1
-			for (unsigned step = SORT_ROWS; step; step /= 2)
+			for (unsigned step = SORT_ROWS; step; step /= 2) {
 				UNROLL
 				for (unsigned k = 0; k < TOGETHER; k++) {
 					unsigned from = first + k * SORT_ROWS;
@@ -100,6 +101,7 @@ __global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows, uint6
 						sorted[from + last] < key)
 						at[k] += step;
 				}
+			}
 			UNROLL
 			for (unsigned k = 0; k < TOGETHER; k++)
 				before += at[k];
@@ -110,8 +112,8 @@ __global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows, uint6
 
 /* A block looks for tokens' first rows among so many, and has AHEAD rows of a token on their way
  * while it adds: of text one row in 25 may have the same token. */
-#define TURN         8
-#define AHEAD        8
+#define TURN          8
+#define AHEAD         8
 #define EMBED_THREADS 192
 
 /* Four numbers, of which n exist. */
@@ -179,9 +181,8 @@ __device__ __forceinline__ void add_token(const struct lm_embed_back &e,
 	}
 }
 
-__global__ void __launch_bounds__(EMBED_THREADS)
-	embed_back_kernel(struct lm_embed_back e, unsigned rows, const uint64_t *key,
-		bool wide)
+__global__ void __launch_bounds__(EMBED_THREADS) embed_back_kernel(struct lm_embed_back e,
+	unsigned rows, const uint64_t *key, bool wide)
 {
 	for (unsigned base = blockIdx.x * TURN; base < rows; base += gridDim.x * TURN)
 		for (unsigned at = base; at < rows && at < base + TURN; at++)

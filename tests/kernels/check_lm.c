@@ -1456,8 +1456,7 @@ static void adamw(struct kcheck *k, uint64_t n, float norm, bool spares)
 	}
 	r.op = &x;
 	snprintf(b.c.label, sizeof b.c.label, "adamw %llu%s%s", (unsigned long long)n,
-		spares ? ", some spared" : "",
-		isfinite(norm) ? "" : ", norm not finite");
+		spares ? ", some spared" : "", isfinite(norm) ? "" : ", norm not finite");
 	finish(&b, run_adamw, &r, want, bound, 4 * n);
 }
 

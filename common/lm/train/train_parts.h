@@ -91,7 +91,7 @@ struct lm_train {
 	/* pinned: tokens, then targets; losses */
 	uint32_t *host_batch; /* [2 rows] */
 	float *host_loss;     /* [rows] */
-	bool adding;      /* gradients are added to earlier ones */
+	bool adding;          /* gradients are added to earlier ones */
 	double loss_sum;
 	uint64_t targets, steps;
 };
