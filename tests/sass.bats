@@ -49,6 +49,12 @@ setup() {
 	assert_output ""
 }
 
+@test "sass: what asks for an architecture itself is compiled for it, not from another's code" {
+	# the Makefile compiles for 7.5, 8.0 and 10.0, and the files of CUDA_OWN_90 for 9.0 besides
+	run grep -lE '__CUDA_ARCH__ *(==|!=|<=?|>=?) *(8[1-9]|9[0-9]|10[1-9]|1[1-9][0-9])[0-9]' kernels/*/*.cu kernels/*/*.cuh kernels/*/*.h
+	assert_output "$(sed -n 's/^CUDA_OWN_90 := //p' Makefile)"
+}
+
 @test "sass: branches of sm_80 are read: the hot loop of a product holds its MMAs, and no more than a loop" {
 	run_split scripts/sass --arch sm_80 kernels/lm/project_tensor.cu
 	jq -es 'all(select(.kernel | test("project_tensor_kernel")) | .hot.mma >= 4 and .hot_instructions * 2 < .instructions and
