@@ -13,8 +13,8 @@ static bool near(double a, double b)
 	return fabs(a - b) <= 1e-6 * (fabs(a) + fabs(b));
 }
 
-/* 1000 GB/s, 100 TFLOP/s, 10 multiprocessors at 1 GHz. */
-static const struct predict_gpu gpu = { "toy", "sm_90", 10, 1000, 1e12, 1e14, 0.5 };
+/* 1000 GB/s, 100 TFLOP/s, 10 multiprocessors at 1 GHz, 10 GB/s to the host. */
+static const struct predict_gpu gpu = { "toy", "sm_90", 10, 1000, 1e12, 1e14, 0.5, 1e10 };
 
 static void test_limits(void)
 {
@@ -36,6 +36,13 @@ static void test_limits(void)
 	CHECK(near(t.hbm_ns, 10000) && near(t.issue_ns, 18e6 / 512 * 100 / 30));
 	k.launches = 1000000;
 	CHECK(predict_time_of(&gpu, &k, &code).limit == PREDICT_LAUNCH);
+	/* copies: what the host waits for, and their bytes; no instruction of ours */
+	k = (struct predict_kernel){ .kernel = "copies",
+		.launches = 2,
+		.waits = 2,
+		.host_bytes = 1e6 };
+	t = predict_time_of(&gpu, &k, NULL);
+	CHECK(t.issue_known && near(t.ns, 118000) && t.limit == PREDICT_LAUNCH);
 	k = (struct predict_kernel){ .kernel = "k", .launches = 1, .operations = 4.25e9 };
 	t = predict_time_of(&gpu, &k, NULL); /* at 0.85 of half of the peak */
 	CHECK(near(t.tensor_ns, 1e5) && t.limit == PREDICT_TENSOR);
