@@ -143,14 +143,17 @@ static int64_t kept_from(const struct coordinator *g)
 	return (int64_t)g->round - g->o.keep_deltas;
 }
 
-/* Whether a turn's delta is still to be counted, or can be fetched. */
+/* Whether a turn's delta is still to be counted, or can be fetched. That of a turn of the last round may be there
+ * and late, and about to be taken. */
 static bool keep_delta(struct coordinator *g, int64_t turn)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = RUN_SQL(g, q,
 		"SELECT 1 FROM turns WHERE turn = ?1 AND (state IN ('open', 'late', 'delivered')"
-		" OR (state IN ('counted', 'refused') AND coalesce(counted_in, round) >= ?2))",
-		"ii", turn, kept_from(g));
+		" OR (state IN ('counted', 'refused') AND coalesce(counted_in, round) >= ?2)"
+		" OR (state = 'absent' AND ?3 AND round + 1 >= ?4))",
+		"iiii", turn, kept_from(g), (int64_t)g->run.late_count,
+		(int64_t)g->round);
 
 	sqlite3_finalize(q);
 	return rc == 1;
