@@ -13,6 +13,11 @@
 #include "common/lm/model/rope.h"
 
 #define LOGITS_ROWS 8 /* rows whose logits are computed and copied to the host together */
+#define LAST_ROWS   64 /* that the last layer can be restricted to */
+
+/* Columns of `indices` and `host`: one number for each row. CHOSEN: the rows whose logits are wanted; then their
+ * positions and tables. */
+enum column { POSITION, SLOT, TABLE, CHOSEN, CHOSEN_POSITION, CHOSEN_TABLE, COLUMNS };
 
 struct lm_forward {
 	const struct lm_weights *w;
@@ -28,18 +33,20 @@ struct lm_forward {
 	float *gu, *y;        /* [rows][2 hidden], [rows][hidden] */
 	struct lm_block8 *x8; /* activations of the next quantised products */
 	float *low;           /* [rows][rank] of adapters; NULL: there are none */
-	float *gathered;      /* [LOGITS_ROWS][dim]: rows of x that lie apart */
+	float *gathered;      /* [LAST_ROWS][dim]: rows of x that lie apart */
 	float *logits;        /* [LOGITS_ROWS][vocab] */
 	uint32_t *indices;    /* the device's copy of `host` */
 
 	/* in host memory */
 	float *embedded, *scores; /* copies of x and logits */
-	/* columns position, slot, table and chosen; then lists of pages */
-	uint32_t *host;
-	uint32_t rows; /* of the current pass */
+	uint32_t *host;           /* the columns, then lists of pages */
+	uint32_t rows;   /* of the current pass, or of them those in its last layer */
+	uint32_t wanted; /* rows of the pass whose logits are wanted */
+	bool narrowed;   /* only those are left, in `gathered` */
 	const struct lm_row *pass;
-	bool adapts;   /* some row has an adapter */
-	uint32_t told; /* chosen rows whose logits were passed to the callback */
+	bool adapts;     /* some row has an adapter */
+	uint32_t told;   /* chosen rows whose logits were passed to the callback */
+	uint32_t scored; /* wanted rows that came before the chosen ones */
 	uint32_t keys_max;
 };
 
@@ -71,9 +78,9 @@ static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_
 		.gu = rows * 2 * c->hidden,
 		.y = rows * c->hidden,
 		.x8 = x8_size(c, rows),
-		.gathered = LOGITS_ROWS * (uint64_t)c->dim,
+		.gathered = (rows < LAST_ROWS ? rows : LAST_ROWS) * c->dim,
 		.logits = LOGITS_ROWS * (uint64_t)c->vocab,
-		.indices = 4 * rows +
+		.indices = COLUMNS * rows +
 			(uint64_t)l->sequences * lm_cache_pages(l->context) };
 }
 
@@ -183,9 +190,6 @@ static const struct lm_ops *ops(const struct lm_forward *f)
 	return f->w->d->ops->lm;
 }
 
-/* Columns of `indices` and `host`: one number for each row. */
-enum column { POSITION, SLOT, TABLE, CHOSEN };
-
 static uint32_t *column(const struct lm_forward *f, enum column which)
 {
 	return f->indices + which * f->limits.rows;
@@ -240,18 +244,24 @@ static int add_delta(struct lm_forward *f, const struct lm_matrix *w,
 	return ops(f)->project(f->w->d, &up);
 }
 
+/* The adapter of row i of those that the pass is at. */
+static uint32_t adapter_of(const struct lm_forward *f, uint32_t i)
+{
+	return f->pass[f->narrowed ? host_column(f, CHOSEN)[i] : i].adapter;
+}
+
 /* Adds what the adapters of the rows do to the product of all rows with a matrix: adjacent rows
  * with the same adapter together. */
 static int adapt(struct lm_forward *f, const struct lm_matrix *w, float *y, uint64_t ldy,
 	const float *x)
 {
 	for (uint32_t i = 0, n; i < f->rows; i += n) {
-		uint32_t adapter = f->pass[i].adapter;
+		uint32_t adapter = adapter_of(f, i);
 		const struct lm_delta *delta = adapter ?
 			lm_adapter_at(f->w->adapters[adapter - 1], w->layer, w->adapted) :
 			NULL;
 
-		for (n = 1; i + n < f->rows && f->pass[i + n].adapter == adapter; n++)
+		for (n = 1; i + n < f->rows && adapter_of(f, i + n) == adapter; n++)
 			;
 		if (delta && delta->a && add_delta(f, w, delta, y, ldy, x, i, n) < 0)
 			return -1;
@@ -317,7 +327,7 @@ static int rotate_heads(struct lm_forward *f, float *x, uint64_t heads, uint32_t
 	struct lm_rotate r = { .dtype = LM_DTYPE_F32,
 		.x = x,
 		.table = local ? f->local_table : f->table,
-		.position = column(f, POSITION),
+		.position = column(f, f->narrowed ? CHOSEN_POSITION : POSITION),
 		.rows = f->rows,
 		.ld = heads * c->head_dim,
 		.heads = heads,
@@ -362,9 +372,9 @@ static int attend(struct lm_forward *f, uint32_t layer)
 		.q = f->q,
 		.keys = lm_cache_keys(f->cache, layer),
 		.values = lm_cache_values(f->cache, layer),
-		.position = column(f, POSITION),
-		.table = column(f, TABLE),
-		.blocks = f->indices + 4 * (uint64_t)f->limits.rows,
+		.position = column(f, f->narrowed ? CHOSEN_POSITION : POSITION),
+		.table = column(f, f->narrowed ? CHOSEN_TABLE : TABLE),
+		.blocks = f->indices + COLUMNS * (uint64_t)f->limits.rows,
 		.rows = f->rows,
 		.heads = c->heads,
 		.kv_heads = c->kv_heads,
@@ -408,23 +418,96 @@ static int add_product(struct lm_forward *f, const struct lm_matrix *w, const fl
 	return norm_to(f, f->x, f->h, post_norm, rows, dim, f->x);
 }
 
+/* What q, k and v multiply, in h or x8. */
+static int layer_input(struct lm_forward *f, const struct lm_layer *l)
+{
+	return norm(f, f->x, l->attn_norm, f->rows) < 0 ||
+			quantize(f, f->h, f->w->config.dim, f->rows,
+				is_quantized(&l->q) || is_quantized(&l->k) ||
+					is_quantized(&l->v)) < 0 ?
+		-1 :
+		0;
+}
+
+static int queries(struct lm_forward *f, const struct lm_layer *l)
+{
+	return project(f, &l->q, f->q, l->q.n, f->h, f->rows, NULL) < 0 ||
+			norm_heads(f, f->q, l->q_norm, f->w->config.heads) < 0 ?
+		-1 :
+		0;
+}
+
+static int keys_and_values(struct lm_forward *f, const struct lm_layer *l)
+{
+	uint64_t kv = lm_kv_dim(&f->w->config);
+
+	return project(f, &l->k, f->k, kv, f->h, f->rows, NULL) < 0 ||
+			project(f, &l->v, f->v, kv, f->h, f->rows, NULL) < 0 ||
+			norm_heads(f, f->k, l->k_norm, f->w->config.kv_heads) < 0 ?
+		-1 :
+		0;
+}
+
+/* Leaves of the pass the rows whose logits are wanted: behind the keys and values of the last layer nobody reads
+ * the others. */
+static int narrow(struct lm_forward *f)
+{
+	struct lm_embed e = { .dtype = LM_DTYPE_F32,
+		.x = f->gathered,
+		.w = f->x,
+		.token = column(f, CHOSEN),
+		.rows = f->wanted,
+		.dim = f->w->config.dim,
+		.vocab = f->rows };
+
+	if (f->wanted && ops(f)->embed(f->w->d, &e) < 0)
+		return -1;
+	f->x = f->gathered;
+	f->rows = f->wanted;
+	f->narrowed = true;
+	return 0;
+}
+
+static bool narrows(const struct lm_forward *f, uint32_t layer)
+{
+	return layer + 1 == f->w->config.layers && f->wanted < f->rows &&
+		f->wanted <= LAST_ROWS;
+}
+
+/* Writes keys and values of all rows, and q of those that go on. */
+static int project_heads(struct lm_forward *f, const struct lm_layer *l, uint32_t i)
+{
+	const struct lm_config *c = &f->w->config;
+
+	if (layer_input(f, l) < 0)
+		return -1;
+	if (!narrows(f, i))
+		return queries(f, l) < 0 || keys_and_values(f, l) < 0 ||
+				rotate(f, i) < 0 ?
+			-1 :
+			store(f, i);
+	if (keys_and_values(f, l) < 0 || rotate_heads(f, f->k, c->kv_heads, i) < 0 ||
+		store(f, i) < 0 || narrow(f) < 0)
+		return -1;
+	if (!f->rows)
+		return 0;
+	return layer_input(f, l) < 0 || queries(f, l) < 0 ?
+		-1 :
+		rotate_heads(f, f->q, c->heads, i);
+}
+
 static int layer(struct lm_forward *f, uint32_t i)
 {
 	const struct lm_config *c = &f->w->config;
 	const struct lm_layer *l = &f->w->layers[i];
-	uint64_t kv = lm_kv_dim(c), hidden = c->hidden, rows = f->rows;
+	uint64_t hidden = c->hidden, rows;
 
-	if (norm(f, f->x, l->attn_norm, rows) < 0 ||
-		quantize(f, f->h, c->dim, rows,
-			is_quantized(&l->q) || is_quantized(&l->k) ||
-				is_quantized(&l->v)) < 0 ||
-		project(f, &l->q, f->q, l->q.n, f->h, rows, NULL) < 0 ||
-		project(f, &l->k, f->k, kv, f->h, rows, NULL) < 0 ||
-		project(f, &l->v, f->v, kv, f->h, rows, NULL) < 0 ||
-		norm_heads(f, f->q, l->q_norm, c->heads) < 0 ||
-		norm_heads(f, f->k, l->k_norm, c->kv_heads) < 0 || rotate(f, i) < 0 ||
-		store(f, i) < 0 || attend(f, i) < 0 ||
-		add_product(f, &l->o, f->a, l->attn_post_norm) < 0 ||
+	if (project_heads(f, l, i) < 0)
+		return -1;
+	rows = f->rows;
+	if (!rows)
+		return 0;
+	if (attend(f, i) < 0 || add_product(f, &l->o, f->a, l->attn_post_norm) < 0 ||
 		norm(f, f->x, l->ffn_norm, rows) < 0 ||
 		quantize(f, f->h, c->dim, rows,
 			is_quantized(&l->gate) || is_quantized(&l->up)) < 0 ||
@@ -472,10 +555,11 @@ static int check(const struct lm_forward *f, const struct lm_row *rows, uint32_t
  * one after the other. */
 static int put_indices(struct lm_forward *f, const struct lm_row *rows)
 {
-	uint32_t *lists = f->host + 4 * (uint64_t)f->limits.rows, from = 0, used = 0;
+	uint32_t *lists = f->host + COLUMNS * (uint64_t)f->limits.rows, from = 0,
+		 used = 0;
 	struct dev *d = f->w->d;
 
-	f->keys_max = 0;
+	f->keys_max = f->wanted = 0;
 	for (uint32_t i = 0; i < f->rows; i++) {
 		const struct lm_sequence *s = rows[i].sequence;
 		uint32_t at = rows[i].position, page = s->pages[at / LM_PAGE];
@@ -490,9 +574,14 @@ static int put_indices(struct lm_forward *f, const struct lm_row *rows)
 		host_column(f, TABLE)[i] = from;
 		if (at >= f->keys_max)
 			f->keys_max = at + 1;
+		if (!rows[i].logits)
+			continue;
+		host_column(f, CHOSEN)[f->wanted] = i;
+		host_column(f, CHOSEN_POSITION)[f->wanted] = at;
+		host_column(f, CHOSEN_TABLE)[f->wanted++] = from;
 	}
 	if (d->ops->put(d, f->indices, f->host,
-		    4 * (4 * (uint64_t)f->limits.rows + used)) < 0)
+		    4 * (COLUMNS * (uint64_t)f->limits.rows + used)) < 0)
 		return device_failed(d);
 	return 0;
 }
@@ -543,6 +632,8 @@ static const float *gather(struct lm_forward *f, uint32_t n)
 		.vocab = f->rows };
 	struct dev *d = f->w->d;
 
+	if (f->narrowed)
+		return f->gathered + f->scored * (uint64_t)f->w->config.dim;
 	if (chosen[n - 1] - chosen[0] == n - 1)
 		return f->x + chosen[0] * (uint64_t)f->w->config.dim;
 	if (d->ops->put(d, column(f, CHOSEN), chosen, n * sizeof *chosen) < 0 ||
@@ -601,14 +692,20 @@ int lm_forward_hidden(struct lm_forward *f, float *out)
 static int pass(struct lm_forward *f, uint32_t n_chosen)
 {
 	struct dev *d = f->w->d;
+	uint32_t rows = f->rows;
+	float *x = f->x;
 	int rc = d->ops->batch_begin(d);
 
 	if (rc < 0)
 		return -1;
+	f->narrowed = false;
+	f->scored = 0;
 	for (uint32_t i = 0; i < f->w->config.layers && rc == 0; i++)
 		rc = layer(f, i);
 	if (rc == 0 && n_chosen)
 		rc = score_chosen(f, n_chosen);
+	f->x = x;
+	f->rows = rows;
 	return d->ops->batch_end(d) < 0 ? -1 : rc;
 }
 
@@ -635,6 +732,7 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	while (n_chosen) {
 		if (emit_logits(f, n_chosen, logits, arg) < 0)
 			return -1;
+		f->scored += n_chosen;
 		n_chosen = choose(f, rows, host_column(f, CHOSEN)[n_chosen - 1] + 1);
 		if (n_chosen && score_chosen(f, n_chosen) < 0)
 			return device_failed(f->w->d);
