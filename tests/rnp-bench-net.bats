@@ -243,6 +243,22 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 	fail "process $child is still there"
 }
 
+@test "comm: a peer that is killed while it is measured is an error with its reason" {
+	start_peer
+	rnp-bench run --suite comm --backend tcp --time 60s --peer "$url" >/dev/null 2>run.err 3>&- &
+	local measuring=$! status=0
+	# the session has begun
+	for _ in {1..600}; do
+		[[ $(ss -Htn state established "sport = :$(<port)" | wc -l) == 0 ]] || break
+		sleep 0.05
+	done
+	sleep 0.3
+	kill -KILL "$server"
+	wait "$measuring" || status=$?
+	[[ $status == 69 || $status == 75 ]]
+	grep -E '^rnp-bench: comm: .*[a-z]{4}' run.err
+}
+
 @test "comm: mpi in a job of its own, and within one" {
 	[[ -e $RNP_BUILD/lib/librnp_mpi.so ]] || skip "built without MPI: install libopenmpi-dev"
 	command -v mpirun >/dev/null || skip "no mpirun here"

@@ -32,12 +32,16 @@ static int ranks_check(struct backend *b, size_t bytes)
 
 static void ranks_close(struct backend *b)
 {
+	const struct err before = *err_get(); /* why it closes */
 	int64_t ns;
 
-	if (b->orders.ops && order(b, PEER_END, 0, 0, &ns) < 0)
-		err_clear(); /* it is gone already */
-	if (b->data.ops && order(b, PEER_END, 0, 0, &ns) < 0)
-		err_clear(); /* of NCCL, then of the session */
+	if (b->orders.ops)
+		order(b, PEER_END, 0, 0, &ns); /* fails where it is gone already */
+	if (b->data.ops)
+		order(b, PEER_END, 0, 0, &ns); /* of NCCL, then of the session */
+	err_clear();
+	if (before.code)
+		err_restore(&before);
 	comm_release(b->data.ops ? &b->data : &b->orders, b->buffer);
 	comm_close(&b->data);
 	comm_close(&b->orders);
