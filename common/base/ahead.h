@@ -13,7 +13,7 @@
 
 struct ahead;
 
-/* Returns how large a file must be: half of this machine's memory; a smaller one may be in the page
+/* Returns from how many bytes of files on it pays: half of this machine's memory; fewer may be in the page
  * cache, or be wanted there the next time. */
 int64_t ahead_bytes_min(void);
 

@@ -28,6 +28,21 @@
 
 static char *stdin_only[] = { (char *)"-" };
 
+/* Files that together take more memory than the page cache has for them are all read past it, but for small
+ * ones. */
+static int64_t ahead_min(char **files, int nfiles)
+{
+	int64_t bytes = 0;
+
+	for (int i = 0; i < nfiles; i++) {
+		struct stat st;
+
+		if (stat(files[i], &st) == 0 && S_ISREG(st.st_mode))
+			bytes += st.st_size;
+	}
+	return bytes < ahead_bytes_min() ? INT64_MAX : LINES_AHEAD_MIN;
+}
+
 void lines_open(struct lines *l, char **files, int nfiles, size_t max_bytes)
 {
 	memset(l, 0, sizeof *l);
@@ -36,7 +51,7 @@ void lines_open(struct lines *l, char **files, int nfiles, size_t max_bytes)
 	l->fd = -1;
 	l->max_bytes = max_bytes;
 	l->read_bytes = READ_BYTES;
-	l->ahead_min = ahead_bytes_min();
+	l->ahead_min = ahead_min(l->files, l->nfiles);
 }
 
 static void close_file(struct lines *l)

@@ -13,6 +13,8 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 
+#define LINES_AHEAD_MIN (INT64_C(16) << 20)
+
 struct lines {
 	char **files; /* borrowed; NULL once standard input is read */
 	int nfiles, at;
@@ -23,7 +25,8 @@ struct lines {
 	/* lines of a batch that is worked on while the next one is read */
 	struct buf held;
 	bool ended; /* the open file has no more */
-	/* a file of so many bytes is read past the page cache: ahead_bytes_min(), or what a test sets */
+	/* a file of so many bytes is read past the page cache: LINES_AHEAD_MIN where all together have
+	 * ahead_bytes_min(), or what a test sets */
 	int64_t ahead_min;
 	struct ahead *ahead; /* NULL: the open file is not */
 	const char *name;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/ahead.h"
 #include "common/base/mem.h"
 #include "tests/unit/test.h"
 
@@ -297,6 +298,22 @@ static void check_trickle(void)
 	close(from[1]);
 }
 
+/* Two files that do not fit the memory together, each of which would: both are read past the page cache. */
+static void check_many(void)
+{
+	char *files[] = { file_of("", 0), file_of("", 0) };
+	struct lines l;
+
+	for (int i = 0; i < 2; i++)
+		CHECK(truncate(files[i], (off_t)(ahead_bytes_min() / 2 + 1)) == 0);
+	lines_open(&l, files, 2, 100);
+	CHECK_I64(LINES_AHEAD_MIN, l.ahead_min);
+	lines_close(&l);
+	lines_open(&l, files, 1, 100);
+	CHECK_I64(INT64_MAX, l.ahead_min);
+	lines_close(&l);
+}
+
 int main(void)
 {
 	struct buf command = BUF_INIT;
@@ -312,6 +329,7 @@ int main(void)
 		check_large();
 	}
 	check_trickle();
+	check_many();
 	buf_addf(&command, "rm -rf %s", dir);
 	CHECK(system(command.data) == 0);
 	buf_release(&command);
