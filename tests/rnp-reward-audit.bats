@@ -133,4 +133,8 @@ db.commit()' "$1"
 	seen "$last"
 	assert_failure 1
 	[[ $(jq -r 'select(.ok | not).reason' <<<"$output") == *"was not up, and its stake says that it was last seen then"* ]]
+	cp kept db
+	python3 -c 'import sqlite3
+sqlite3.connect("db").executescript("PRAGMA ignore_check_constraints = 1; UPDATE stake SET node = substr(node, 1, 9)")'
+	refused 65 "a value of node has not 32 bytes" rnp-reward verify -q --store db
 }

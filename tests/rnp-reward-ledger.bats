@@ -137,6 +137,11 @@ bad_ledger() {
 	try "row 1: its balance is missing" "DELETE FROM claim WHERE epoch = 1; DELETE FROM epoch WHERE sequence = 1"
 	try "row 3: does not have the head's hash" "UPDATE head SET sha256 = zeroblob(32)"
 	try "the head of the ledger is missing" "DELETE FROM head"
+	cp db bad
+	rm -f bad-*
+	python3 -c 'import sqlite3; sqlite3.connect("bad").executescript(
+		"PRAGMA ignore_check_constraints = 1; UPDATE claim SET wallet = substr(wallet, 1, 9)")'
+	refused 65 "a value of wallet has not 32 bytes" rnp-reward verify --store bad
 }
 
 @test "ledger: an epoch that is filed under another time, token or policy is named; another program's database is left alone" {

@@ -163,7 +163,7 @@ static int read_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **
 			*leaves = xrealloc(*leaves, cap * sizeof **leaves);
 		}
 		leaf = &(*leaves)[(*n)++];
-		memcpy(leaf->claimant, sqlite3_column_blob(q, 0), sizeof leaf->claimant);
+		rc = store_blob(q, 0, leaf->claimant, sizeof leaf->claimant);
 		leaf->unlocked = (uint64_t)unlocked;
 		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
 		sums->claimed += unlocked;
@@ -171,7 +171,6 @@ static int read_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **
 		*(state == 0               ? &sums->owed :
 				state == 1 ? &sums->in_flight :
 					     &sums->paid) += unlocked;
-		rc = 0;
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;

@@ -142,10 +142,9 @@ long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out)
 
 		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
 		leaf = &(*out)[n++];
-		memcpy(leaf->claimant, sqlite3_column_blob(q, 0), sizeof leaf->claimant);
 		leaf->unlocked = (uint64_t)sqlite3_column_int64(q, 1);
 		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
-		rc = 0;
+		rc = store_blob(q, 0, leaf->claimant, sizeof leaf->claimant);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : n;

@@ -85,11 +85,10 @@ long ledger_owed(struct ledger *l, const int64_t *epochs, size_t n, struct owed 
 		*out = xgrow(*out, &cap, (size_t)found + 1, sizeof **out);
 		o = &(*out)[found++];
 		memset(o, 0, sizeof *o);
-		memcpy(o->wallet.bytes, sqlite3_column_blob(q, 0), SOLANA_KEY_BYTES);
 		o->base_units = sqlite3_column_int64(q, 1);
 		o->alone = sqlite3_column_type(q, 2) != SQLITE_NULL;
 		o->refused = o->alone && store_text(q, 2)[0];
-		rc = 0;
+		rc = store_blob(q, 0, o->wallet.bytes, SOLANA_KEY_BYTES);
 	}
 	sqlite3_finalize(q);
 	if (rc < 0) {
@@ -466,12 +465,12 @@ int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max)
 	return rc < 0 ? -1 : n;
 }
 
-static void read_payout(sqlite3_stmt *q, int at, struct owed *out)
+static int read_payout(sqlite3_stmt *q, int at, struct owed *out)
 {
 	memset(out, 0, sizeof *out);
-	memcpy(out->wallet.bytes, sqlite3_column_blob(q, at), SOLANA_KEY_BYTES);
 	out->base_units = sqlite3_column_int64(q, at + 1);
 	out->create = sqlite3_column_int(q, at + 2) != 0;
+	return store_blob(q, at, out->wallet.bytes, SOLANA_KEY_BYTES);
 }
 
 int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max)
@@ -485,8 +484,7 @@ int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max)
 	if (rc == 0)
 		store_bind(q, "i", tx);
 	while (rc == 0 && n < max && (rc = store_step(&l->store, q)) == 1) {
-		read_payout(q, 0, &out[n++]);
-		rc = 0;
+		rc = read_payout(q, 0, &out[n++]);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : n;
@@ -548,7 +546,8 @@ int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx)
 		struct owed payout;
 
 		rc = read_tx(q, &tx);
-		read_payout(q, TX_COLUMNS_N, &payout);
+		if (rc == 0)
+			rc = read_payout(q, TX_COLUMNS_N, &payout);
 		if (rc == 0)
 			rc = fn(ctx, &payout, &tx);
 	}

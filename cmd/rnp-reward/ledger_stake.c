@@ -81,12 +81,13 @@ int ledger_seen_hash(struct ledger *l, int64_t sequence,
 	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
 		unsigned char one[48];
 
+		rc = store_blob(q, 1, one + 8, 32);
+		if (rc < 0)
+			break;
 		put_u64le(one, (uint64_t)sqlite3_column_int64(q, 0));
-		memcpy(one + 8, sqlite3_column_blob(q, 1), 32);
 		put_u64le(one + 40, (uint64_t)sqlite3_column_int64(q, 2));
 		crypto_hash_sha256_update(&sha, one, sizeof one);
 		++*stakes;
-		rc = 0;
 	}
 	crypto_hash_sha256_final(&sha, out);
 	sqlite3_finalize(q);
@@ -113,12 +114,12 @@ long ledger_stakes(struct ledger *l, int64_t before, struct ledger_stake **out)
 
 		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
 		s = &(*out)[n++];
-		memcpy(s->node, sqlite3_column_blob(q, 0), sizeof s->node);
-		memcpy(s->wallet, sqlite3_column_blob(q, 1), sizeof s->wallet);
+		rc = store_blob(q, 0, s->node, sizeof s->node) < 0 ?
+			-1 :
+			store_blob(q, 1, s->wallet, sizeof s->wallet);
 		s->base_units = sqlite3_column_int64(q, 2);
 		s->uusd = sqlite3_column_int64(q, 3);
 		s->seen_ms = sqlite3_column_int64(q, 4);
-		rc = 0;
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : n;
@@ -315,6 +316,7 @@ static int verify_seen(struct ledger *l, struct buf *reason)
 	unsigned char hash[LEDGER_HASH_BYTES];
 	char hex[2 * LEDGER_HASH_BYTES + 1];
 	int64_t newest = -1, says = -1, stakes;
+	const char *said;
 	json_t *row;
 
 	if (newest_seen(l, &newest, &says) < 0)
@@ -336,7 +338,8 @@ static int verify_seen(struct ledger *l, struct buf *reason)
 		return -1;
 	}
 	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-	if (strcmp(json_string_value(json_object_get(row, "seen_sha256")), hex) != 0)
+	said = json_string_value(json_object_get(row, "seen_sha256"));
+	if (!said || strcmp(said, hex) != 0)
 		buf_addf(reason,
 			"row %" PRId64 ": nodes with a stake were last seen when it or"
 			" an epoch before it does not say",

@@ -165,6 +165,17 @@ const char *store_text(sqlite3_stmt *q, int column)
 	return text ? text : "";
 }
 
+int store_blob(sqlite3_stmt *q, int column, void *out, size_t n)
+{
+	if (sqlite3_column_bytes(q, column) != (int)n)
+		return err_set(EX_DATAERR,
+			"'%s' is damaged: a value of %.40s has not %zu bytes",
+			sqlite3_db_filename(sqlite3_db_handle(q), NULL),
+			sqlite3_column_name(q, column), n);
+	memcpy(out, sqlite3_column_blob(q, column), n);
+	return 0;
+}
+
 static int64_t user_version(struct store *s)
 {
 	sqlite3_stmt *q = NULL;

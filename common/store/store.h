@@ -67,6 +67,10 @@ int store_step(struct store *s, sqlite3_stmt *q);
 /* Returns the text of a column, borrowed until the next step; "" for NULL. */
 const char *store_text(sqlite3_stmt *q, int column);
 
+/* Copies a blob of n bytes. Returns 0, or -1 with err_set(): 65 it has not so many; a stranger's file need
+ * not keep to our tables' rules. */
+int store_blob(sqlite3_stmt *q, int column, void *out, size_t n);
+
 /* Sets the error from the connection's last one; what: "cannot store a heartbeat". Returns -1. */
 int store_fail(struct store *s, const char *what);
 
