@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd/rnp-reward/evidence_plain.h"
 #include "common/base/err.h"
@@ -140,8 +139,6 @@ struct passed {
 #define PASSED_BYTES \
 	(offsetof(struct passed, item) + offsetof(struct gather_item, proven))
 #define HASHED_TOGETHER 16 /* records */
-#define WIDE_KEYS_MAX   4
-#define WIDE_BYTES_MIN  100000000 /* a hundred thousand records */
 _Static_assert(PASSED_BYTES % _Alignof(struct span) == 0, "spans follow it");
 
 static void pass_text(struct lines_job *job)
@@ -334,24 +331,8 @@ static int take_line(void *ctx, const char *data, size_t len)
 	return data[0] == AS_ITEM ? take_item(ctx, data) : take_text(ctx, data + 1);
 }
 
-/* Whether the files have so many records that wide tables pay: each saves the time of a few thousand
- * signatures in a hundred thousand, and more than a few tables would not stay in the cache. What a pipe
- * holds is unknown. */
-static bool many_records(const struct evidence *e, char **files, int n)
-{
-	off_t bytes = 0;
-
-	for (int i = 0; i < n; i++) {
-		struct stat st;
-
-		if (stat(files[i], &st) == 0 && S_ISREG(st.st_mode))
-			bytes += st.st_size;
-	}
-	return e->trust.n <= WIDE_KEYS_MAX && bytes >= WIDE_BYTES_MIN;
-}
-
 /* Returns the keys that are trusted; the caller releases and frees them. */
-static struct evidence_key *trusted_keys(const struct evidence *e, bool many, int *n)
+static struct evidence_key *trusted_keys(const struct evidence *e, int *n)
 {
 	struct evidence_key *keys = xcalloc((size_t)e->trust.n, sizeof *keys);
 	unsigned char key[KEY_PUBLIC_BYTES];
@@ -359,7 +340,7 @@ static struct evidence_key *trusted_keys(const struct evidence *e, bool many, in
 	*n = 0;
 	for (int i = 0; i < e->trust.n; i++)
 		if (address_parse(e->trust.items[i], "--trust", key) == 0)
-			evidence_key_init(&keys[(*n)++], key, many);
+			evidence_key_init(&keys[(*n)++], key);
 	err_clear();
 	return keys;
 }
@@ -371,7 +352,7 @@ int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
 	struct lines l;
 	int rc;
 
-	r.keys = trusted_keys(e, many_records(e, files, n), &r.nkeys);
+	r.keys = trusted_keys(e, &r.nkeys);
 	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
 	rc = lines_map_groups(&l, check_lines, take_line, &r);
 	lines_close(&l);

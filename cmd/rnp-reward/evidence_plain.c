@@ -540,12 +540,12 @@ static void method_of(const unsigned char public_key[KEY_PUBLIC_BYTES],
 }
 
 void evidence_key_init(struct evidence_key *k,
-	const unsigned char public_key[KEY_PUBLIC_BYTES], bool many)
+	const unsigned char public_key[KEY_PUBLIC_BYTES])
 {
 	memcpy(k->public_key, public_key, sizeof k->public_key);
 	address_format(public_key, k->address);
 	method_of(public_key, k->method);
-	k->table = ed25519_table_new(public_key, many);
+	k->table = ed25519_table_new(public_key);
 }
 
 void evidence_key_release(struct evidence_key *k)

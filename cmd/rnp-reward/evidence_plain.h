@@ -24,9 +24,8 @@ struct evidence_key {
 	struct ed25519_table *table; /* owned; NULL: none (kernels/sig/ed25519.h) */
 };
 
-/* many: its records are tens of thousands, and such keys are few (ed25519_table_new's wide). */
 void evidence_key_init(struct evidence_key *k,
-	const unsigned char public_key[KEY_PUBLIC_BYTES], bool many);
+	const unsigned char public_key[KEY_PUBLIC_BYTES]);
 void evidence_key_release(struct evidence_key *k);
 
 /* A record that is good if its signature is. */

@@ -65,13 +65,12 @@ void ed25519_verify(struct ed25519 *s, size_t n)
 	ed25519_verify_ref(s, n);
 }
 
-struct ed25519_table *ed25519_table_new(const unsigned char key[ED25519_KEY], bool wide)
+struct ed25519_table *ed25519_table_new(const unsigned char key[ED25519_KEY])
 {
 #ifdef __x86_64__
 	if (has_eight_lanes())
-		return ed25519_table_ifma(key, wide);
+		return ed25519_table_ifma(key);
 #endif
 	(void)key;
-	(void)wide;
 	return NULL;
 }

@@ -13,7 +13,7 @@
  * additions of 7 multiplications, 448, in place of 2,800 with doublings, and a part of one inversion
  * that 64 signatures share. That is exact, and a liar's bad signatures cost what good ones do.
  * Processor time on an EPYC of Zen 4: 1.7 us with a table, 7.3 us without, libsodium 51 us (see
- * tests/bench/results). A wide table takes 52 additions in place of 64.
+ * tests/bench/results).
  *
  * Nothing is secret here, and time depends on the input. Uses libsodium. */
 #ifndef RNP_KERNELS_SIG_ED25519_H
@@ -44,16 +44,15 @@ KERNELS_BEGIN
 void ed25519_verify(struct ed25519 *s, size_t n);
 
 /* Returns a table with which each signature of this key takes a quarter of the time: for keys that
- * have signed hundreds, because it takes the time of a hundred signatures and 516 KiB of memory. A wide
- * one takes four times that, and a fifth off each signature: for a few keys that have signed ten
- * thousands. Eight signatures with tables of both kinds are verified as if they had none. NULL, which
- * struct ed25519 may have, where it would not be used or the key is refused. The caller frees it. */
-struct ed25519_table *ed25519_table_new(const unsigned char key[ED25519_KEY], bool wide);
+ * have signed hundreds, because it takes the time of a hundred signatures and 516 KiB of memory.
+ * NULL, which struct ed25519 may have, where it would not be used or the key is refused. The caller
+ * frees it. */
+struct ed25519_table *ed25519_table_new(const unsigned char key[ED25519_KEY]);
 
 /* The versions: libsodium, which defines the verdicts, and eight lanes of AVX-512. */
 void ed25519_verify_ref(struct ed25519 *s, size_t n);
 void ed25519_verify_ifma(struct ed25519 *s, size_t n);
-struct ed25519_table *ed25519_table_ifma(const unsigned char key[ED25519_KEY], bool wide);
+struct ed25519_table *ed25519_table_ifma(const unsigned char key[ED25519_KEY]);
 
 /* SHA-512 of eight messages of 128 bytes; out[i] is the digest of in[i]. Needs AVX-512. */
 void sha512_eight(unsigned char out[8][64], const unsigned char in[8][128]);

@@ -45,9 +45,6 @@ IFMA static void fill_key_table(struct key_table *t, const struct point *key)
 	}
 }
 
-/* What the tables of eight keys are. */
-enum tables { NO_TABLES, NARROW_TABLES, WIDE_TABLES };
-
 /* The digits of eight signatures: of h for the key, of which only one is used, and of S for B. */
 struct digits {
 	int16_t key[KEY_DIGITS][FE_LANES];
@@ -140,8 +137,8 @@ static bool canonical_scalar(const unsigned char scalar[32])
 }
 
 /* Sets the digits of a signature's lane. Returns whether its bytes are allowed. */
-IFMA static bool digits_of_signature(struct digits *d, int lane, const struct ed25519 *s,
-	const unsigned char hash[64], enum tables tables)
+static bool digits_of_signature(struct digits *d, int lane, const struct ed25519 *s,
+	const unsigned char hash[64], bool known)
 {
 	static const unsigned char zero[32];
 	const unsigned char *scalar = s->signature + 32;
@@ -149,19 +146,12 @@ IFMA static bool digits_of_signature(struct digits *d, int lane, const struct ed
 	bool below = canonical_scalar(scalar);
 
 	crypto_core_ed25519_scalar_reduce(h, hash);
-	if (!below)
-		scalar = zero;
-	if (tables == WIDE_TABLES) {
-		comb_digits_of(&d->known, lane, h, COMB_BITS_WIDE);
-		comb_digits_of(&d->base, lane, scalar, COMB_BITS_WIDE);
-	} else {
-		if (tables)
-			comb_digits_of(&d->known, lane, h, COMB_BITS);
-		else
-			digits_of(&d->key[0][lane], FE_LANES, KEY_DIGITS, KEY_BITS, h);
-		comb_digits_of(&d->base, lane, scalar, COMB_BITS);
-	}
-	return below && !small_order(s->signature) && (tables || good_key(s->public_key));
+	if (known)
+		comb_digits_of(&d->known, lane, h);
+	else
+		digits_of(&d->key[0][lane], FE_LANES, KEY_DIGITS, KEY_BITS, h);
+	comb_digits_of(&d->base, lane, below ? scalar : zero);
+	return below && !small_order(s->signature) && (known || good_key(s->public_key));
 }
 
 /* SHA-512 of R, A and the message, of each lane's signature. */
@@ -178,16 +168,7 @@ IFMA static void hash_eight(unsigned char hash[FE_LANES][64],
 	sha512_eight(hash, (const unsigned char(*)[128])text);
 }
 
-/* Returns what eight keys have in common. */
-static enum tables tables_of(const struct ed25519_table *const tables[FE_LANES])
-{
-	for (int i = 0; i < FE_LANES; i++)
-		if (!tables[i] || tables[i]->bits != tables[0]->bits)
-			return NO_TABLES;
-	return tables[0]->bits == COMB_BITS ? NARROW_TABLES : WIDE_TABLES;
-}
-
-/* Sets p to h (-A) of keys that have no table, or not all the same kind of it. Returns the lanes whose key is a point. */
+/* Sets p to h (-A) of keys that have no table, or not all. Returns the lanes whose key is a point. */
 IFMA static __mmask8 multiply_keys(struct point *p,
 	const struct ed25519 *const s[FE_LANES], const struct digits *d)
 {
@@ -211,33 +192,27 @@ IFMA static void begin_eight(struct eight *e, struct ed25519 *const *some, size_
 	unsigned char hash[FE_LANES][64];
 	struct point sum = identity();
 	struct digits d;
-	enum tables kind;
+	bool known = true;
 
 	for (size_t i = 0; i < FE_LANES; i++) {
 		s[i] = some[i < n ? i : 0];
 		points[i] = s[i]->signature;
 		tables[i] = s[i]->table;
+		base[i] = comb_base();
+		known = known && tables[i];
 	}
-	kind = tables_of(tables);
-	for (size_t i = 0; i < FE_LANES; i++)
-		base[i] = comb_base(kind == WIDE_TABLES);
 	hash_eight(hash, s);
 	e->odd = load_encoded(&e->r, points);
 	e->good = 0;
 	for (int i = 0; i < FE_LANES; i++)
 		e->good |= (__mmask8)((unsigned)digits_of_signature(&d, i, s[i], hash[i],
-					      kind)
+					      known)
 			<< i);
-	if (kind == WIDE_TABLES) {
-		comb_add(&sum, tables, &d.known, COMB_BITS_WIDE);
-		comb_add(&sum, base, &d.base, COMB_BITS_WIDE);
-	} else {
-		if (kind)
-			comb_add(&sum, tables, &d.known, COMB_BITS);
-		else
-			e->good &= multiply_keys(&sum, s, &d);
-		comb_add(&sum, base, &d.base, COMB_BITS);
-	}
+	if (known)
+		comb_add(&sum, tables, &d.known);
+	else
+		e->good &= multiply_keys(&sum, s, &d);
+	comb_add(&sum, base, &d.base);
 	e->x = sum.x;
 	e->y = sum.y;
 	e->z = sum.z;
@@ -298,10 +273,6 @@ void ed25519_verify_ifma(struct ed25519 *s, size_t n)
 	struct ed25519 *batch[ED25519_BATCH];
 	size_t held = 0;
 
-	if (!comb_base(false)) { /* no memory for it */
-		ed25519_verify_ref(s, n);
-		return;
-	}
 	for (size_t i = 0; i < n; i++)
 		if (s[i].table)
 			collect(batch, &held, &s[i]);
@@ -312,14 +283,19 @@ void ed25519_verify_ifma(struct ed25519 *s, size_t n)
 		verify_batch(batch, held);
 }
 
-IFMA struct ed25519_table *ed25519_table_ifma(const unsigned char key[ED25519_KEY],
-	bool wide)
+IFMA struct ed25519_table *ed25519_table_ifma(const unsigned char key[ED25519_KEY])
 {
 	const unsigned char *keys[FE_LANES] = { key, key, key, key, key, key, key, key };
+	struct ed25519_table *t;
 	struct point p;
 
-	if (!good_key(key) || !load_negated(&p, keys) || !comb_base(wide))
+	if (!good_key(key) || !load_negated(&p, keys))
 		return NULL;
-	return comb_new(&p, wide);
+	t = aligned_alloc(64, sizeof *t);
+	if (!t)
+		return NULL;
+	memset(t, 0, sizeof *t);
+	comb_fill(t, &p);
+	return t;
 }
 #endif

@@ -209,7 +209,7 @@ static void fuzz_evidence(const char *text, size_t len)
 
 	if (!key.address[0]) {
 		crypto_sign_seed_keypair(public_key, secret, seed);
-		evidence_key_init(&key, public_key, false);
+		evidence_key_init(&key, public_key);
 	}
 	while (len) {
 		const char *end = memchr(text, '\n', len);

@@ -91,7 +91,7 @@ static void make_at(struct sample *pool, size_t at, const unsigned char *t,
 	make(&pool[at], t, u);
 	if (at < KNOWN) {
 		free(tables[at]);
-		tables[at] = ed25519_table_new(pool[at].key, at % 2);
+		tables[at] = ed25519_table_new(pool[at].key);
 	}
 }
 

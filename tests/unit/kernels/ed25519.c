@@ -63,8 +63,6 @@ static unsigned char *add_valid(void)
 	return add_case(signature, key, message);
 }
 
-static bool most_wide; /* of the tables */
-
 /* Returns a table for the key of the last of n signatures, shared with the one before if that has
  * the same key. */
 static struct ed25519_table *table_of(const struct ed25519 *s, int n,
@@ -73,9 +71,7 @@ static struct ed25519_table *table_of(const struct ed25519 *s, int n,
 	if (n > 1 && s[n - 2].table && memcmp(s[n - 2].public_key, key, 32) == 0)
 		return (struct ed25519_table *)(uintptr_t)s[n - 2].table;
 	/* one key of six: a table takes 0.6 ms, and 20 under a sanitizer */
-	return n == 1 || next() % 6 == 0 ?
-		ed25519_table_new(key, most_wide != (next() % 16 == 0)) :
-		NULL;
+	return n == 1 || next() % 6 == 0 ? ed25519_table_new(key) : NULL;
 }
 
 /* Verifies n cases from `first` on, each in memory of exactly its size; all but every with_tables-th
@@ -86,7 +82,6 @@ static void verify_some(void (*verify)(struct ed25519 *, size_t), int first, int
 	struct ed25519 *s = calloc((size_t)n, sizeof *s);
 	unsigned char *memory[3];
 
-	most_wide = next() % 16 == 0; /* 2.5 ms each */
 	for (int i = 0; i < n; i++) {
 		const unsigned char *c = cases[first + i];
 		const size_t size[] = { 64, 32, 64 };

@@ -384,7 +384,7 @@ int main(void)
 	CHECK(sodium_init() >= 0);
 	crypto_sign_seed_keypair(public_key, secret, seed);
 	CHECK(key_from_secret(&key, secret) == 0);
-	evidence_key_init(&trusted, key.public_key, false);
+	evidence_key_init(&trusted, key.public_key);
 	test_ours();
 	test_others();
 	test_bounds();
