@@ -62,6 +62,12 @@ int peer_fetch(struct peer *p, const char *path, const void *body, size_t body_b
 	if (rc == 0) {
 		q.url = url.data;
 		rc = http_fetch(&p->http, &q, r);
+		/* a busy machine has lost a connection that was kept, once in some dozen runs; a peer that is gone
+		 * refuses the next one */
+		if (rc < 0 && err_get()->code == EX_UNAVAILABLE) {
+			err_clear();
+			rc = http_fetch(&p->http, &q, r);
+		}
 	}
 	if (rc == 0 && want && r->body.len != want)
 		rc = err_set(EX_DATAERR, "'%s' lies about sizes: %zu bytes, not %zu",
