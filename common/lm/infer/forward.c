@@ -45,8 +45,8 @@ struct lm_forward {
 	bool narrowed;   /* only those are left, in `gathered` */
 	const struct lm_row *pass;
 	bool adapts;     /* some row has an adapter */
-	uint32_t told;   /* chosen rows whose logits were passed to the callback */
-	uint32_t scored; /* wanted rows that came before the chosen ones */
+	uint32_t told;   /* of these, how many were passed to the callback */
+	uint32_t scored; /* wanted rows that came before those that are scored */
 	uint32_t keys_max;
 };
 
@@ -606,38 +606,31 @@ static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
 	return 0;
 }
 
-/* Writes the numbers of the next rows that want logits, from `from` on and at most LOGITS_ROWS
- * of them, to host_column(CHOSEN). Returns how many there are. */
-static uint32_t choose(const struct lm_forward *f, const struct lm_row *rows,
-	uint32_t from)
+/* Returns how many rows are scored next, of those that want logits and are not yet. */
+static uint32_t next_scored(const struct lm_forward *f)
 {
-	uint32_t *chosen = host_column(f, CHOSEN), n = 0;
+	uint32_t left = f->wanted - f->scored;
 
-	for (uint32_t i = from; i < f->rows && n < LOGITS_ROWS; i++)
-		if (rows[i].logits)
-			chosen[n++] = i;
-	return n;
+	return left < LOGITS_ROWS ? left : LOGITS_ROWS;
 }
 
 /* Returns the chosen rows of x, contiguous: in place if they already are, else gathered. */
 static const float *gather(struct lm_forward *f, uint32_t n)
 {
-	const uint32_t *chosen = host_column(f, CHOSEN);
+	const uint32_t *chosen = host_column(f, CHOSEN) + f->scored;
 	struct lm_embed e = { .dtype = LM_DTYPE_F32,
 		.x = f->gathered,
 		.w = f->x,
-		.token = column(f, CHOSEN),
+		.token = column(f, CHOSEN) + f->scored,
 		.rows = n,
 		.dim = f->w->config.dim,
 		.vocab = f->rows };
-	struct dev *d = f->w->d;
 
 	if (f->narrowed)
 		return f->gathered + f->scored * (uint64_t)f->w->config.dim;
 	if (chosen[n - 1] - chosen[0] == n - 1)
 		return f->x + chosen[0] * (uint64_t)f->w->config.dim;
-	if (d->ops->put(d, column(f, CHOSEN), chosen, n * sizeof *chosen) < 0 ||
-		ops(f)->embed(d, &e) < 0)
+	if (ops(f)->embed(f->w->d, &e) < 0)
 		return NULL;
 	return f->gathered;
 }
@@ -669,7 +662,7 @@ static int score_chosen(struct lm_forward *f, uint32_t n)
 
 static int emit_logits(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
 {
-	const uint32_t *chosen = host_column(f, CHOSEN);
+	const uint32_t *chosen = host_column(f, CHOSEN) + f->scored;
 
 	for (uint32_t i = 0; i < n; i++) {
 		f->told = i;
@@ -688,8 +681,8 @@ int lm_forward_hidden(struct lm_forward *f, float *out)
 									0;
 }
 
-/* Runs all layers and computes the logits of n_chosen chosen rows, as one batch of the device. */
-static int pass(struct lm_forward *f, uint32_t n_chosen)
+/* Runs all layers and computes the logits of the first chosen rows, as one batch of the device. */
+static int pass(struct lm_forward *f)
 {
 	struct dev *d = f->w->d;
 	uint32_t rows = f->rows;
@@ -702,8 +695,8 @@ static int pass(struct lm_forward *f, uint32_t n_chosen)
 	f->scored = 0;
 	for (uint32_t i = 0; i < f->w->config.layers && rc == 0; i++)
 		rc = layer(f, i);
-	if (rc == 0 && n_chosen)
-		rc = score_chosen(f, n_chosen);
+	if (rc == 0 && f->wanted)
+		rc = score_chosen(f, next_scored(f));
 	f->x = x;
 	f->rows = rows;
 	return d->ops->batch_end(d) < 0 ? -1 : rc;
@@ -712,8 +705,6 @@ static int pass(struct lm_forward *f, uint32_t n_chosen)
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	lm_logits_fn logits, void *arg)
 {
-	uint32_t n_chosen;
-
 	if (check(f, rows, n) < 0)
 		return -1;
 	f->rows = n;
@@ -724,18 +715,15 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 		f->adapts |= rows[i].adapter != 0;
 	if (put_indices(f, rows) < 0 || put_embeddings(f, rows) < 0)
 		return -1;
-	n_chosen = choose(f, rows, 0);
-	if (pass(f, n_chosen) < 0)
+	if (pass(f) < 0)
 		return device_failed(f->w->d);
 	for (uint32_t i = 0; i < n; i++)
 		rows[i].sequence->length++;
-	while (n_chosen) {
-		if (emit_logits(f, n_chosen, logits, arg) < 0)
-			return -1;
-		f->scored += n_chosen;
-		n_chosen = choose(f, rows, host_column(f, CHOSEN)[n_chosen - 1] + 1);
-		if (n_chosen && score_chosen(f, n_chosen) < 0)
+	for (uint32_t k; (k = next_scored(f)); f->scored += k) {
+		if (f->scored && score_chosen(f, k) < 0)
 			return device_failed(f->w->d);
+		if (emit_logits(f, k, logits, arg) < 0)
+			return -1;
 	}
 	return 0;
 }
