@@ -118,7 +118,7 @@ static void pieces(struct lm_stream *stream)
 
 /* --- rows of many sequences ----------------------------------------------------------------- */
 
-enum { MANY = 9, ROWS = 24, PAGES = 64 };
+enum { MANY = 9, ROWS = 24, ROWS_MAX = MANY * 26, PAGES = 64 };
 
 /* Token i of conversation s. */
 static uint32_t spoken(int s, uint32_t i)
@@ -160,10 +160,11 @@ static void alone(struct lm_weights *w, int s, float logits[LENGTH][VOCAB])
 	lm_stream_close(stream);
 }
 
-/* Passes of a changing mix of conversations and pieces, and the logits that each received. */
+/* Passes of a changing mix of conversations and pieces, and the logits that each received. One in four is so
+ * large that the last layer is not restricted to the rows whose logits are wanted. */
 static void together(struct lm_weights *w, struct heard *h)
 {
-	struct lm_forward_limits limits = { .rows = ROWS,
+	struct lm_forward_limits limits = { .rows = ROWS_MAX,
 		.sequences = MANY,
 		.context = LENGTH };
 	struct lm_sequence all[MANY] = { 0 };
@@ -177,19 +178,20 @@ static void together(struct lm_weights *w, struct heard *h)
 	for (int s = 0; s < MANY; s++)
 		list[s] = &all[s];
 	while (left) {
-		struct lm_row rows[ROWS];
-		int of[ROWS];
-		uint32_t n = 0;
+		struct lm_row rows[ROWS_MAX];
+		int of[ROWS_MAX];
+		uint32_t n = 0, most = turn % 4 == 3 ? ROWS_MAX : ROWS;
 
 		left = 0;
 		for (int k = 0; k < MANY; k++) {
 			int s = (k * 4 + (int)turn) % MANY;
-			uint32_t some = (turn * 7 + (unsigned)k * 3) % 6;
+			uint32_t some = (turn * 7 + (unsigned)k * 3) %
+				(most == ROWS ? 6 : 26);
 
 			if (all[s].length + some > LENGTH)
 				some = LENGTH - all[s].length;
-			if (some > ROWS - n)
-				some = ROWS - n;
+			if (some > most - n)
+				some = most - n;
 			left += all[s].length + some < LENGTH;
 			CHECK(lm_sequence_grow(&all[s], c, some) == 0);
 			for (uint32_t i = 0; i < some; i++, n++) {
