@@ -342,6 +342,37 @@ text_worker() {
 		and .[0].tokens == 640 and .[0].credits == 640' got
 }
 
+# A registry that knows everybody, and answers no receipt for as long as anybody waits
+silent_registry='
+import http.server, threading
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"{}")
+    def do_POST(self): threading.Event().wait(60)
+    def log_message(self, *a): pass
+s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), H)
+print(s.server_port, flush=True)
+s.serve_forever()'
+
+# While the end waits for the registry nobody answers long polls any more: one that begins then must not keep the coordinator for ever
+@test "coordinate: ends although a worker asks for work again meanwhile" {
+	cd "$BATS_TEST_TMPDIR"
+	python3 -c "$silent_registry" >registry.port 2>registry.err 3>&- &
+	worker[registry]=$!
+	wait_until 'the registry' test -s registry.port
+	start_coordinator --registry "http://127.0.0.1:$(cat registry.port)" --workers 2 --inner-steps 2 --credits-per-million-tokens 1000000
+	start_worker a
+	start_worker b
+	wait_until 'a round' rounds_are 1
+	kill -TERM "${worker[a]}"
+	end_of a "${worker[a]}"
+	grep -q rnp.receipt a.out
+	waits() { curl -s "$url/metrics" | grep -qx 'rnp_train_waiting 1'; }
+	wait_until 'the other to wait for work' waits
+	kill -TERM "$coordinator"
+	end_of coordinate "$coordinator"
+}
+
 @test "coordinate: goes on where a run on one machine ended, with its AdamW" {
 	cd "$BATS_TEST_TMPDIR"
 	rnp-train run --model "$DIR/model" --data "$DIR/tok" --out m --batch 4 --length 32 --lr 3e-3 --lr-min 1 --warmup 5 --steps 30 --seed 5 >alone

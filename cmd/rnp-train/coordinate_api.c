@@ -214,12 +214,19 @@ static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
 
 /* --- work ------------------------------------------------------------------------------------- */
 
-/* Lets go of the lock: the round's thread answers. round: see struct waiter. */
+/* Lets go of the lock: the round's thread answers, which at the end is no longer there. round: see struct
+ * waiter. */
 static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
 	struct httpd_reply *r, const char *node, uint64_t round)
 {
-	struct waiter *w = xcalloc(1, sizeof *w);
+	struct waiter *w;
 
+	if (g->stop) {
+		pthread_mutex_unlock(&g->lock);
+		r->retry_after_s = 1;
+		return httpd_error(r, 503, "the coordinator is about to end");
+	}
+	w = xcalloc(1, sizeof *w);
 	*w = (struct waiter){ .next = g->waiters,
 		.q = q,
 		.r = r,
