@@ -459,7 +459,7 @@ END
 	node_record a >n.json
 	run_split rnp-register submit --registry "$url" --ca c.pem n.json
 	assert_success
-	refused 69 "no secure connection" rnp-register submit --registry "$url" n.json
+	refused 69 "SSL certificate problem: self-signed certificate" rnp-register submit --registry "$url" n.json
 	# TLS 1.2 with forward secrecy and authenticated encryption, and 1.3; the client offers
 	# every cipher that it has
 	handshake() {

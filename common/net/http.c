@@ -252,6 +252,7 @@ static void set_options(struct http *h, struct http_transfer *t,
 	SET(CURLOPT_OPENSOCKETDATA, h);
 	SET(CURLOPT_CLOSESOCKETFUNCTION, close_socket);
 	SET(CURLOPT_CLOSESOCKETDATA, h);
+	SET(CURLOPT_ERRORBUFFER, t->detail);
 	SET(CURLOPT_URL, q->url);
 	SET(CURLOPT_PATH_AS_IS, q->signer ? 1L : 0L);
 	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
@@ -394,6 +395,7 @@ static void begin_try(struct http_transfer *t)
 	t->aborted = t->timed_out = t->has_range = t->callback_failed = false;
 	t->source_ended = false;
 	t->header_bytes = 0;
+	t->detail[0] = '\0';
 	t->content_length = -1;
 	t->window_ns = t->window_bytes = t->waiting_ns = 0;
 }
@@ -413,6 +415,8 @@ static CURLcode try_once(struct http *h, struct http_transfer *t)
 		h->now = t;
 		rc = perform(h, t);
 		h->now = NULL;
+		/* the handle lives on */
+		http_curl.easy_setopt(h->curl, CURLOPT_ERRORBUFFER, (char *)NULL);
 	}
 	http_curl.easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
 	http_curl.easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &retry_after_s);

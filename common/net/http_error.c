@@ -41,6 +41,7 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 {
 	char text[SHOWN_MAX];
 	const char *why = http_curl.easy_strerror(rc), *url = shown(t->q->url, text);
+	const char *detail = t->detail[0] ? t->detail : why;
 
 	if (fail_local(t, url) < 0)
 		return -1;
@@ -66,13 +67,13 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	case CURLE_SSL_CIPHER:
 	case CURLE_SSL_ISSUER_ERROR:
 		return err_set(EX_UNAVAILABLE, "no secure connection to '%s': %s", url,
-			why);
+			detail);
 	case CURLE_GOT_NOTHING:
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
 		t->r->broken_off = t->answered;
 		return err_set(EX_UNAVAILABLE, "'%s' closed the connection: %s", url,
-			why);
+			detail);
 	case CURLE_PARTIAL_FILE:
 		t->r->broken_off = true;
 		return err_set(EX_DATAERR, "'%s' broke off in the middle of its answer",

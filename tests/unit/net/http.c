@@ -989,6 +989,26 @@ static void check_proxy(struct http *h)
 	http_response_release(&r);
 }
 
+static void serve_reset(struct exchange *x)
+{
+	struct linger now = { 1, 0 };
+
+	setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+/* A connection that breaks off is named with the kernel's reason. */
+static void check_reasons(struct http *h)
+{
+	struct http_request q = { .url = server.url, .tries = 1 };
+	struct http_response r = HTTP_RESPONSE_INIT;
+
+	serve_with(serve_reset);
+	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_UNAVAILABLE);
+	CHECK(strstr(err_get()->text, "Connection reset by peer") != NULL);
+	err_clear();
+	http_response_release(&r);
+}
+
 static void serve_redirect(struct exchange *x)
 {
 	if (strncmp(x->head, "GET /file", 9) == 0)
@@ -1164,6 +1184,7 @@ int main(void)
 	check_limits(&h);
 	check_abort(&h);
 	check_proxy(&h);
+	check_reasons(&h);
 	check_redirects(&h);
 	check_signed(&h);
 	http_release(&h);
