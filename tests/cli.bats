@@ -30,6 +30,8 @@ each_subcommand() {
 		assert_success
 		assert_equal "$stderr" ""
 		[[ $output == "usage: $p SUBCOMMAND"* ]]
+		# fits a terminal of 80 columns
+		assert_equal "$(awk 'length > 79' <<<"$output")" ""
 	done
 }
 

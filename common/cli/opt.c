@@ -519,9 +519,7 @@ const char *opt_examples(const char *program, const char *command)
 #define OPTIONS_MANY   8
 #define OPTIONS_COMMON 5
 
-/* Words from column on, in further lines with so many blanks before them; line breaks of the
- * text are blanks, too. */
-static void add_wrapped(struct buf *out, const char *text, size_t column)
+void opt_wrap(struct buf *out, const char *text, size_t column)
 {
 	size_t at = column;
 
@@ -563,7 +561,7 @@ static void help_options(struct buf *out, const struct opt *opts)
 			buf_addf(out, "  %s\n  %*s  ", label.data, (int)width, "");
 		else
 			buf_addf(out, "  %-*s  ", (int)width, label.data);
-		add_wrapped(out, o->help, width + 4);
+		opt_wrap(out, o->help, width + 4);
 	}
 	buf_release(&label);
 }
@@ -577,7 +575,7 @@ void opt_help(struct buf *out, const char *program, const struct command *c)
 	help_options(out, c->opts);
 	if (c->details) {
 		buf_addc(out, '\n');
-		add_wrapped(out, c->details, 0);
+		opt_wrap(out, c->details, 0);
 	}
 	if (examples)
 		buf_addf(out, "\nExamples:\n\n%s", examples);

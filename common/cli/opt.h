@@ -97,6 +97,10 @@ void opt_synopsis(struct buf *out, const char *program, const struct command *c)
  * blanks; or NULL. */
 const char *opt_examples(const char *program, const char *command);
 
+/* Appends the words of a text to a line of `column` columns, and a newline; further lines have so many
+ * blanks before them. Line breaks of the text are blanks, too. */
+void opt_wrap(struct buf *out, const char *text, size_t column);
+
 /* The whole --help text in lines of under 80 columns: usage, summary, one row per option in the
  * table's order (the five commonest first), details, and the examples of the man page. */
 void opt_help(struct buf *out, const char *program, const struct command *c);

@@ -183,18 +183,19 @@ static void print_overview(struct buf *out, const struct program *p)
 {
 	buf_addf(out, "usage: %s SUBCOMMAND [options] [file ...]\n\n%s\n", p->name,
 		p->summary);
-	for (int i = 0; p->commands[i]; i++)
-		buf_addf(out, "%s  %-10s  %s\n", i ? "" : "\n", p->commands[i]->name,
-			p->commands[i]->summary);
+	for (int i = 0; p->commands[i]; i++) {
+		buf_addf(out, "%s  %-10s  ", i ? "" : "\n", p->commands[i]->name);
+		opt_wrap(out, p->commands[i]->summary, 14);
+	}
 	buf_addf(out, "\n'%s help SUBCOMMAND' says more. Common to all:\n\n", p->name);
 	for (const struct opt *o = common_opts; o->kind != OPT_END; o++) {
 		char label[40];
 
 		snprintf(label, sizeof label, "%s%s%s", o->name, o->choices ? " " : "",
 			o->choices ? o->choices : "");
-		buf_addf(out, "  %s%c%s--%-24s  %s\n", o->letter ? "-" : " ",
-			o->letter ? o->letter : ' ', o->letter ? ", " : "  ", label,
-			o->help);
+		buf_addf(out, "  %s%c%s--%-24s  ", o->letter ? "-" : " ",
+			o->letter ? o->letter : ' ', o->letter ? ", " : "  ", label);
+		opt_wrap(out, o->help, 34);
 	}
 	buf_addf(out, "      --%-24s  JSON Schema of the record kinds\n",
 		"schema [KIND]");
