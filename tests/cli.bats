@@ -251,6 +251,14 @@ on_terminal() {
 	assert_equal "$status" 64
 }
 
+@test "cli: --schema lists every kind that the program names in its sources" {
+	for p in "${programs[@]}"; do
+		"$p" --schema | jq -r .title | sort >"$BATS_TEST_TMPDIR/kinds"
+		grep -ohE '"rnp\.[a-z_]+"' "$ROOT/cmd/$p"/*.c | tr -d '"' | sort -u >"$BATS_TEST_TMPDIR/named"
+		assert_equal "$p:$(comm -13 "$BATS_TEST_TMPDIR/kinds" "$BATS_TEST_TMPDIR/named")" "$p:"
+	done
+}
+
 # completes PROGRAM WORD ...: prints what bash completion offers for the last word
 completes() {
 	bash -c '

@@ -7,8 +7,8 @@ static const struct command *const commands[] = { &command_answer, &command_chal
 	&command_serve, &command_verdict, NULL };
 
 static const char *const kinds[] = { "rnp.answer", "rnp.bench", "rnp.challenge",
-	"rnp.compare", "rnp.error", "rnp.peer", "rnp.prediction", "rnp.roots", "rnp.sass",
-	"rnp.test", "rnp.verdict", NULL };
+	"rnp.compare", "rnp.error", "rnp.heartbeat", "rnp.node", "rnp.peer",
+	"rnp.prediction", "rnp.roots", "rnp.sass", "rnp.test", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-bench",

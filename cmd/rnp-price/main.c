@@ -19,6 +19,7 @@ static const struct command *const commands[] = {
 
 static const char *const kinds[] = {
 	"rnp.backtest",
+	"rnp.bench",
 	"rnp.costs",
 	"rnp.error",
 	"rnp.estimate",
@@ -30,6 +31,7 @@ static const char *const kinds[] = {
 	"rnp.match",
 	"rnp.node",
 	"rnp.offer",
+	"rnp.price",
 	"rnp.publication",
 	"rnp.quote",
 	"rnp.reputation",

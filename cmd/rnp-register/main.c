@@ -35,6 +35,7 @@ static const char *const kinds[] = {
 	"rnp.keyfile",
 	"rnp.metric",
 	"rnp.node",
+	"rnp.quote",
 	"rnp.receipt",
 	"rnp.roots",
 	"rnp.setting",

@@ -10,9 +10,9 @@ static const struct command *const commands[] = { &command_usage, &command_epoch
 
 static const char *const kinds[] = { "rnp.burn", "rnp.check", "rnp.cosign", "rnp.epoch",
 	"rnp.error", "rnp.explain", "rnp.heartbeat", "rnp.node", "rnp.payout",
-	"rnp.policy", "rnp.proof", "rnp.receipt", "rnp.reputation", "rnp.reward",
-	"rnp.schedule", "rnp.signing", "rnp.stake", "rnp.supply", "rnp.tx", "rnp.uptime",
-	"rnp.usage", "rnp.verdict", NULL };
+	"rnp.policy", "rnp.price", "rnp.proof", "rnp.receipt", "rnp.reputation",
+	"rnp.reward", "rnp.schedule", "rnp.signing", "rnp.stake", "rnp.supply", "rnp.tx",
+	"rnp.uptime", "rnp.usage", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-reward",
