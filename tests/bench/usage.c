@@ -3,7 +3,9 @@
  * by one, in turns, so that all see the same machine.
  *
  * A node of the file has 20 records: its own, 7 rnp.uptime, 6 rnp.verdict, passed and with all that
- * a registry writes into them, and 6 rnp.receipt, by one trusted key. Arguments: nodes (5000), rounds (3), and a file name, which is then only written.
+ * a registry writes into them, and 6 rnp.receipt, by one trusted key. Arguments: nodes (5000),
+ * rounds (3), and a file name, which is then only written, with the number of its first node (0):
+ * files of other numbers name other devices, so that several can be written at once and read together.
  * Prints rnp.bench records; exit 1 when the first way is not the fastest. */
 #include <errno.h>
 #include <fcntl.h>
@@ -180,7 +182,7 @@ static void write_node(const struct files *f, const json_t *model,
 }
 
 /* json NULL: none */
-static void write_files(const char *plain, const char *json, long nodes,
+static void write_files(const char *plain, const char *json, long first, long nodes,
 	const struct key *judge)
 {
 	json_t *model = json_load_file("tests/data/rtx4090.node.json", 0, NULL);
@@ -188,7 +190,7 @@ static void write_files(const char *plain, const char *json, long nodes,
 
 	if (!f.plain || (json && !f.json) || !model)
 		die(model ? plain : "tests/data/rtx4090.node.json");
-	for (long i = 0; i < nodes; i++)
+	for (long i = first; i < first + nodes; i++)
 		write_node(&f, model, judge, i);
 	if (fclose(f.plain) || (f.json && fclose(f.json)))
 		die(plain);
@@ -255,11 +257,11 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof path, "%s/records.jsonl", tmp ? tmp : "/tmp");
 	snprintf(json_path, sizeof json_path, "%s/records.json", tmp ? tmp : "/tmp");
 	if (argc > 3) {
-		write_files(argv[3], NULL, nodes, &judge);
+		write_files(argv[3], NULL, argc > 4 ? atol(argv[4]) : 0, nodes, &judge);
 		printf("%s\n", judge.address);
 		return 0;
 	}
-	write_files(path, json_path, nodes, &judge);
+	write_files(path, json_path, 0, nodes, &judge);
 	if (stat(path, &st) < 0)
 		die(path);
 	record_bytes = (long)st.st_size / records;
