@@ -1,5 +1,6 @@
 /* twap.c - rnp-reward twap: the time-weighted average price of a token, from samples of several
  * sources. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,11 +64,32 @@ struct samples {
 	int nnames;
 };
 
+/* Whether two names are one but for case and spaces. */
+static bool same_name(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		while (isspace((unsigned char)*a))
+			a++;
+		while (isspace((unsigned char)*b))
+			b++;
+		if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
+			return false;
+		if (!*a)
+			return true;
+	}
+}
+
 static int source_of(struct samples *s, const char *name, const char *where)
 {
-	for (int i = 0; i < s->nnames; i++)
+	for (int i = 0; i < s->nnames; i++) {
 		if (strcmp(s->names[i], name) == 0)
 			return i;
+		/* it would have two voices */
+		if (same_name(s->names[i], name))
+			return err_set(EX_DATAERR,
+				"%s: source '%.100s' is '%.100s' in other letters", where,
+				name, s->names[i]);
+	}
 	if (s->nnames == TWAP_SOURCES_MAX)
 		return err_set(EX_DATAERR, "%s: more than %d sources", where,
 			TWAP_SOURCES_MAX);
@@ -90,6 +112,10 @@ static int take(void *ctx, const struct record *r)
 		json_get_i64(r->json, r->where, "price_uusd", 1, PRICE_MAX,
 			&one->price_uusd) < 0)
 		return -1;
+	/* an average holds what its sources say already */
+	if (strcmp(source, "twap") == 0 || json_object_get(r->json, "used_s"))
+		return err_set(EX_DATAERR, "%s: is an average, not a sample of a source",
+			r->where);
 	one->source = source_of(s, source, r->where);
 	s->n++;
 	return one->source < 0 ? -1 : 0;

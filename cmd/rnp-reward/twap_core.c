@@ -37,13 +37,19 @@ struct sweep {
 	u128 sum; /* 2 x price x ms */
 };
 
+static bool is_near(const struct twap *t, int64_t price, int64_t middle)
+{
+	return (u128)llabs(price - middle) * 1000000 <=
+		(u128)middle * (u128)t->outlier_ppm;
+}
+
 /* Accounts for [from, to), in which nothing changes. */
 static int account(struct sweep *s, int64_t from, int64_t to)
 {
 	const struct twap_sample *fresh[TWAP_SOURCES_MAX], *kept[TWAP_SOURCES_MAX];
 	struct twap *t = s->t;
 	int n = 0, m = 0;
-	int64_t median;
+	int64_t low, high; /* the two in the middle, or twice the one */
 
 	if (from >= to)
 		return 0;
@@ -52,16 +58,15 @@ static int account(struct sweep *s, int64_t from, int64_t to)
 			fresh[n++] = s->last[i];
 	if (n)
 		qsort(fresh, (size_t)n, sizeof *fresh, by_price);
-	median = n ? fresh[(n - 1) / 2]->price_uusd : 0;
-	for (int i = 0; i < n; i++) {
-		int64_t away = llabs(fresh[i]->price_uusd - median);
-		bool out = (u128)away * 1000000 > (u128)median * (u128)t->outlier_ppm;
-
-		if (out)
-			t->left_out_ms[fresh[i]->source] += to - from;
-		else
+	low = n ? fresh[(n - 1) / 2]->price_uusd : 0;
+	high = n ? fresh[n / 2]->price_uusd : 0;
+	for (int i = 0; i < n; i++)
+		/* of both: of two halves that contradict each other neither is right */
+		if (is_near(t, fresh[i]->price_uusd, low) &&
+			is_near(t, fresh[i]->price_uusd, high))
 			kept[m++] = fresh[i];
-	}
+		else
+			t->left_out_ms[fresh[i]->source] += to - from;
 	if (m < t->quorum) {
 		char text[CLOCK_TEXT_MAX];
 

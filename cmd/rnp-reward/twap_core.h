@@ -27,8 +27,9 @@ struct twap {
 };
 
 /* Sorts samples by time. At each instant it takes the sources whose sample is not too old, of
- * these the ones within outlier_ppm of their median (the lower of two middle ones), and of
- * these the median again (of two middle ones the mean). The average over the window is the sum
+ * these the ones within outlier_ppm of their median (of each of two middle ones: half of the
+ * sources cannot outvote the other half), and of these the median again (of two middle ones the
+ * mean). Of two samples of a source at one instant the higher counts. The average over the window is the sum
  * of price x time, divided once. Returns 0, or -1 with EX_DATAERR: at some instant (gap_ms)
  * fewer than quorum remain. */
 int twap_compute(struct twap *t, struct twap_sample *samples, size_t n);
