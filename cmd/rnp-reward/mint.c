@@ -104,7 +104,8 @@ static int run_mint(int n, char **args)
 	return rc < 0 ? err_report() : EX_OK;
 }
 
-/* Supply after each month, never below 0: only existing tokens can be burned. */
+/* Supply after each month, never below 0: only existing tokens can be burned. NULL with err_set
+ * (65): more than 2^63 base units. */
 static int64_t *run_months(const struct supply_schedule *s, int months)
 {
 	int64_t *supply = xmalloc((size_t)months * sizeof *supply),
@@ -114,7 +115,14 @@ static int64_t *run_months(const struct supply_schedule *s, int months)
 		struct supply_month m;
 
 		supply_at(s, at, &m);
-		now += m.minted + m.recycled;
+		if (__builtin_add_overflow(now, m.minted, &now) ||
+			__builtin_add_overflow(now, m.recycled, &now)) {
+			err_set(EX_DATAERR,
+				"%s: the supply of month %d does not fit 64 bits",
+				schedule_path, at + 1);
+			free(supply);
+			return NULL;
+		}
 		now -= burned < now ? burned : now;
 		supply[at] = now;
 	}
@@ -161,8 +169,7 @@ static int run_simulate(int n, char **args)
 	(void)args;
 	if (rc == 0) {
 		supply = run_months(&s, months);
-		if (svg)
-			rc = draw(supply, months);
+		rc = !supply ? -1 : svg ? draw(supply, months) : 0;
 	}
 	for (int at = 11; at < months && rc == 0; at += 12)
 		rc = write_month(&s, at, supply[at]);

@@ -6,7 +6,7 @@
 void supply_at(const struct supply_schedule *s, int month, struct supply_month *out)
 {
 	int64_t cap = muldiv_floor(s->start_base_units, s->cap_ppm, MONEY_PPM);
-	int64_t rate = s->first_month_base_units, full = rate;
+	int64_t rate = s->first_month_base_units, full = 0;
 
 	*out = (struct supply_month){ .left = cap };
 	for (int m = 0; m <= month; m++) {
