@@ -37,9 +37,16 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	rnp-reward twap --age 16m "${window[@]}" <(grep -v 'b.*12:2[05]:' prices) >/dev/null
 	rnp-reward twap --quorum 1 "${window[@]}" <(grep -v 'b.*12:2[05]:' prices) >/dev/null
 	refused 65 "at 2026-11-20T12:00:00Z 0 sources" rnp-reward twap "${window[@]}" /dev/null
-	# two sources that contradict each other are no quorum
-	refused 65 "1 sources are fresh and agree" rnp-reward twap "${window[@]}" \
+	# two sources that contradict each other are no quorum, nor is either half of four
+	refused 65 "0 sources are fresh and agree" rnp-reward twap "${window[@]}" \
 		<(sed '/"b"/s/2000000/3000000/' prices)
+	refused 65 "0 sources are fresh and agree" rnp-reward twap "${window[@]}" prices \
+		<(sed 's/"a"/"c"/; s/"b"/"d"/; s/2000000/1000000/' prices)
+	# no feed has two voices: by another spelling of its name, or by an average that it is in
+	refused 65 "source 'A ' is 'a' in other letters" rnp-reward twap "${window[@]}" <(sed '/"b"/s/"b"/"A "/' prices)
+	rnp-reward twap "${window[@]}" prices >average
+	refused 65 "average:1: is an average, not a sample of a source" rnp-reward twap "${window[@]}" prices average
+	refused 65 "is an average" rnp-reward twap "${window[@]}" <(sed 's/"source":"twap"/"source":"c"/' average)
 	refused 64 "--to must be after" rnp-reward twap --from 2026-11-20T12:00:00Z --to 2026-11-20T12:00:00Z prices
 	refused 65 "price_uusd" rnp-reward twap "${window[@]}" <<<"$(price a 12:00:00 0)"
 }
@@ -66,8 +73,8 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 		        if at <= t:
 		            last[source] = (at, price)
 		    fresh = sorted(p for at, p in last.values() if t - at < 300)
-		    middle = fresh[(len(fresh) - 1) // 2]
-		    kept = [p for p in fresh if abs(p - middle) * 5 <= middle]
+		    middles = fresh[(len(fresh) - 1) // 2], fresh[len(fresh) // 2]
+		    kept = [p for p in fresh if all(abs(p - m) * 5 <= m for m in middles)]
 		    total += F(kept[(len(kept) - 1) // 2] + kept[len(kept) // 2], 2)
 		print(round(total / 3600))
 	PY
@@ -89,6 +96,14 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 		rnp-reward burn --policy rnp-023 --usd $usd --price 1.23 |
 			jq -e '.burned_uusd + .fee_uusd + .operator_uusd == .usd_uusd and .credits == .burned_uusd'
 	done
+	# the record names the policy, wherever its file is
+	rnp-reward burn --policy "$ROOT/cmd/rnp-reward/policies/rnp-021.json" --usd 20 --price 2 |
+		cmp - <(rnp-reward burn --policy rnp-021 --usd 20 --price 2)
+	# jobs that a ledger could take for one another are no jobs
+	rnp-reward burn --policy rnp-021 --usd 5 --price 1 --job "$(printf 'ü%.0s' {1..120})" | jq -e '.job | length == 120'
+	for job in "" "$(printf 'ü%.0s' {1..121})" $'\xff'; do
+		refused 64 "--job: has to be 1 to 120 characters" rnp-reward burn --policy rnp-021 --usd 5 --price 1 --job "$job"
+	done
 	refused 64 "give --usd and --price" rnp-reward burn --policy rnp-021 --usd 5
 	refused 64 "--grant" rnp-reward burn --policy rnp-021 --usd 5 --price 1 --grant 6
 	refused 64 "says nothing of burns" rnp-reward burn --policy rnp-006 --usd 5 --price 1
@@ -102,9 +117,16 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	assert_equal "$(at --payment card --used 2026-03-05T00:00:00Z)" 2026-03-06T00:00:00Z
 	assert_equal "$(at --payment card --used 2026-03-05T23:59:59Z)" 2026-03-06T00:00:00Z
 	assert_equal "$(at --payment card --used 2026-12-05T00:00:00Z)" 2026-06-29T10:00:00Z
+	# the day on which the last credit is used does not outlast the chargebacks
+	assert_equal "$(at --payment card --used 2026-06-29T09:59:59Z)" 2026-06-29T10:00:00Z
+	refused 64 "--payment card needs --at" rnp-reward burn --policy rnp-023 --usd 5 --price 1 --payment card
+	refused 64 "--used goes with --payment card" rnp-reward burn --policy rnp-023 --usd 5 --price 1 --used 2026-03-05T00:00:00Z
 	# top-up: at least 3% more is burned than is rewarded
 	assert_equal "$(rnp-reward burn --policy rnp-023 --rewarded 100 --burned 90 | jq .burned_uusd)" 13000000
 	assert_equal "$(rnp-reward burn --policy rnp-023 --rewarded 100 --burned 103 | jq .burned_uusd)" 0
+	assert_equal "$(rnp-reward burn --policy rnp-023 --rewarded 100 --burned 90 --price 2 --job week-1 |
+		jq -c '[.job, .burned_base_units]')" '["week-1",650000000]'
+	refused 65 "does not fit 64 bits" rnp-reward burn --policy rnp-023 --rewarded 9223372036854 --burned 1
 }
 
 @test "mint: the schedule to the last unit, the cap, and recycling; nothing of it depends on burns" {
@@ -133,6 +155,11 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	# the supply is what existed before, plus what was minted and recycled
 	assert_equal "$(head -1 still | jq .supply_base_units)" '"54599771600000000"'
 	python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("supply.svg")'
+	# more tokens than can be counted, and a cap of nothing
+	refused 65 "the supply of month 2 does not fit 64 bits" rnp-reward simulate --schedule \
+		<(jq '.supply = "46000000000" | .first_month = "46000000000" | .cap = "1" | .recycling = "1"' "$schedule")
+	assert_equal "$(rnp-reward mint --month 2 --schedule <(jq '.cap = "0"' "$schedule") |
+		jq -c '[.minted_base_units, .recycled_base_units]')" '[0,0]'
 	refused 65 "damping" rnp-reward mint --schedule <(jq '.damping = "1.5"' "$schedule")
 	refused 65 "burned" rnp-reward mint --schedule <(jq '.burned = "1"' "$schedule")
 	refused 66 nowhere rnp-reward mint --schedule nowhere

@@ -6,10 +6,13 @@
 #include "cmd/rnp-reward/commands.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
+#include "common/base/utf8.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/record/policy.h"
+
+#define JOB_CHARACTERS_MAX 120 /* the schema's */
 
 static struct {
 	const char *policy, *payment, *job;
@@ -70,7 +73,7 @@ static const struct opt options[] = {
 		.kind = OPT_USD,
 		.to = &opts.rewarded,
 		.metavar = "USD",
-		.help = "instead of --usd: all rewards of a time, for the top-up burn" },
+		.help = "instead of --usd: all rewards of a time, for the top-up burn; --price gives its tokens" },
 	{ .name = "burned",
 		.kind = OPT_USD,
 		.to = &opts.burned,
@@ -111,11 +114,11 @@ static enum burn_payment payment(void)
 	return (enum burn_payment)i;
 }
 
-static json_t *burn_record(const struct burn *b)
+static json_t *burn_record(const struct policy *p, const struct burn *b)
 {
 	json_t *record = json_record("rnp.burn");
 
-	json_set_text(record, "policy", opts.policy);
+	json_set_text(record, "policy", p->name);
 	json_set_text(record, "job", opts.job);
 	json_set_i64(record, "usd_uusd", opts.usd);
 	json_set_i64(record, "price_uusd", opts.price);
@@ -133,16 +136,41 @@ static json_t *burn_record(const struct burn *b)
 	return record;
 }
 
-static json_t *top_up_record(int64_t over_ppm)
+/* Returns NULL with err_set when it does not fit. */
+static json_t *top_up_record(const struct policy *p, int64_t over_ppm)
 {
-	json_t *record = json_record("rnp.burn");
+	json_t *record;
+	int64_t more, base_units = 0;
 
-	json_set_text(record, "policy", opts.policy);
+	if (burn_top_up(opts.rewarded, opts.burned, over_ppm, &more) < 0 ||
+		(opts.price && burn_base_units(more, opts.price, &base_units) < 0))
+		return NULL;
+	record = json_record("rnp.burn");
+	json_set_text(record, "policy", p->name);
+	json_set_text(record, "job", opts.job);
 	json_set_i64(record, "rewarded_uusd", opts.rewarded);
 	json_set_i64(record, "burned_before_uusd", opts.burned);
-	json_set_i64(record, "burned_uusd",
-		burn_top_up(opts.rewarded, opts.burned, over_ppm));
+	json_set_i64(record, "burned_uusd", more);
+	if (opts.price) {
+		json_set_i64(record, "price_uusd", opts.price);
+		json_set_i64(record, "burned_base_units", base_units);
+	}
 	return record;
+}
+
+/* A ledger burns for a job once: jobs that it could take for one another are no jobs. */
+static int check_job(void)
+{
+	size_t n = 0;
+
+	if (!opts.job)
+		return 0;
+	for (const char *c = opts.job; *c; c++)
+		n += (*c & 0xc0) != 0x80;
+	if (!n || n > JOB_CHARACTERS_MAX || !utf8_valid(opts.job, strlen(opts.job)))
+		return err_set(EX_USAGE, "--job: has to be 1 to %d characters of UTF-8",
+			JOB_CHARACTERS_MAX);
+	return 0;
 }
 
 static int check_options(void)
@@ -154,9 +182,15 @@ static int check_options(void)
 			"give --usd and --price, or --rewarded and --burned");
 	if (opts.grant < 0 || (opts.grant && opts.grant > opts.usd))
 		return err_set(EX_USAGE, "--grant is a part of --usd");
+	/* what is burned before its time cannot be taken back when the card's owner does */
+	if (job && payment() == BURN_CARD && opts.at_ms < 0)
+		return err_set(EX_USAGE,
+			"--payment card needs --at: when it is burned follows from it");
+	if (opts.used_ms >= 0 && payment() != BURN_CARD)
+		return err_set(EX_USAGE, "--used goes with --payment card");
 	if (opts.used_ms >= 0 && opts.used_ms < opts.at_ms)
 		return err_set(EX_USAGE, "--used is before --at");
-	return 0;
+	return check_job();
 }
 
 static int compute(const struct policy *p)
@@ -170,8 +204,8 @@ static int compute(const struct policy *p)
 	if (read_split(p, &split, &over_ppm) < 0 ||
 		(opts.usd >= 0 && burn_compute(&b, &split, opts.usd, opts.price) < 0))
 		return -1;
-	record = opts.usd >= 0 ? burn_record(&b) : top_up_record(over_ppm);
-	rc = out_record(record);
+	record = opts.usd >= 0 ? burn_record(p, &b) : top_up_record(p, over_ppm);
+	rc = record ? out_record(record) : -1;
 	json_decref(record);
 	return rc;
 }

@@ -28,13 +28,17 @@ int burn_compute(struct burn *b, const struct burn_split *s, int64_t usd_uusd,
 	int64_t price_uusd);
 
 /* Returns when a payment is burned: tokens at once; a card payment by the day on which the
- * credit is used, and unused credit once a chargeback is no longer possible; a bank transfer
- * when it arrives. paid_ms: when the payment arrived; used_ms: when the credit was used, -1:
+ * credit is used, and what is unused once a chargeback is no longer possible, which is never
+ * exceeded; a bank transfer when it arrives. paid_ms: when the payment arrived; used_ms: when the credit was used, -1:
  * not used. */
 int64_t burn_due(enum burn_payment how, int64_t paid_ms, int64_t used_ms);
 
-/* Returns how much more must be burned so that burns exceed rewards by `over_ppm`; 0: enough is
- * burned. */
-int64_t burn_top_up(int64_t rewarded_uusd, int64_t burned_uusd, int64_t over_ppm);
+/* Computes how much more must be burned so that burns exceed rewards by `over_ppm`; 0: enough is
+ * burned. Returns 0, or -1 (65): it does not fit. */
+int burn_top_up(int64_t rewarded_uusd, int64_t burned_uusd, int64_t over_ppm,
+	int64_t *more_uusd);
+
+/* Converts USD into tokens at a price > 0, rounded down. Returns 0, or -1 (65): it does not fit. */
+int burn_base_units(int64_t uusd, int64_t price_uusd, int64_t *base_units);
 
 #endif
