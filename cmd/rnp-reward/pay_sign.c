@@ -7,6 +7,7 @@
 #include <sodium.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd/rnp-reward/pay.h"
@@ -15,7 +16,8 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 
-#define ANSWER_MAX 512
+#define ANSWER_MAX      512
+#define SIGNER_GRACE_NS INT64_C(1000000000) /* between SIGTERM and SIGKILL */
 
 /* --- what the signer is told ----------------------------------------------------------------- */
 
@@ -116,10 +118,14 @@ static int read_some(struct child *c, struct buf *answer)
 		1;
 }
 
-static int talk(struct pay_run *run, struct child *c, const struct buf *request,
-	struct buf *answer)
+static int not_in_time(void)
 {
-	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000;
+	return err_set(EX_TEMPFAIL, "the signer did not answer in time: run pay again");
+}
+
+static int talk(struct child *c, const struct buf *request, struct buf *answer,
+	int64_t end_ns)
+{
 	size_t sent = 0;
 
 	for (int rc = 1; rc > 0;) {
@@ -127,8 +133,7 @@ static int talk(struct pay_run *run, struct child *c, const struct buf *request,
 		int64_t left_ms = (end_ns - clock_mono_ns()) / 1000000;
 
 		if (left_ms <= 0)
-			return err_set(EX_TEMPFAIL,
-				"the signer did not answer in time: run pay again");
+			return not_in_time();
 		if (poll(fds, c->in >= 0 ? 2 : 1,
 			    (int)(left_ms > 1000 ? 1000 : left_ms)) < 0 &&
 			errno != EINTR)
@@ -143,8 +148,32 @@ static int talk(struct pay_run *run, struct child *c, const struct buf *request,
 	return 0;
 }
 
+/* Waits until the child has ended, and ends it when the time is over: one that has closed its
+ * output, or ignores SIGTERM, would hold the ledger for ever. Returns whether it ended by itself. */
+static bool reap(struct child *c, int64_t end_ns, int *status)
+{
+	static const struct timespec pause = { 0, 5000000 };
+	int64_t kill_ns = end_ns + SIGNER_GRACE_NS;
+	bool late = false;
+
+	for (;;) {
+		pid_t got = waitpid(c->pid, status, WNOHANG);
+
+		if (got == c->pid || (got < 0 && errno != EINTR))
+			return got == c->pid && !late;
+		if (!late && clock_mono_ns() > end_ns) {
+			late = true;
+			kill(c->pid, SIGTERM);
+		}
+		if (clock_mono_ns() > kill_ns)
+			kill(c->pid, SIGKILL);
+		nanosleep(&pause, NULL);
+	}
+}
+
 static int run_signer(struct pay_run *run, const struct buf *request, struct buf *answer)
 {
+	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000;
 	struct child c = { -1, -1, -1 };
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
 	int rc, status = 0;
@@ -152,13 +181,11 @@ static int run_signer(struct pay_run *run, const struct buf *request, struct buf
 	sigaction(SIGPIPE, &ignore, &before);
 	rc = start(&c, run->signer);
 	if (rc == 0)
-		rc = talk(run, &c, request, answer);
+		rc = talk(&c, request, answer, end_ns);
 	close_end(&c.in);
 	close_end(&c.out);
-	if (c.pid > 0 && rc < 0)
-		kill(c.pid, SIGTERM);
-	while (c.pid > 0 && waitpid(c.pid, &status, 0) < 0 && errno == EINTR)
-		;
+	if (c.pid > 0 && !reap(&c, rc < 0 ? clock_mono_ns() : end_ns, &status) && rc == 0)
+		rc = not_in_time();
 	sigaction(SIGPIPE, &before, NULL);
 	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
 		rc = err_set(EX_TEMPFAIL, "the signer refuses (exit %d)",
