@@ -99,22 +99,23 @@ static int build(struct pay_run *run, const struct ledger_tx *tx, struct buf *me
 		       payplan_message(message, &run->payer, &tx->blockhash, list, n);
 }
 
-/* A server that returns an old blockhash would cause the same bytes to be signed again. A signer
- * that was asked with it is asked with another one the next time. */
+/* A server that returns an old blockhash would cause the same bytes to be signed again, and so would
+ * a second burn of the same amount before there is another one. Returns 1 when they were: the
+ * transaction waits for another blockhash, of another server if there is one. A signer that was
+ * asked with it is asked with the other one. */
 static int refuse_known(struct pay_run *run, struct ledger_tx *tx)
 {
 	int known = ledger_knows(run->ledger, tx->signature);
 
-	if (known == 1 && !run->key) {
-		tx->asked = false;
-		known = ledger_ask(run->ledger, tx) < 0 ? -1 : 1;
-	}
-	return known == 0 ?
-		0 :
-		known < 0 ?
-		-1 :
-		err_set(EX_TEMPFAIL,
-			"a blockhash is offered that was used before, and is dead");
+	if (known <= 0)
+		return known;
+	tx->asked = false;
+	if (!run->key && ledger_ask(run->ledger, tx) < 0)
+		return -1;
+	run->turn++;
+	snprintf(run->blame, sizeof run->blame, "%s",
+		"a blockhash is offered that was used before");
+	return 1;
 }
 
 /* Stores the signature; a key's in the commit of the caller, a signer's in one of its own. */
@@ -134,6 +135,7 @@ static int store_signed(struct pay_run *run, struct ledger_tx *tx)
 	return rc;
 }
 
+/* Returns 0, 1 when it waits for another blockhash, or -1. */
 static int sign(struct pay_run *run, struct ledger_tx *tx)
 {
 	unsigned char signature[SOLANA_SIGNATURE_BYTES];
@@ -154,7 +156,8 @@ static int sign(struct pay_run *run, struct ledger_tx *tx)
 	memcpy(tx->bytes, whole.data, whole.len);
 	tx->len = whole.len;
 	base58_encode(tx->signature, signature, sizeof signature);
-	if (refuse_known(run, tx) < 0)
+	rc = refuse_known(run, tx);
+	if (rc)
 		goto out;
 	snprintf(tx->sender, sizeof tx->sender, "%s",
 		run->servers[run->turn++ % run->n].url);
@@ -246,11 +249,11 @@ static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 		return ready;
 	if (run->key && store_begin(&run->ledger->store) < 0)
 		return -1;
-	for (int i = 0; i < n && rc == 0; i++)
+	for (int i = 0; i < n && rc >= 0; i++)
 		if (list[i].status == PAY_PLANNED && list[i].asked)
 			rc = sign(run, &list[i]);
 	if (!run->key)
-		return rc;
+		return rc < 0 ? -1 : 0;
 	if (rc < 0) {
 		store_rollback(&run->ledger->store);
 		return -1;
