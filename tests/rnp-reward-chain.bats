@@ -63,6 +63,12 @@ verified() {
 	kill -9 $pid
 	wait $pid || true
 	assert_equal "$(control '{}' | jq .landed)" 0
+	# one that goes on after its answer, whatever it is sent, does not hold the ledger for ever
+	by[1]='trap "" TERM; cat >/dev/null; exec sleep 60 >&- 2>&- 3>&-'
+	paying --timeout 1s
+	run_split timeout -k 1 30 "${command[@]}"
+	assert_failure 75
+	[[ $stderr == *"the signer did not answer in time"* ]] || fail "$stderr"
 	for refusal in 'cat >/dev/null; exit 3' 'cat >/dev/null; echo 1111' 'cat >/dev/null; yes' 'exec 0<&-; true'; do
 		by[1]=$refusal
 		code=0
@@ -128,6 +134,27 @@ verified() {
 	assert_equal "$(control '{}' | jq .supply)" $((1000000000000000 - 1425000000))
 	pay --burn burns >again
 	assert_equal "$(cat again)" ""
+	verified
+	# what a card paid is burned when its time has come; two jobs are two, however long a name they share; and a burn that
+	# the servers drop until its blockhash is dead is planned again, in the same run
+	name=$(printf 'ü%.0s' {1..119})
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 --job later --payment card --at 2998-12-01T00:00:00Z >late
+	for i in 1 2; do
+		rnp-reward burn --policy rnp-021 --usd $((10 * i)) --price 2 --job "$name$i"
+	done >>late
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+	paying --burn late
+	"${command[@]}" >out 2>err &
+	pid=$!
+	wait_until "a burn that has expired" sh -c 'rnp-reward ledger --store db | grep -q "\"expired\""'
+	control '{"lies": [[], [], []]}' >/dev/null
+	wait $pid || fail "$(cat err)"
+	assert_equal "$(jq -c 'select(.action == "burn") | [.base_units, .status]' out | sort | xargs)" \
+		"[475000000,finalised] [950000000,finalised]"
+	grep -q "1 burns are not due yet, the first at 2999-03-31T00:00:00Z: left to a later run" err || fail "$(cat err)"
+	assert_equal "$(control '{}' | jq .supply)" $((1000000000000000 - 1425000000 - 1425000000))
+	RNP_NOW=2999-03-31T00:00:00Z pay --burn late >out
+	assert_equal "$(jq -c '[.action, .status]' out)" '["burn","finalised"]'
 	verified
 	# a job is burned for once, and a burn that names none could be burned twice
 	rnp-reward burn --policy rnp-021 --usd 30 --price 2 --job render-1 >other

@@ -92,6 +92,8 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	refused 65 "there is no such mint" pay --mint "$(head -1 wallets)"
 	refused 64 "--need 2 of 1" pay --need 2
 	refused 64 "stands there twice" pay --trust "$payer" --need 2
+	# one server is one voice
+	refused 64 "--rpc: ${urls[0]}/ stands there twice" pay --rpc "${urls[0]}/"
 	refused 64 "--rpc, --keypair and --trust are needed" rnp-reward pay --store db
 	refused 66 "nowhere" pay --store nowhere
 	# no trusted key has signed: nothing is owed
@@ -284,6 +286,43 @@ rude() {
 	run grep -P '[\x00-\x08\x0b-\x1f\x{80}-\x{9f}\x{202e}]' err
 	assert_output ""
 	assert [ "$(wc -c <err)" -lt 100000 ]
+	audit
+	ledger_agrees
+}
+
+@test "pay: TLS connections of every server break off, after the question has arrived and in the answer: paid once" {
+	owe 30
+	front 8 10
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \
+		-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+	python3 "$ROOT/tests/tls_cut_rpc.py" cut.url c.pem k.pem "${urls[@]}" 3>&- &
+	rude=$!
+	wait_file cut.url
+	honest=("${urls[@]}")
+	mapfile -t urls <cut.url
+	# a certificate that nobody vouches for is no server
+	run_split pay --dry-run
+	assert_failure 69
+	[[ $stderr == *"left out"* ]] || fail "$stderr"
+	paying --ca c.pem
+	urls=("${honest[@]}")
+	for _ in {1..8}; do
+		! finish || break
+	done
+	assert_equal "$(rnp-reward pay --store db --status | jq -r .status | grep -v expired | uniq -c | xargs)" "30 finalised"
+	# who checks it later hears the same through such connections, and no server has two voices
+	mapfile -t urls <cut.url
+	for _ in {1..20}; do
+		rnp-reward verify --store db --trust "$payer" --ca c.pem --rpc "${urls[0]}" --rpc "${urls[1]}" --rpc "${urls[2]}" >checks &&
+			break
+	done
+	jq -se 'all(.ok)' checks
+	refused 64 "stands there twice" rnp-reward verify --store db --trust "$payer" --rpc "${urls[0]}" --rpc "${urls[0]}/"
+	urls=("${honest[@]}")
+	for how in silent record body; do
+		grep -q "send-$how" cut.url.cut || fail "$how: $(cat cut.url.cut)"
+	done
+	grep -q "handshake.* reset" cut.url.cut || fail "$(cat cut.url.cut)"
 	audit
 	ledger_agrees
 }

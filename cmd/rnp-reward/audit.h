@@ -20,6 +20,7 @@ struct audit {
 	const json_t *published;   /* the rnp.epoch whose rewards are at hand, or NULL */
 	struct again_also rewards; /* compares them with the computed epoch */
 	struct opt_list rpc;       /* servers that are asked for signatures, or none */
+	const char *ca; /* file of the certificates to trust; NULL: the system's */
 	audit_fn report;
 	void *ctx;
 };

@@ -327,6 +327,7 @@ static int open_servers(struct transactions *t)
 		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
 	for (t->nservers = 0; t->nservers < urls->n; t->nservers++)
 		t->servers[t->nservers] = (struct rpc){ .url = urls->items[t->nservers],
+			.ca = t->audit->ca,
 			.others = urls->n > 1 };
 	return 0;
 }

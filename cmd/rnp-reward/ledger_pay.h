@@ -11,6 +11,7 @@
 #include "common/base/address.h"
 
 #define LEDGER_SIGNATURE_MAX 96 /* base58 of 64 bytes */
+#define LEDGER_ORDER_MAX     512 /* "burn ", a job of 120 characters of UTF-8, and the NUL */
 
 /* How much a wallet is owed by epochs that may be paid. */
 struct owed {
@@ -45,7 +46,7 @@ struct ledger_tx {
 
 /* Tokens that are to be burned or issued once: for a job, or for what an epoch claims. */
 struct ledger_order {
-	char id[160];
+	char id[LEDGER_ORDER_MAX];
 	enum pay_action action;
 	int64_t base_units;
 };

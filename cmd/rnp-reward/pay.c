@@ -28,7 +28,8 @@
 
 static struct {
 	struct opt_list rpc, trust, nonces;
-	const char *store, *keypair, *signer, *wallet, *mint, *cluster, *token, *burn;
+	const char *store, *keypair, *signer, *wallet, *mint, *cluster, *token, *burn,
+		*ca;
 	int64_t per_run, per_payout, per_day, dust, need, in_flight, unit_price, poll_ms,
 		timeout_ms;
 	bool dry_run, resume, status, legacy, issue;
@@ -56,6 +57,12 @@ static const struct opt options[] = {
 		.to = &opts.rpc,
 		.metavar = "URL",
 		.help = "a Solana RPC server; give three of different operators" },
+	/* not a setting: the registry's certificates would stand for those of these servers */
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &opts.ca,
+		.metavar = "F",
+		.help = "trust these certificates (PEM), not the system's" },
 	{ .name = "keypair",
 		.kind = OPT_TEXT,
 		.to = &opts.keypair,
@@ -226,16 +233,23 @@ static int show_payout(void *ctx, const struct owed *o, const struct ledger_tx *
 	return write_payout(o, pay_status_names[tx->status], tx, tx->id, tx->len);
 }
 
+/* Only payouts of this run: transactions from a number on. */
+struct since {
+	int64_t first;
+	bool trouble;
+};
+
 /* Writes one rnp.payout for a burn or an issue. */
 static int show_order(void *ctx, const struct owed *none, const struct ledger_tx *tx)
 {
-	const int64_t *first = ctx;
+	struct since *s = ctx;
 	json_t *record;
 	int rc;
 
 	(void)none;
-	if (tx->id < *first || tx->status == PAY_EXPIRED)
+	if (tx->id < s->first || tx->status == PAY_EXPIRED)
 		return 0;
+	s->trouble = s->trouble || tx->status == PAY_FAILED;
 	record = json_record("rnp.payout");
 	json_set_text(record, "action", pay_action_names[tx->action]);
 	json_set_i64(record, "base_units", tx->base_units);
@@ -247,12 +261,6 @@ static int show_order(void *ctx, const struct owed *none, const struct ledger_tx
 	json_decref(record);
 	return rc;
 }
-
-/* Only payouts of this run: transactions from a number on. */
-struct since {
-	int64_t first;
-	bool trouble;
-};
 
 static int show_new(void *ctx, const struct owed *o, const struct ledger_tx *tx)
 {
@@ -428,10 +436,18 @@ static int make_plan(struct pay_run *run, struct plan *p)
 
 /* --- burns and issues ------------------------------------------------------------------------ */
 
+/* Burns that are not due yet are left to a later run. */
+struct burns {
+	struct pay_run *run;
+	int64_t now_ms, first_ms; /* when the first of them is due */
+	long early;
+};
+
 static int add_burn(void *ctx, const struct record *r)
 {
-	struct pay_run *run = ctx;
+	struct burns *b = ctx;
 	struct ledger_order o = { .action = ACTION_BURN };
+	int64_t at_ms = 0;
 	const char *job;
 
 	if (schema_check(r->json, r->where, "rnp.burn") < 0)
@@ -442,12 +458,33 @@ static int add_burn(void *ctx, const struct record *r)
 			r->where);
 	if (json_get_text(r->json, r->where, "job", &job) < 0 ||
 		json_get_i64(r->json, r->where, "burned_base_units", 0, INT64_MAX,
-			&o.base_units) < 0)
+			&o.base_units) < 0 ||
+		json_opt_time(r->json, r->where, "burn_at", &at_ms) < 0)
 		return -1;
-	snprintf(o.id, sizeof o.id, "burn %s", job);
-	return !o.base_units                           ? 0 :
-		ledger_add_order(run->ledger, &o) == 0 ? 0 :
-							 err_add("%s", r->where);
+	if (at_ms > b->now_ms) {
+		b->first_ms = b->early++ && b->first_ms < at_ms ? b->first_ms : at_ms;
+		return 0;
+	}
+	if ((size_t)snprintf(o.id, sizeof o.id, "burn %s", job) >= sizeof o.id)
+		return err_set(EX_DATAERR, "%s: its job has too many bytes", r->where);
+	return !o.base_units                              ? 0 :
+		ledger_add_order(b->run->ledger, &o) == 0 ? 0 :
+							    err_add("%s", r->where);
+}
+
+static int add_burns(struct pay_run *run)
+{
+	struct burns b = { .run = run, .now_ms = clock_now_ms() };
+	char *files[1] = { (char *)opts.burn }, at[CLOCK_TEXT_MAX];
+
+	if (records_each(files, 1, JSON_RECORD_BYTES_MAX, add_burn, &b) < 0)
+		return -1;
+	clock_format(at, b.first_ms);
+	if (b.early)
+		prog_info(
+			"%ld burns are not due yet, the first at %s: left to a later run",
+			b.early, at);
+	return 0;
 }
 
 /* What an epoch claims is issued; what it locks is, when it is released. */
@@ -479,13 +516,12 @@ static int add_issues(struct pay_run *run)
 /* Enters what is to be burned and issued, in one commit. */
 static int add_orders(struct pay_run *run)
 {
-	char *files[1] = { (char *)opts.burn };
 	int rc = store_begin(&run->ledger->store);
 
 	if (rc < 0)
 		return -1;
 	if (opts.burn)
-		rc = records_each(files, 1, JSON_RECORD_BYTES_MAX, add_burn, run);
+		rc = add_burns(run);
 	if (rc == 0 && opts.issue)
 		rc = add_issues(run);
 	if (rc < 0) {
@@ -507,19 +543,21 @@ static int check_order(struct pay_run *run, const struct ledger_order *o, int64_
 	return 0;
 }
 
-/* Carries out all orders, one after another: each changes what the next one finds. */
-static int carry_out(struct pay_run *run)
+static int expire_again(void)
+{
+	return err_set(EX_TEMPFAIL,
+		"transactions expire again and again: the servers do not take them");
+}
+
+/* Carries out all open orders, one after another: each changes what the next one finds. */
+static int carry_out_open(struct pay_run *run)
 {
 	struct ledger_order *list = NULL;
 	json_t *shared = NULL;
 	int64_t balance, id;
-	long n;
-	int rc = add_orders(run);
+	long n = ledger_open_orders(run->ledger, &list);
+	int rc = n < 0 ? -1 : 0;
 
-	if (rc < 0)
-		return -1;
-	n = ledger_open_orders(run->ledger, &list);
-	rc = n < 0 ? -1 : 0;
 	if (n > 0)
 		shared = shared_fields(run);
 	for (long i = 0; i < n && rc == 0; i++) {
@@ -538,6 +576,18 @@ static int carry_out(struct pay_run *run)
 	}
 	json_decref(shared);
 	free(list);
+	return rc;
+}
+
+/* Enters what is to be burned and issued, and carries it out; what expires is open again. */
+static int carry_out(struct pay_run *run)
+{
+	int rc = add_orders(run);
+
+	for (int rounds = 0; rc == 0 && (!rounds || run->expired); rounds++) {
+		run->expired = 0;
+		rc = rounds == ROUNDS_MAX ? expire_again() : carry_out_open(run);
+	}
 	return rc;
 }
 
@@ -682,9 +732,7 @@ static int pay(struct pay_run *run)
 		p = (struct plan){ .budget = -1 };
 		rc = -1;
 		if (rounds == ROUNDS_MAX)
-			err_set(EX_TEMPFAIL,
-				"transactions expire again and again: the servers do not "
-				"take them");
+			expire_again();
 		else if (make_plan(run, &p) == 0)
 			rc = opts.dry_run ? show_plan(run, &p) : fly(run, &p);
 	}
@@ -692,7 +740,7 @@ static int pay(struct pay_run *run)
 	if (rc == 0 && !opts.dry_run)
 		rc = ledger_each_payout(run->ledger, show_new, &since);
 	if (rc == 0 && !opts.dry_run)
-		rc = ledger_each_order(run->ledger, show_order, &since.first);
+		rc = ledger_each_order(run->ledger, show_order, &since);
 	if (rc == 0)
 		rc = show_held(&p);
 	run->unpaid = since.trouble || p.held;
@@ -737,16 +785,11 @@ static int set_wallet(struct pay_run *run, struct key *key)
 static int set_nonces(struct pay_run *run)
 {
 	run->nonces = opts.nonces;
-	for (int i = 0; i < run->nonces.n; i++) {
+	for (int i = 0; i < run->nonces.n; i++)
 		if (address_parse(run->nonces.items[i], "--nonce",
 			    run->payer.nonce.bytes) < 0)
 			return -1;
-		for (int k = 0; k < i; k++)
-			if (strcmp(run->nonces.items[i], run->nonces.items[k]) == 0)
-				return err_set(EX_USAGE, "--nonce: %s stands there twice",
-					run->nonces.items[i]);
-	}
-	return 0;
+	return rpc_check_once("--nonce", &opts.nonces);
 }
 
 static int set_run(struct pay_run *run, struct key *key)
@@ -762,11 +805,9 @@ static int set_run(struct pay_run *run, struct key *key)
 	if (opts.need > opts.trust.n)
 		return err_set(EX_USAGE, "--need %" PRId64 " of %d that are trusted",
 			opts.need, opts.trust.n);
-	for (int i = 0; i < opts.trust.n; i++)
-		for (int k = 0; k < i; k++)
-			if (strcmp(opts.trust.items[i], opts.trust.items[k]) == 0)
-				return err_set(EX_USAGE, "--trust: %s stands there twice",
-					opts.trust.items[i]);
+	if (rpc_check_once("--trust", &opts.trust) < 0 ||
+		rpc_check_once("--rpc", &opts.rpc) < 0)
+		return -1;
 	if (address_parse(opts.mint, "--mint", run->payer.mint.bytes) < 0)
 		return -1;
 	if (set_cluster(run) < 0 || set_wallet(run, key) < 0 || set_nonces(run) < 0)
@@ -782,6 +823,7 @@ static int set_run(struct pay_run *run, struct key *key)
 		(int)opts.in_flight;
 	for (run->n = 0; run->n < opts.rpc.n; run->n++)
 		run->servers[run->n] = (struct rpc){ .url = opts.rpc.items[run->n],
+			.ca = opts.ca,
 			.others = opts.rpc.n > 1 };
 	return 0;
 }
@@ -790,7 +832,7 @@ static int run_pay(struct pay_run *run, struct key *key)
 {
 	struct ledger l = LEDGER_INIT;
 	int fd = -1, rc = -1;
-	int64_t all = 0;
+	struct since all = { .first = 0 };
 	long shown = 0;
 
 	run->ledger = &l;

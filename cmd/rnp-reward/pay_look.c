@@ -30,6 +30,7 @@ enum { EXTENSION_FEE = 1, EXTENSION_NO_TRANSFER = 9, EXTENSION_HOOK = 14 };
 
 /* A nonce account of the system program. */
 #define NONCE_BYTES     80
+#define NONCE_CURRENT   1 /* version; of the legacy one no transaction lands any more */
 #define NONCE_AUTHORITY 8
 #define NONCE_VALUE     40
 
@@ -274,7 +275,7 @@ bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *author
 	if (!a || !a->exists || a->len < NONCE_BYTES ||
 		memcmp(&a->program, solana_program(SOLANA_SYSTEM), sizeof a->program) !=
 			0 ||
-		number(a->data, 4) > 1 || number(a->data + 4, 4) != 1 ||
+		number(a->data, 4) != NONCE_CURRENT || number(a->data + 4, 4) != 1 ||
 		memcmp(a->data + NONCE_AUTHORITY, authority, SOLANA_KEY_BYTES) != 0)
 		return false;
 	memcpy(value, a->data + NONCE_VALUE, SOLANA_KEY_BYTES);

@@ -23,6 +23,30 @@ void rpc_release(struct rpc *r)
 	http_release(&r->http);
 }
 
+/* --- voices --------------------------------------------------------------------------------- */
+
+/* Returns the length of a URL or address without slashes at its end, which change nothing. */
+static size_t bare_length(const char *text)
+{
+	size_t n = strlen(text);
+
+	while (n && text[n - 1] == '/')
+		n--;
+	return n;
+}
+
+int rpc_check_once(const char *option, const struct opt_list *list)
+{
+	for (int i = 0; i < list->n; i++)
+		for (int k = 0; k < i; k++)
+			if (bare_length(list->items[i]) == bare_length(list->items[k]) &&
+				memcmp(list->items[i], list->items[k],
+					bare_length(list->items[i])) == 0)
+				return err_set(EX_USAGE, "%s: %.200s stands there twice",
+					option, list->items[i]);
+	return 0;
+}
+
 /* --- answers -------------------------------------------------------------------------------- */
 
 static json_t *server_error(const json_t *error, const char *where)
@@ -178,6 +202,7 @@ static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 	bool late = r->others && r->waited_ms > PATIENCE_MS;
 	struct http_response answer = HTTP_RESPONSE_INIT;
 	struct http_request q = { .url = r->url,
+		.ca_file = r->ca,
 		.response_bytes_max = ANSWER_BYTES_MAX,
 		.timeout_ms = late ? LATE_TIMEOUT_MS : TIMEOUT_MS,
 		.tries = late ? 1 : TRIES,

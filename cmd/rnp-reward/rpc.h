@@ -12,6 +12,7 @@
 #include "cmd/rnp-reward/paystate.h"
 #include "cmd/rnp-reward/solana.h"
 #include "common/base/buf.h"
+#include "common/cli/opt.h"
 #include "common/net/http.h"
 
 #define RPC_TEXT_MAX      128
@@ -21,11 +22,16 @@
 
 struct rpc {
 	const char *url;
+	const char *ca; /* file of the certificates to trust; NULL: the system's */
 	struct http http;
 	int64_t id; /* of the last request */
 	bool others; /* are asked, too: this one need not be waited for as if it were alone */
 	int64_t waited_ms;
 };
+
+/* Refuses what stands twice in a list of URLs or addresses (64): each is one voice, and a slash at
+ * the end makes no other of it. */
+int rpc_check_once(const char *option, const struct opt_list *list);
 
 /* An account as getMultipleAccounts returns it. */
 struct rpc_account {

@@ -9,6 +9,7 @@
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/proof_check.h"
+#include "cmd/rnp-reward/rpc.h"
 #include "cmd/rnp-reward/verify_parts.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -17,7 +18,7 @@
 #include "common/cli/records.h"
 
 static struct {
-	const char *usage, *policy, *store, *scores;
+	const char *usage, *policy, *store, *scores, *ca;
 	struct opt_list records, trust, rpc;
 	bool heartbeats;
 } opts;
@@ -60,6 +61,11 @@ static const struct opt options[] = {
 		.to = &opts.rpc,
 		.metavar = "URL",
 		.help = "ask this Solana server for the signatures of what is paid" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &opts.ca,
+		.metavar = "F",
+		.help = "trust these certificates (PEM) with --rpc, not the system's" },
 	{ .kind = OPT_END },
 };
 
@@ -285,6 +291,7 @@ static int audit(struct seen *s)
 		.published = s->claims.nodes ? s->epoch : NULL,
 		.rewards = { seen_compare, s },
 		.rpc = opts.rpc,
+		.ca = opts.ca,
 		.report = report_audit,
 		.ctx = s };
 	int rc = ledger_open(&l, opts.store, true);
@@ -305,7 +312,7 @@ static int check_options(void)
 		if (strcmp(opts.records.items[i], "-") == 0)
 			return err_set(EX_USAGE,
 				"--records: they are read twice, so they must be files");
-	return 0;
+	return rpc_check_once("--rpc", &opts.rpc);
 }
 
 /* Checks what is in the files, or on standard input. */
