@@ -28,7 +28,7 @@ static struct {
 	.values = 1 << 27 };
 
 static const char *const limits[PREDICT_LIMITS] = { "hbm", "tensor", "issue", "launch",
-	"shared" };
+	"shared", "latency" };
 
 static const struct {
 	const char *name;
@@ -163,6 +163,8 @@ static json_t *record_of(const struct predict_gpu *gpu, const char *kernel,
 		json_set_i64(r, "issue_ns", llround(t->issue_ns));
 	if (t->shared_ns > 0)
 		json_set_i64(r, "shared_ns", llround(t->shared_ns));
+	if (t->latency_ns > 0)
+		json_set_i64(r, "latency_ns", llround(t->latency_ns));
 	json_set_i64(r, "launch_ns", llround(t->launch_ns));
 	return r;
 }
@@ -192,6 +194,7 @@ static int report(const struct predict_gpu *gpu, const struct predict_kernel *k,
 		all.tensor_ns += t[i].tensor_ns;
 		all.issue_ns += t[i].issue_ns;
 		all.shared_ns += t[i].shared_ns;
+		all.latency_ns += t[i].latency_ns;
 		all.launch_ns += t[i].launch_ns;
 		all.issue_known = all.issue_known && t[i].issue_known;
 		bytes += k[i].bytes;
@@ -268,7 +271,7 @@ static int run(int n, char **args)
 	double all = 1;
 
 	rc = read_options(&s);
-	s.wgmma = strcmp(gpu->arch, "sm_90") == 0 && options.without_library;
+	s.wgmma = strcmp(gpu->arch, "sm_90") == 0;
 	if (rc == 0 && n > 0)
 		rc = load_codes(&codes, gpu->arch, args, n);
 	if (rc == 0) {

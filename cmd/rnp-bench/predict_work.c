@@ -15,13 +15,20 @@
  * A public kernel of this design without clusters (pranjalssh/fast.cu, kernel 6, 192 x 192) measured
  * 777 TFLOP/s on an H100, for which that cache gave 8.1 TB/s: 690 TFLOP/s here, 0.7 of 989. */
 #define WGMMA_SHARE 0.70
-/* after a tile: two warps a scheduler, while tensor cores wait */
+/* after a tile: two warps a scheduler, while tensor cores wait. The sums become bf16 and the next tile is
+ * found: so many instructions of a warp, read off the compiled code */
 #define WGMMA_ISSUE_SHARE 0.5
-#define SHARED_SHARE      0.9
-#define LAUNCH_NS         1000.0
-#define WAIT_NS           8000.0 /* from the end of a GPU's work until the host goes on, and back */
-#define MMA_BF16          4096.0 /* operations of m16n8k16 */
-#define MMA_INT8          8192.0
+#define WGMMA_AFTER       256.0
+/* with its stores: 64 of pairs and their conversions, and where they go */
+#define WGMMA_AFTER_STORE 512.0
+/* Without load 479 and 263 cycles (Luo et al. 2024); the memory is busy meanwhile. */
+#define TRIP_NS      800.0
+#define NEAR_TRIP_NS 300.0
+#define SHARED_SHARE 0.9
+#define LAUNCH_NS    1000.0
+#define WAIT_NS      8000.0 /* from the end of a GPU's work until the host goes on, and back */
+#define MMA_BF16     4096.0 /* operations of m16n8k16 */
+#define MMA_INT8     8192.0
 
 /* Datasheets of NVIDIA, dense rates. mma_share of sm_90: measured by Luo et al. 2024, Benchmarking
  * and Dissecting the Nvidia Hopper GPU Architecture. */
@@ -65,8 +72,9 @@ static double layer_weights(const struct sizes *s)
 	return s->dim * (2 * s->q + 2 * s->kv + 3 * s->hidden);
 }
 
+/* results: numbers of them. */
 static struct predict_kernel product(const struct predict_step *s, const char *part,
-	uint64_t launches, double operations, double bytes)
+	uint64_t launches, double operations, double bytes, double results)
 {
 	return (struct predict_kernel){ .kernel = s->library ? "cuBLASLt" :
 			s->wgmma ? "wide_product_kernel<false, false, false>" :
@@ -75,27 +83,38 @@ static struct predict_kernel product(const struct predict_step *s, const char *p
 		.launches = launches,
 		.operations = operations,
 		.by_wgmma = !s->library && s->wgmma,
+		/* eight warps make 128 x 256 of the result, for which there are about so many tiles */
+		.after = 8 * WGMMA_AFTER_STORE * results / (128 * 256),
 		.bytes = bytes };
 }
 
+/* Whether SwiGLU is made with the product of its g and u, as kernels/lm/swiglu_sm90a.cu chooses. */
+static bool gates_together(const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+
+	return s->wgmma && s->tokens % 128 == 0 && c->hidden % 128 == 0 && c->dim > 448 &&
+		s->tokens / 128 * (c->hidden / 128) >= 100;
+}
+
 /* SwiGLU with the product of its g and u: eight warps make a tile of 128 rows and 128 columns of both,
- * and then y of it. */
+ * and y of it while they multiply the next. */
 static struct predict_kernel swiglu_forward(const struct predict_step *s,
 	const struct sizes *z)
 {
-	const char *name = "swiglu_product_kernel";
-	double t = (double)s->tokens;
+	const char *name = "swiglu_product_kernel<true>";
+	double t = (double)s->tokens, tiles = z->layers * t / 128 * z->hidden / 128;
 	struct predict_kernel k = { .kernel = name,
 		.part = "SwiGLU, product",
 		.launches = s->model.layers,
 		.operations = z->layers * 4 * t * z->dim * z->hidden,
 		.bytes = z->layers *
 			(t * (z->dim * 2 + z->hidden * 6) + z->dim * z->hidden * 4),
-		.by_wgmma = true };
+		.by_wgmma = true,
+		.after = 8 * tiles * WGMMA_AFTER };
 
 	/* all of a tile, which has one turn of the loop over steps in it */
-	k.phases[0] = (struct predict_phase){ name, 0, 0,
-		8 * z->layers * t / 128 * z->hidden / 128, 0 };
+	k.phases[0] = (struct predict_phase){ name, 0, 0, 8 * tiles, 0 };
 	return k;
 }
 
@@ -182,6 +201,8 @@ static struct predict_kernel merge_tokens(double t)
 	/* four blocks at a time, in twelve steps */
 	k.phases[0] = (struct predict_phase){ name, 2, 0,
 		t / 32 * ceil(t / SORT_ROWS / 4) * 12, 0 };
+	/* each step waits for what the one before has found */
+	k.near_trips = ceil(t / SORT_ROWS / 4) * 12;
 	return k;
 }
 
@@ -198,21 +219,26 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
 	double p = w * l + z.vocab * z.dim * (c->tied ? 1 : 2);
 	/* what SwiGLU's own product multiplies by */
-	double own = s->wgmma ? 2 * z.dim * z.hidden : 0;
+	bool together = gates_together(s);
+	double own = together ? 2 * z.dim * z.hidden : 0;
 	/* of rows whose logits are in memory at once */
 	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1;
+	struct predict_kernel k;
 	int n = 0;
 
 	/* without what SwiGLU's own product reads and writes */
 	add(out, &n,
-		product(s, "layers forward", (s->wgmma ? 3 : 4) * layers,
+		product(s, "layers forward", (together ? 3 : 4) * layers,
 			2 * t * (w - own) * l,
 			l *
 				(2 * (w - own) +
 					t *
-						(z.dim * (s->wgmma ? 12 : 14) + z.q * 4 +
+						(z.dim * (together ? 12 : 14) + z.q * 4 +
 							z.kv * 4 +
-							z.hidden * (s->wgmma ? 2 : 6)))));
+							z.hidden * (together ? 2 : 6))),
+			l * t *
+				(z.q + 2 * z.kv + 2 * z.dim +
+					(together ? 0 : 2 * z.hidden))));
 	add(out, &n,
 		product(s, "layers backward", 7 * layers,
 			4 * t * w * l - 2 * t * z.dim * z.hidden * l,
@@ -220,7 +246,9 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 				(8 * w - 2 * z.dim * z.hidden +
 					t *
 						(z.dim * 22 + z.q * 8 + z.kv * 8 +
-							z.hidden * 10))));
+							z.hidden * 10)),
+			/* of inputs; those of weights are few */
+			l * (t * (2 * z.dim + z.q) + w)));
 	add(out, &n,
 		(struct predict_kernel){ .kernel = attend_name(c,
 						 "attend_tensor_kernel<64, 2>",
@@ -260,9 +288,12 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n, sort_tokens(t));
 	add(out, &n, merge_tokens(t));
 	/* each token's row of the table once: tokens of all kinds are most where all are as frequent */
-	add(out, &n,
-		rows_kernel("embed_back_kernel", "embedding backward", 1,
-			t * z.dim * 4 + z.vocab * -expm1(-t / z.vocab) * z.dim * 8, 0));
+	k = rows_kernel("embed_back_kernel", "embedding backward", 1,
+		t * z.dim * 4 + z.vocab * -expm1(-t / z.vocab) * z.dim * 8, 0);
+	/* but of text one token in 25 is the same, whose rows a block adds eight at a time: keys, then
+	 * rows, while the other blocks work */
+	k.trips = k.near_trips = t / 25 / 8;
+	add(out, &n, k);
 	add(out, &n,
 		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers,
 			2 * l * t * z.dim * 6, 2 * l * t * z.dim * 14));
@@ -272,21 +303,24 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		rows_kernel(norm_back_name(c->dim), "norm backward", 2 * layers + 1,
 			(2 * l * 12 + 8) * t * z.dim, (2 * l + 1) * t * z.dim * 20));
-	add(out, &n,
-		rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
-			(2 * l + 1) * fmin(t / 64, 512) * z.dim * 8, 0));
+	k = rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
+		(2 * l + 1) * fmin(t / 64, 512) * z.dim * 8, 0);
+	/* eight warps, 16 loads at a time */
+	k.near_trips = (2 * l + 1) * ceil(fmin(t / 64, 512) / 8 / 16);
+	add(out, &n, k);
 	add(out, &n,
 		rows_kernel("rotate_kernel<unsigned short>", "positions of keys", layers,
 			l * t * z.kv * 4, l * t * z.kv * 6));
 	add(out, &n,
-		s->wgmma ? swiglu_forward(s, &z) :
+		together ? swiglu_forward(s, &z) :
 			   rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU", layers,
 				   l * t * z.hidden * 6, 0));
 	add(out, &n, swiglu_back(s, &z));
 	add(out, &n,
 		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
 			t * z.vocab * 2 + t * z.dim * 2 +
-				(double)groups * z.dim * z.vocab * 2));
+				(double)groups * z.dim * z.vocab * 2,
+			t * z.vocab));
 	add(out, &n,
 		rows_kernel("target_kernel<unsigned short, unsigned short>",
 			"logits of the targets", groups, t * z.dim * 4, 0));
@@ -297,9 +331,13 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		product(s, "logits backward", 2 * groups, 4 * t * z.dim * z.vocab,
 			t * z.vocab * 4 + t * z.dim * 4 +
-				(double)groups * z.dim * z.vocab * 10));
+				(double)groups * z.dim * z.vocab * 10,
+			t * z.dim + (double)groups * z.dim * z.vocab));
 	add(out, &n, rows_kernel("squares_kernel", "norm of the gradient", 1, p * 4, 0));
-	add(out, &n, rows_kernel("clip_kernel", "clipping", 1, p / 8192, 0));
+	/* one block: a double of each 16,384 gradients, 16 of them at a time */
+	k = rows_kernel("clip_kernel", "clipping", 1, p / 2048, 0);
+	k.trips = ceil(p / 16384 / 256 / 16);
+	add(out, &n, k);
 	add(out, &n, rows_kernel("adamw_kernel", "AdamW", 1, p * 30, 0));
 	/* tokens and targets, losses, rates and what became of them: each is waited for */
 	add(out, &n,
@@ -620,7 +658,8 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	struct predict_time t = { .hbm_ns = k->bytes / (gpu->memory_bps * MEMORY_SHARE) *
 			1e9,
 		.launch_ns = (double)k->launches * LAUNCH_NS + k->waits * WAIT_NS +
-			k->host_bytes / gpu->host_bps * 1e9 };
+			k->host_bytes / gpu->host_bps * 1e9,
+		.latency_ns = k->trips * TRIP_NS + k->near_trips * NEAR_TRIP_NS };
 
 	if (!k->by_fma)
 		t.tensor_ns = operations /
@@ -630,14 +669,13 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 					   WGMMA_SHARE :
 					   gpu->mma_share * MMA_SHARE)) *
 			1e9;
+	if (k->by_wgmma)
+		t.tensor_ns += k->after / (4 * cycles * WGMMA_ISSUE_SHARE) * 1e6;
 	if (k->phases[0].function) {
 		t.issue_known = code && sum_phases(k, code, &issued, &shared);
 		if (t.issue_known) {
 			t.issue_ns = issued / (4 * cycles * ISSUE_SHARE) * 1e6;
 			t.shared_ns = shared / (cycles * SHARED_SHARE) * 1e6;
-			if (k->by_wgmma)
-				t.tensor_ns += issued / (4 * cycles * WGMMA_ISSUE_SHARE) *
-					1e6;
 		}
 	} else if (k->by_wgmma) {
 		/* a few instructions for each product of 64 x 256 */
@@ -664,7 +702,10 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 		t.limit = PREDICT_ISSUE, t.ns = t.issue_ns;
 	if (t.shared_ns > t.ns)
 		t.limit = PREDICT_SHARED, t.ns = t.shared_ns;
+	if (t.latency_ns > t.ns)
+		t.limit = PREDICT_LATENCY, t.ns = t.latency_ns;
 	if (t.launch_ns > t.ns)
-		t.limit = PREDICT_LAUNCH, t.ns = t.launch_ns;
+		t.limit = PREDICT_LAUNCH;
+	t.ns += t.launch_ns;
 	return t;
 }

@@ -1,12 +1,15 @@
 /* predict_work.h - how long the kernels of a step should take on a GPU: pure, from the step's sizes,
  * the GPU's datasheet and what the compiler made of the kernels. Uses common/lm/model alone.
  *
- * A kernel takes the longest of five times: its bytes at 0.9 of the memory's bandwidth; its matrix
+ * A kernel takes the longest of five times, and then 1 us a launch besides, which is what a graph takes for
+ * a kernel that does nothing: the next begins when the last block of the one before has ended. The
+ * times are: its bytes at 0.9 of the memory's bandwidth; its matrix
  * products at 0.75 of the tensor cores' peak by cuBLASLt, at 0.7 by wgmma (predict_work.c: why), or
  * at 0.85 of what mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor; what it moves through shared memory at
  * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
- * in a bank; and 1 us a launch, which is what a graph takes for a kernel that does nothing, with 8
- * us for each time that the host waits for a copy.
+ * in a bank; and its longest chain of loads of which each waits for the one before, by the latency of
+ * the memory or of the level-2 cache (predict_work.c). For each time that the host waits for a copy
+ * there are 8 us more.
  * Instructions and shared memory are counted from the hot loop: for each MMA where it has any, for
  * each multiply-add where these are the work, else for each byte that it moves. Kernels of many
  * phases are counted loop by loop, for the turns that warps take through each; how long a block
@@ -69,6 +72,7 @@ enum predict_limit {
 	PREDICT_ISSUE,
 	PREDICT_LAUNCH,
 	PREDICT_SHARED,
+	PREDICT_LATENCY,
 	PREDICT_LIMITS
 };
 
@@ -84,8 +88,12 @@ struct predict_kernel {
 	bool is_int8;
 	double repeated; /* how many operations of tensor cores one takes; 0: as 1 */
 	bool by_fma;     /* operations are made by multiply-adds, not by tensor cores */
-	/* operations are made by wgmma; what else it issues comes after a tile's */
+	/* operations are made by wgmma. after: instructions of warps while tensor cores wait, before the
+	 * products of a block's next tile; what phases issue is beside them */
 	bool by_wgmma;
+	double after;
+	/* loads one after the other in the longest chain: of the memory, and of the level-2 cache */
+	double trips, near_trips;
 	/* the part of hot_shared_cycles that is left where lanes load the same words; 0: all */
 	double shared_part;
 	/* of a kernel that is counted loop by loop; ends with a NULL function */
@@ -93,7 +101,7 @@ struct predict_kernel {
 };
 
 struct predict_time {
-	double hbm_ns, tensor_ns, issue_ns, shared_ns, launch_ns, ns;
+	double hbm_ns, tensor_ns, issue_ns, shared_ns, latency_ns, launch_ns, ns;
 	enum predict_limit limit;
 	bool issue_known; /* and shared_ns, but for a library's kernels */
 };

@@ -12,6 +12,7 @@
 #include "tests/kernels/cuda_emu.h"
 #define UNROLL
 #define UNROLL_4
+#define UNROLL_16
 #define UNROLL_1
 #else
 #include <cuda_runtime.h>
@@ -25,8 +26,9 @@
 #define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...) \
 	kernel<<<grid, block, bytes, stream>>>(__VA_ARGS__)
 #define LARGE_SHARED(type, name, count) extern __shared__ type name[]
-/* before a loop: unroll it completely, by four, or not at all */
+/* before a loop: unroll it completely, by four or sixteen, or not at all */
 #define UNROLL                    _Pragma("unroll")
+#define UNROLL_16                 _Pragma("unroll 16")
 #define UNROLL_4                  _Pragma("unroll 4")
 #define UNROLL_1                  _Pragma("unroll 1")
 #endif

@@ -36,17 +36,47 @@ __device__ __forceinline__ void store_two(void *to, uint64_t at, float v0, float
 	}
 }
 
+/* Stores a thread's part of a tile that is inside, of pairs that are aligned; FROM: added to what is
+ * there. */
+template <bool F32, bool FROM>
+__device__ __forceinline__ void store_whole(void *to, const float *from, uint64_t ld,
+	const float (&sum)[128], uint64_t i, uint64_t j)
+{
+	UNROLL
+	for (unsigned half = 0; half < 2; half++) {
+		uint64_t at = (i + 8 * half) * ld + j;
+
+		UNROLL
+		for (unsigned n = 0; n < 32; n++) {
+			float v0 = sum[4 * n + 2 * half], v1 = sum[4 * n + 2 * half + 1];
+
+			if (FROM) {
+				v0 += from[at + 8 * n];
+				v1 += from[at + 8 * n + 1];
+			}
+			store_two<F32>(to, at + 8 * n, v0, v1, true, true);
+		}
+	}
+}
+
 /* Stores a thread's part of a tile whose first row and column, of this thread, are i and j; of a
- * product that is split, into its part of the room. */
+ * product that is split, into its part of the room. inside: all of the tile is. */
 template <bool F32>
 __device__ __forceinline__ void store_tile(const struct multiply &m,
-	const float (&sum)[128], unsigned part, uint64_t i, uint64_t j)
+	const float (&sum)[128], unsigned part, uint64_t i, uint64_t j, bool inside)
 {
 	uint64_t ld = m.room ? m.p.n : m.p.ldc;
 	void *to = m.room ? (void *)(m.room + part * m.p.m * m.p.n) : m.p.c;
 	bool pairs = m.room ? m.p.n % 2 == 0 : m.pairs;
 	const float *from = m.room ? NULL : m.from, *bias = m.room ? NULL : m.bias;
 
+	if (inside && pairs && !bias) {
+		if (from)
+			store_whole<F32, true>(to, from, ld, sum, i, j);
+		else
+			store_whole<F32, false>(to, from, ld, sum, i, j);
+		return;
+	}
 	UNROLL
 	for (unsigned half = 0; half < 2; half++) {
 		uint64_t row = i + 8 * half;
@@ -103,7 +133,9 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1)
 
 			wide_multiply<A_TURNED, B_TURNED>(sum, s, steps);
 			store_tile<F32>(m, sum, at.part, at.i + wide_row(),
-				at.j + wide_column());
+				at.j + wide_column(),
+				at.i + WIDE_ROWS <= m.p.m &&
+					at.j + WIDE_COLUMNS <= m.p.n);
 		}
 	}
 #else

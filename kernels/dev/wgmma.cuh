@@ -129,6 +129,32 @@ __device__ __forceinline__ void wgmma_await(uint64_t *b, unsigned parity)
 #endif
 }
 
+/* --- registers ------------------------------------------------------------------------------- */
+
+/* Gives this warpgroup N registers a thread, of what the block has and others have given back; waits
+ * until there are so many. N: a multiple of 8 from 24 to 256. By all four warps; the kernel has
+ * __launch_bounds__ with a number of blocks, and each warpgroup one branch from here to its end. */
+template <int N> __device__ __forceinline__ void wgmma_registers_more(void)
+{
+	static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
+#ifdef CUDA_EMU
+	emu_registers(true, N);
+#else
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
+#endif
+}
+
+/* Gives back all but N. */
+template <int N> __device__ __forceinline__ void wgmma_registers_less(void)
+{
+	static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
+#ifdef CUDA_EMU
+	emu_registers(false, N);
+#else
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
+#endif
+}
+
 /* --- copies of boxes ------------------------------------------------------------------------- */
 
 /* Starts the copy of the map's box at numbers x along a row and y of the rows to `to`, a multiple of

@@ -54,6 +54,7 @@ __global__ void clip_kernel(struct lm_clip c)
 	SHARED(double, sum, LM_WARPS);
 	double mine = 0;
 
+	UNROLL_16
 	for (uint64_t b = threadIdx.x; b < c.parts; b += LM_THREADS)
 		mine += c.part[b];
 	mine = lm_warp_sum(mine);

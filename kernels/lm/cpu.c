@@ -404,6 +404,8 @@ static int cpu_swiglu(struct dev *d, const struct lm_swiglu *x)
 
 	if (x->in && cpu_gemm(d, &g) < 0)
 		return -1;
+	if (!x->y)
+		return 0;
 	return share(d, swiglu_part, &w, sizeof w, x->rows, rows_grain(x->hidden),
 		PIECES);
 }

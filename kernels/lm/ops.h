@@ -154,7 +154,8 @@ HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
  * (1 + |g|) |g u|.
  *
  * With in (not NULL) x is a product that is computed first, in [rows, dim] w [2 hidden, dim]
- * transposed, and `product` is x: memory that it is written to. y is made of x as it is stored. */
+ * transposed, and `product` is x: memory that it is written to. y is made of x as it is stored. With
+ * y NULL the product alone is made, of the same bits. */
 struct lm_swiglu {
 	enum lm_dtype dtype;
 	void *y; /* [rows, hidden] */

@@ -284,7 +284,7 @@ __global__ void join_kernel(float *to, const float *piece, uint64_t pieces,
 		float sum = 0;
 
 		if (c < columns) {
-			UNROLL_4
+			UNROLL_16
 			for (uint64_t p = warp; p < pieces; p += LM_WARPS)
 				sum += piece[p * columns + c];
 		}
@@ -766,8 +766,9 @@ int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s)
 
 		if (rc <= 0)
 			return rc;
-		if (cuda_lm_gemm(d, &g) < 0)
-			return -1;
+		rc = cuda_lm_gemm(d, &g);
+		if (rc < 0 || !s->y)
+			return rc;
 	}
 	LM_LAUNCH(s->dtype, swiglu_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->x, s->y, NULL, NULL));

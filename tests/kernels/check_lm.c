@@ -762,7 +762,7 @@ static void swiglu_product(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
 	finish(&b, run_swiglu_product, &r, want, bound, all);
 }
 
-/* Output: x, a product, then y. */
+/* Output: x, a product, then y. The product is made again without y, as for a backward pass. */
 static int run_swiglu_inputs(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -773,9 +773,15 @@ static int run_swiglu_inputs(struct dev *d, void *out, const void *arguments)
 	s.x = s.product;
 	if (!r->raw)
 		s.y = (float *)out + 2 * n;
-	if (d->ops->lm->swiglu(d, &s) < 0 || widen(d, out, r) < 0)
+	if (d->ops->lm->swiglu(d, &s) < 0 ||
+		(r->raw && widen_copy(d, (float *)out + 2 * n, s.y, n, r->up) < 0))
 		return -1;
-	return r->raw ? widen_copy(d, (float *)out + 2 * n, s.y, n, r->up) : 0;
+	s.y = NULL;
+	if (d->ops->fill(d, s.product, 0x7fc07fc0, 2 * n * lm_dtype_bytes(s.dtype) / 4) <
+			0 ||
+		d->ops->lm->swiglu(d, &s) < 0)
+		return -1;
+	return widen(d, out, r);
 }
 
 /* SwiGLU of a product: what is off in g and u comes to y by its derivatives, |u| s (1 + |g| (1 - s))
@@ -1606,7 +1612,12 @@ void check_wgmma(struct kcheck *k)
 	}
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XW, 131, 261, 88, true, true);
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 129, 259, 2056, true, true);
-	swiglu_inputs(k, LM_DTYPE_BF16, 256, 256, 136);
+	/* tiles that are stored while the next are multiplied: a block has one, or several; with as few
+	 * steps as there may be, and a last one that is not full */
+	swiglu_inputs(k, LM_DTYPE_BF16, 128, 128, 456);
+	swiglu_inputs(k, LM_DTYPE_BF16, 384, 512, 456);
+	if (strcmp(k->column, "cuda") == 0)
+		swiglu_inputs(k, LM_DTYPE_BF16, 1664, 1536, 776);
 	swiglu_inputs(k, LM_DTYPE_BF16, 40, 33, 24);
 	swiglu_inputs(k, LM_DTYPE_F32, 5, 7, 9);
 }

@@ -73,6 +73,8 @@ struct state {
 	struct thread *threads[FIBERS_MAX];
 	struct logged log[FIBERS_MAX / GROUP][LOG_MAX];
 	uint32_t newest[FIBERS_MAX / GROUP];
+	/* of each thread of a warp, 0: as at the beginning; of a warpgroup, what its last warp said */
+	unsigned registers[FIBERS_MAX / 32], group_registers[FIBERS_MAX / GROUP];
 	struct state *next; /* all that are alive */
 };
 
@@ -171,6 +173,58 @@ void emu_mbarrier_wait(uint64_t *b, unsigned parity)
 		emu_die("a parity is 0 or 1");
 	while (m->phase % 2 == parity)
 		emu_sleep(b);
+}
+
+/* All of these are .sync.aligned: the lanes of a warp meet there. */
+static void meet(uint64_t what)
+{
+	const uint64_t *lanes = emu_warp_exchange(0xffffffff, what);
+
+	for (int l = 0; l < 32; l++)
+		if (lanes[l] != what)
+			emu_die("lanes of a warp differ in a warpgroup's operation");
+}
+
+/* --- registers ------------------------------------------------------------------------------ */
+
+#define QUARTER_REGISTERS 16384
+
+/* Registers of a thread when the block begins. */
+static unsigned registers_before(void)
+{
+	unsigned warps = (emu_block_dim.x + 31) / 32, each = (warps + 3) / 4;
+
+	return QUARTER_REGISTERS / (32 * each) / 8 * 8;
+}
+
+/* How many for each lane are left of those that the block's warps on a quarter of the SM began with. */
+static int registers_left(const struct state *s, unsigned quarter)
+{
+	int left = 0;
+
+	for (unsigned w = quarter; w < (emu_block_dim.x + 31) / 32; w += 4)
+		left += (int)registers_before() -
+			(int)(s->registers[w] ? s->registers[w] : registers_before());
+	return left;
+}
+
+void emu_registers(bool more, unsigned n)
+{
+	struct state *s = own();
+	unsigned warp = emu_index() / 32, group = emu_index() / GROUP;
+	unsigned has = s->registers[warp] ? s->registers[warp] : registers_before();
+
+	meet(n);
+	if (s->group_registers[group] && s->group_registers[group] != n)
+		emu_die("warps of a warpgroup ask for different numbers of registers");
+	if (emu_block_dim.x % GROUP || (more ? n < has : n > has))
+		emu_die("registers of no whole warpgroup, or fewer where more are asked for");
+	s->group_registers[group] = n;
+	while (more && s->registers[warp] != n &&
+		(int)(n - has) > registers_left(s, warp % 4))
+		emu_sleep(s->registers);
+	s->registers[warp] = n;
+	emu_wake(s->registers);
 }
 
 /* --- copies --------------------------------------------------------------------------------- */
@@ -352,16 +406,6 @@ static struct thread *own_thread(void)
 			emu_die("no memory");
 	}
 	return *t;
-}
-
-/* All of these are .sync.aligned: the lanes of a warp meet there. */
-static void meet(uint64_t what)
-{
-	const uint64_t *lanes = emu_warp_exchange(0xffffffff, what);
-
-	for (int l = 0; l < 32; l++)
-		if (lanes[l] != what)
-			emu_die("lanes of a warp differ in a warpgroup's operation");
 }
 
 void emu_wgmma_fence(void)

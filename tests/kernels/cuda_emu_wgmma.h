@@ -41,6 +41,10 @@ void emu_mbarrier_fence(void);
 void emu_mbarrier_arrive(uint64_t *b, unsigned expect_bytes);
 void emu_mbarrier_wait(uint64_t *b, unsigned parity);
 
+/* setmaxnreg: `more` waits for registers that others give back. A block has as many for each thread as
+ * fit, warps in equal parts on the four quarters of an SM; that is what the kernel must be compiled to. */
+void emu_registers(bool more, unsigned n);
+
 void emu_wgmma_fence(void);
 void emu_wgmma(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
 	bool a_turned, bool b_turned);

@@ -200,14 +200,32 @@ static int layer_inner(struct lm_train *t, uint32_t l, bool normed)
 	return 0;
 }
 
+/* SwiGLU of a layer, with the product before it. */
+static struct lm_swiglu gates(struct lm_train *t, uint32_t l)
+{
+	const struct lm_saved_activations *k = &t->saved[l];
+
+	return (struct lm_swiglu){ .dtype = t->o.dtype,
+		.y = k->act,
+		.x = k->gu,
+		.rows = t->rows,
+		.hidden = t->hidden,
+		.dim = t->dim,
+		.in = k->h2,
+		.w = lm_train_weight(t, LM_GATE, l),
+		.product = k->gu };
+}
+
 /* Computes again what the backward pass of a layer needs. */
 static int layer_again(struct lm_train *t, uint32_t l)
 {
-	const struct lm_saved_activations *k = &t->saved[l];
-	struct lm_gemm g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE,
-		l);
+	struct lm_swiglu s = gates(t, l);
 
-	return layer_inner(t, l, false) < 0 ? -1 : product(t, &g);
+	s.y = NULL; /* swiglu_back makes it */
+	if (layer_inner(t, l, false) < 0)
+		return -1;
+	TRY(t->lm->swiglu(t->d, &s));
+	return 0;
 }
 
 int lm_train_forward(struct lm_train *t)
@@ -229,15 +247,7 @@ int lm_train_forward(struct lm_train *t)
 	TRY(t->lm->embed(t->d, &e));
 	for (uint32_t l = 0; l < t->o.config.layers; l++) {
 		const struct lm_saved_activations *k = &t->saved[l];
-		struct lm_swiglu s = { .dtype = t->o.dtype,
-			.y = k->act,
-			.x = k->gu,
-			.rows = t->rows,
-			.hidden = t->hidden,
-			.dim = t->dim,
-			.in = k->h2,
-			.w = lm_train_weight(t, LM_GATE, l),
-			.product = k->gu };
+		struct lm_swiglu s = gates(t, l);
 
 		if (layer_inner(t, l, l == 0) < 0)
 			return -1;

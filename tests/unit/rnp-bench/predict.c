@@ -24,7 +24,8 @@ static void test_limits(void)
 		.hot_bytes = 16 };
 	struct predict_time t = predict_time_of(&gpu, &k, NULL);
 
-	CHECK(near(t.hbm_ns, 10000) && t.limit == PREDICT_HBM && near(t.ns, 10000));
+	/* starting it comes besides */
+	CHECK(near(t.hbm_ns, 10000) && t.limit == PREDICT_HBM && near(t.ns, 13000));
 	CHECK(!t.issue_known && near(t.launch_ns, 3000));
 	/* 9e6 / 512 turns of 100 instructions at 30 a ns */
 	t = predict_time_of(&gpu, &k, &code);
@@ -34,8 +35,15 @@ static void test_limits(void)
 		18e6; /* what is loaded twice costs instructions, not the memory's time */
 	t = predict_time_of(&gpu, &k, &code);
 	CHECK(near(t.hbm_ns, 10000) && near(t.issue_ns, 18e6 / 512 * 100 / 30));
+	/* loads of which each waits for the one before */
+	k.trips = 1000;
+	k.near_trips = 100;
+	t = predict_time_of(&gpu, &k, NULL);
+	CHECK(near(t.latency_ns, 830000) && near(t.ns, 833000) &&
+		t.limit == PREDICT_LATENCY);
 	k.launches = 1000000;
-	CHECK(predict_time_of(&gpu, &k, &code).limit == PREDICT_LAUNCH);
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(t.limit == PREDICT_LAUNCH && near(t.ns, 1e9 + 830000));
 	/* copies: what the host waits for, and their bytes; no instruction of ours */
 	k = (struct predict_kernel){ .kernel = "copies",
 		.launches = 2,
@@ -56,8 +64,8 @@ static void test_limits(void)
 	code.hot_shared_cycles = 96;
 	code.hot_instructions = 64;
 	t = predict_time_of(&gpu, &k, &code);
-	CHECK(near(t.shared_ns, 4.25e9 / 4096 * 1.5 / 9) && near(t.ns, t.shared_ns) &&
-		t.limit == PREDICT_SHARED);
+	CHECK(near(t.shared_ns, 4.25e9 / 4096 * 1.5 / 9) &&
+		near(t.ns, t.shared_ns + 1000) && t.limit == PREDICT_SHARED);
 	k.shared_part = 0.5;
 	t = predict_time_of(&gpu, &k, &code);
 	CHECK(near(t.shared_ns, 4.25e9 / 4096 * 0.75 / 9) && t.limit == PREDICT_TENSOR);
@@ -85,6 +93,14 @@ static void test_limits(void)
 		.operations = 7.5e9 };
 	t = predict_time_of(&gpu, &k, NULL);
 	CHECK(near(t.tensor_ns, 1e5) && t.issue_known);
+	/* by wgmma at 0.7 of the peak; what is issued between tiles at half of four a clock */
+	k = (struct predict_kernel){ .kernel = "k",
+		.launches = 1,
+		.operations = 7e9,
+		.by_wgmma = true,
+		.after = 2e6 };
+	t = predict_time_of(&gpu, &k, NULL);
+	CHECK(near(t.tensor_ns, 2e5) && t.limit == PREDICT_TENSOR && !t.issue_known);
 }
 
 /* Two loops of a function, by rank, by shared memory and by symbols. */
