@@ -192,6 +192,55 @@ no_page_lost() {
 	[ "$stopped_with" = 0 ]
 }
 
+@test "faults: while models are loaded and while it ends, /health and requests are 503" {
+	cd "$BATS_TEST_TMPDIR"
+	make_failing
+	device hold
+	rm -f port
+	rnp-serve run --model "chat=$DIR/model" --listen 127.0.0.1:0 --port-file port --log-file requests.log --device cuda:0 >plan 2>serve.err 3>&- &
+	server=$!
+	# the port is written when the models are there: until then the kernel knows it
+	listens() {
+		url=http://$(ss -Hltnp | sed -n "s/.*\(127[.]0[.]0[.]1:[0-9]*\) .*pid=$server,.*/\1/p")
+		[[ $url == *:*:* ]]
+	}
+	eventually listens
+	answers() { # STATUS WORDS
+		[ "$(curl -sS -o health -w '%{http_code}' "$url/health")" = "$1" ]
+		grep -qF "$2" health
+	}
+	answers 503 'the models are being loaded'
+	[ "$(post /v1/completions '{"prompt":"x"}' -D headers -o error -w '%{http_code}')" = 503 ]
+	grep -qi '^retry-after: 1' headers
+	jq -e '.error.code == "loading" and .error.type == "server_error"' error
+	[ "$(curl -sS -o /dev/null -w '%{http_code}' "$url/")" = 200 ]
+	curl -sS "$url/metrics" | grep -qxF 'rnp_serve_loaded{model="chat"} 0'
+	[ ! -e port ]
+	[ ! -s plan ]
+	device
+	eventually test -s port
+	[ "$url" = "http://127.0.0.1:$(cat port)" ]
+	answers 200 ok
+	jq -e '.fits' plan
+	device slow
+	post /v1/completions '{"prompt":"x","max_tokens":240,"stream":true,"logit_bias":{"399":-100}}' -N >stream &
+	local client=$!
+	eventually grep -q '"text"' stream
+	device hold
+	kill -TERM "$server"
+	ends() { answers 503 'the server is about to end'; }
+	eventually ends
+	[ "$(post /v1/completions '{"prompt":"x"}' -o error -w '%{http_code}')" = 503 ]
+	jq -e '.error.code == "draining"' error
+	device
+	wait "$client"
+	[ "$(tail -n 2 stream | head -1)" = "data: [DONE]" ]
+	wait "$server"
+	server=
+	# what cannot be loaded is still told, and by its code
+	refused 66 "nowhere" rnp-serve run --model nowhere --listen 127.0.0.1:0
+}
+
 @test "faults: a device without memory for a step: the newest answer fails, the other goes on with the same text" {
 	start_failing
 	local ask='"prompt":"x","max_tokens":200,"stream":true,"logit_bias":{"399":-100}' op

@@ -56,13 +56,18 @@ eventually() {
 	fail "never: $*"
 }
 
-# A server on a device that fails when told to: `device WHAT` (tests/fake/cuda_failing.c).
-start_failing() {
+# A device that fails when told to: `device WHAT` (tests/fake/cuda_failing.c).
+make_failing() {
 	local plugin=$BATS_FILE_TMPDIR/failing.so
 	[[ -e $plugin ]] || (cd "$ROOT" && "${CC:-gcc}" -std=gnu11 -O1 -D_GNU_SOURCE -fopenmp -shared -fPIC -I. -Wl,-Bsymbolic -o "$plugin" \
 		tests/fake/cuda_failing.c kernels/dev/team*.c kernels/dev/gomp.c kernels/grad/quant_x86.c "$RNP_BUILD/librnp.a" -lm -ldl -lpthread)
 	export RNP_CUDA_PLUGIN=$plugin CUDA_FAILING=$BATS_TEST_TMPDIR/device
 	device
+}
+
+# A server on it.
+start_failing() {
+	make_failing
 	start_serve --device cuda:0 "$@"
 	[ "$(jq -r .device plan)" = cuda:0 ]
 }

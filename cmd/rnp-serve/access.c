@@ -88,7 +88,13 @@ bool access_allows(struct server *s, const struct httpd_request *q, struct httpd
 			"this name of the host is not known: see --host");
 	if (!allows_origin(s, q, r))
 		return false;
-	if (open || !s->keys.path)
+	if (open)
+		return true;
+	if (atomic_load(&s->loading)) {
+		r->retry_after_s = 1;
+		return refuse(r, 503, "loading", "the models are being loaded");
+	}
+	if (!s->keys.path)
 		return true;
 	*key = keys_find(&s->keys, httpd_header(q, "Authorization"));
 	if (*key)

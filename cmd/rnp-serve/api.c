@@ -463,6 +463,8 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 
 	if (!access_allows(s, q, r, true, &key))
 		return HTTPD_NOW;
+	if (atomic_load(&s->loading))
+		return httpd_error(r, 503, "the models are being loaded");
 	if (atomic_load(&s->draining))
 		return httpd_error(r, 503, "the server is about to end");
 	if (models_failing(&s->models, clock_mono_ns()))

@@ -214,7 +214,8 @@ static int open_model(struct server *s, struct served *m)
 	return rc;
 }
 
-static int open_models(struct server *s)
+/* Names the models, their adapters and drafts. */
+static int name_models(struct server *s)
 {
 	struct served_options o = { .tokenizer = tokenizer,
 		.device = device,
@@ -248,6 +249,11 @@ static int open_models(struct server *s)
 	for (int i = 0; i < drafts.n; i++)
 		if (name_draft(s, drafts.items[i]) < 0)
 			return -1;
+	return 0;
+}
+
+static int open_models(struct server *s)
+{
 	for (uint32_t i = 0; i < s->models.count; i++)
 		if (open_model(s, &s->models.at[i]) < 0)
 			return -1;
@@ -304,7 +310,6 @@ static int serve(struct server *s)
 {
 	const struct httpd_config config = {
 		.listen = listen_on,
-		.port_file = port_file,
 		.cert_file = cert_file,
 		.key_file = key_file,
 		.log_file = log_file,
@@ -319,15 +324,29 @@ static int serve(struct server *s)
 		.metrics = server_metrics,
 		.error = api_error_render,
 	};
-	struct httpd *h = httpd_start(&config);
+	struct err why;
+	struct httpd *h;
+	int rc;
 
+	/* it listens while models are loaded, and says so to who asks; the port's file is there when they are */
+	atomic_store(&s->loading, true);
+	h = httpd_start(&config);
 	if (!h)
 		return -1;
-	prog_info("listening on port %d", httpd_port(h));
-	httpd_wait(h, tick);
-	drain(s);
+	rc = open_models(s);
+	if (rc == 0 && port_file)
+		rc = httpd_write_port(port_file, httpd_port(h));
+	err_save(&why);
+	if (rc == 0) {
+		atomic_store(&s->loading, false);
+		prog_info("listening on port %d", httpd_port(h));
+		httpd_wait(h, tick);
+		drain(s);
+	}
 	httpd_stop(h);
-	return 0;
+	if (rc < 0)
+		err_restore(&why);
+	return rc;
 }
 
 static int run(int n, char **args)
@@ -342,7 +361,7 @@ static int run(int n, char **args)
 	mem_reserve(RESERVE_BYTES);
 	json_set_alloc_funcs(xmalloc, free);
 	s.outbox = lm_events_new();
-	if (open_access(&s) == 0 && open_models(&s) == 0) {
+	if (open_access(&s) == 0 && name_models(&s) == 0) {
 		s.writer = writer_open(s.outbox);
 		rc = s.writer ? serve(&s) : -1;
 	}

@@ -11,6 +11,7 @@ struct server {
 	struct lm_events *outbox;
 	struct writer *writer;
 	int64_t started_s;     /* seconds since 1970 */
+	_Atomic bool loading;  /* the models, for the first time: requests are refused */
 	_Atomic bool draining; /* new requests are refused */
 	struct keys keys;      /* path NULL: no key is required */
 	bool cache_shared;     /* clients with different keys share cached prompts */

@@ -2,6 +2,7 @@
  * far as the program knows, and does what the file CUDA_FAILING says at the moment:
  *
  *     slow             every copy to it takes 20 ms more
+ *     hold             no copy to it ends until the file says something else
  *     once OP CODE     the next call of OP (put, get, batch) fails with this code; the file is
  *                      emptied
  *     always OP CODE   so does every one
@@ -20,14 +21,31 @@
 static const struct dev_ops *cpu;
 static struct dev_ops failing;
 
+/* Whether the file says "hold". */
+static bool holds(void)
+{
+	const char *path = getenv("CUDA_FAILING");
+	FILE *f = path ? fopen(path, "re") : NULL;
+	char how[16] = "";
+
+	if (f && fscanf(f, "%15s", how) != 1)
+		how[0] = '\0';
+	if (f)
+		fclose(f);
+	return strcmp(how, "hold") == 0;
+}
+
 /* Whether this call of an operation is to fail. */
 static bool fails(struct dev *d, const char *op)
 {
 	const char *path = getenv("CUDA_FAILING");
 	char how[16] = "", which[16] = "";
 	int code = 0, n = 0;
-	FILE *f = path ? fopen(path, "r+e") : NULL;
+	FILE *f;
 
+	while (strcmp(op, "put") == 0 && holds())
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	f = path ? fopen(path, "r+e") : NULL;
 	if (f)
 		n = fscanf(f, "%15s %15s %d", how, which, &code);
 	if (n == 1 && strcmp(how, "slow") == 0 && strcmp(op, "put") == 0)
