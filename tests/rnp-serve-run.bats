@@ -95,6 +95,52 @@ teardown() { stop_serve; }
 	post /detokenize '{"tokens":[65,65,65]}' | jq -j .content | cmp - <(jq -j '.choices[0].text' biased)
 }
 
+# mean FILE: of the log probabilities of the first answer's tokens that have one
+mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' "$1"; }
+
+@test "run: echo with logprobs tells those of the prompt: eval's loss, whatever is cached, whole, streamed, as ids and in batch" {
+	start_serve --cache-type f32
+	head -c 1500 /usr/share/common-licenses/GPL-3 | tail -c 400 >text
+	local n
+	jq -Rs '{prompt: ., max_tokens: 0, echo: true, logprobs: 2}' text >ask
+	post /v1/completions @ask >whole
+	jq -e --rawfile t text '.choices[0] | .text == $t and .finish_reason == "length" and (.logprobs | .token_logprobs[0] == null and
+		.top_logprobs[0] == null and all(.token_logprobs[1:][]; . < 0) and (.tokens | join("")) == $t and
+		([.tokens, .text_offset] | transpose | all(.[0] as $token | $t[.[1]:] | startswith($token))))' whole
+	n=$(jq .usage.prompt_tokens whole)
+	jq -e --argjson n "$n" '.usage.completion_tokens == 0 and (.choices[0].logprobs | map(length) == [$n, $n, $n, $n])' whole
+	rnp-train eval --device cpu --model "$DIR/model" --data text --length "$n" >eval
+	jq -e --argjson mean "$(mean whole)" '(.loss - $mean) / .loss | fabs < 0.00001' eval || fail "$(mean whole) $(cat eval)"
+	# again, where the cache has it, and with an answer behind it
+	jq -c '.max_tokens = 6 | .seed = 4' ask >longer
+	post /v1/completions @longer >again
+	jq -e --slurpfile w whole --argjson n "$n" '.usage.prompt_tokens_details.cached_tokens == 0 and
+		(.choices[0].logprobs | map(.[:$n])) == ($w[0].choices[0].logprobs | map(.)) and
+		(.choices[0].logprobs.tokens | length) == $n + 6' again
+	jq -c 'del(.echo, .logprobs)' longer >plain
+	post /v1/completions @plain | tee hit | jq -j '.choices[0].text' | cmp - <(jq -j --rawfile t text '.choices[0].text[($t | length):]' again)
+	jq -e '.usage.prompt_tokens_details.cached_tokens > 0' hit
+	# streamed, for two answers, it joins to the same
+	jq -c '.n = 2' longer >two
+	post /v1/completions @two >both
+	jq -e '.choices[0].logprobs.token_logprobs[1:50] == .choices[1].logprobs.token_logprobs[1:50] and .choices[0].text != .choices[1].text' both
+	jq -c '.stream = true' two >stream
+	post /v1/completions @stream -N | sed -n 's/^data: {/{/p' | jq -s '. as $all | [0, 1] | map(. as $i | [$all[].choices[] | select(.index == $i)] |
+		[(map(.text) | add), (map(.logprobs.tokens) | add), (map(.logprobs.token_logprobs) | add), (map(.logprobs.text_offset) | add)])' >joined
+	jq '.choices | map([.text, .logprobs.tokens, .logprobs.token_logprobs, .logprobs.text_offset])' both | cmp - joined
+	jq -Rs '{content: .}' text >content
+	post /tokenize @content | jq -c --slurpfile a ask '$a[0] + {prompt: .tokens}' >ids
+	post /v1/completions @ids | jq .choices | cmp - <(jq .choices whole)
+	jq -c '{custom_id: "a", url: "/v1/completions", body: .}' two >in
+	rnp-serve batch --model "$DIR/model" --cache-type f32 in | jq .response.body.choices | cmp - <(jq .choices both)
+	# how much is told has a bound
+	stop_serve
+	start_serve --context 600
+	jq -nc '{prompt: [range(128) | [range(500) | 5]], echo: true, logprobs: 20, max_tokens: 0}' >many
+	post /v1/completions @many | jq -e '.error.code == "max_tokens_per_request" and .error.param == "prompt" and
+		(.error.message | contains("at most 49932 tokens"))'
+}
+
 @test "run: what is wrong is named in OpenAI's shape" {
 	start_serve
 	wrong() { # STATUS PARAM CODE JSON [PATH]
@@ -170,11 +216,29 @@ teardown() { stop_serve; }
 
 @test "run: a full queue is 429 with Retry-After" {
 	start_serve --streams 1 --queue 1
-	post /v1/completions '{"prompt":"x","n":8}' -D headers >error
+	# more answers than would ever find room at once are computed one after the other
+	local ask='"prompt":"x","n":8,"seed":3,"max_tokens":'
+	post /v1/completions "{${ask}4}" >alone
+	jq -e '(.choices | map(.index)) == [range(8)] and (.choices | map(.text) | unique | length) > 1' alone
+	# two of them fill stream and queue
+	post /v1/completions "{${ask}200,\"stream\":true,\"logit_bias\":{\"399\":-100}}" -N >stream &
+	local first=$!
+	eventually test -s stream
+	post /v1/completions "{${ask}200,\"stream\":true,\"logit_bias\":{\"399\":-100}}" -N >second &
+	local second=$!
+	eventually eval '[ "$(metric waiting)" = 1 ]'
+	post /v1/completions '{"prompt":"x"}' -D headers >error
+	kill "$first" "$second"
+	wait "$first" "$second" || true
 	head -1 headers | grep -q 429
 	grep -qi '^retry-after: ' headers
 	jq -e '.error.code == "queue_full" and .error.type == "rate_limit_error"' error
+	idle() { [[ $(metric running) == 0 && $(metric waiting) == 0 ]]; }
+	eventually idle
 	post /v1/completions '{"prompt":"x"}' | jq -e .id
+	stop_serve
+	start_serve
+	post /v1/completions "{${ask}4}" | jq .choices | cmp - <(jq .choices alone)
 }
 
 @test "run: SIGTERM lets answers end, takes no new ones, and exits 0" {

@@ -34,6 +34,32 @@ struct writer {
 
 /* --- life ------------------------------------------------------------------------------------------ */
 
+static void tell_prompt(struct choice *c, uint32_t id, const struct lm_logprobs *p)
+{
+	text_logprobs_add(&c->prompt_told, id, p);
+	if (++c->prompt_tokens_told == c->answer.prompt)
+		text_logprobs_part(&c->prompt_told, true);
+}
+
+/* Begins the logprobs of a choice. Those of an echoed prompt are computed once for all answers to it, if
+ * they are not streamed. */
+static void init_logprobs(struct exchange *x, struct choice *c)
+{
+	const struct request *q = &x->request;
+	const struct lm_token *t = x->model->l.token;
+
+	if (!request_has_prompts(q)) {
+		c->logprobs = json_array();
+		return;
+	}
+	text_logprobs_init(&c->told, t, c->detoken.started);
+	if (!q->echo || (c->index % q->n && !q->stream))
+		return;
+	text_logprobs_init(&c->prompt_told, t, false);
+	tell_prompt(c, c->answer.tokens[0], NULL);
+	c->answer.prompt_logprobs = true;
+}
+
 static void init_choice(struct exchange *x, struct choice *c, const struct prompt *p,
 	uint32_t index)
 {
@@ -70,9 +96,10 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	}
 	c->answer.logprobs = q->logprobs;
 	c->answer.top_logprobs = q->top_logprobs;
-	c->logprobs = q->logprobs ? json_array() : NULL;
 	lm_detoken_init(&c->detoken, x->model->l.token);
 	c->detoken.started = !chat && (p->text.len > 0 || q->suffix);
+	if (q->logprobs)
+		init_logprobs(x, c);
 	filter_init(&c->filter, q->stop, q->stop_count, chat, chat && p->reasoning);
 	if (q->tools_read.mode != TOOLS_OFF)
 		calls_init(&c->calls, &x->model->calls, &q->tools_read);
@@ -114,9 +141,11 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 	read_prediction(x);
 	x->prompts = count;
 	x->count = x->open = x->window = count * q->n;
-	/* many prompts leave a stream in four to others */
+	/* many prompts leave a stream in four to others; what would never find room at once takes turns */
 	if (count > 1)
 		exchange_limit(x, m->limits.streams > 1 ? m->limits.streams * 3 / 4 : 1);
+	else if (x->count > (uint64_t)m->limits.streams + m->queue)
+		exchange_limit(x, m->limits.streams);
 	x->choices = xcalloc(x->count, sizeof *x->choices);
 	for (uint32_t i = 0; i < x->count; i++)
 		init_choice(x, &x->choices[i], &prompts[i / q->n], i);
@@ -144,6 +173,8 @@ static void release_choice(struct choice *c)
 	buf_release(&c->whole_reasoning);
 	free(c->embedding);
 	json_decref(c->logprobs);
+	text_logprobs_release(&c->prompt_told);
+	text_logprobs_release(&c->told);
 }
 
 void exchange_drop(struct exchange *x)
@@ -360,6 +391,11 @@ static void end_choice(struct choice *c, const char *finish)
 	c->x->open--;
 }
 
+static void hear_prompt(struct choice *c, const struct lm_batch_event *e)
+{
+	tell_prompt(c, (uint32_t)e->token, e->logprobs);
+}
+
 static void hear_token(struct choice *c, const struct lm_batch_event *e)
 {
 	struct exchange *x = c->x;
@@ -371,8 +407,10 @@ static void hear_token(struct choice *c, const struct lm_batch_event *e)
 	c->tokens++;
 	if (!x->first_ns)
 		x->first_ns = c->answer.first_ns;
-	if (e->logprobs)
+	if (e->logprobs && c->logprobs)
 		add_logprobs(c, id, e->logprobs);
+	else if (e->logprobs)
+		text_logprobs_add(&c->told, id, e->logprobs);
 	if (c->calls.tools && call_format_special(&x->model->calls, id)) {
 		/* part of the form of calls, and no text otherwise */
 		lm_detoken_end(&c->detoken, &text);
@@ -475,6 +513,13 @@ static void add_error_event(struct exchange *x, const struct api_error *e)
 	buf_release(&body);
 }
 
+static void clear_logprobs(struct choice *c)
+{
+	json_array_clear(c->logprobs);
+	text_logprobs_clear(&c->prompt_told);
+	text_logprobs_clear(&c->told);
+}
+
 /* Fails the request: with an HTTP status if nothing was sent yet, else with an event. */
 static void fail(struct exchange *x, const struct err *why)
 {
@@ -503,7 +548,7 @@ static void fail(struct exchange *x, const struct err *why)
 		buf_reset(&c->content);
 		buf_reset(&c->reasoning);
 		calls_release(&c->calls);
-		json_array_clear(c->logprobs);
+		clear_logprobs(c);
 	}
 	x->end_written = true;
 }
@@ -559,7 +604,8 @@ static bool has_call_news(const struct choice *c)
 static bool has_news(const struct choice *c)
 {
 	return has_call_news(c) || c->content.len || c->reasoning.len ||
-		(c->ended && c->finish) || json_array_size(c->logprobs);
+		(c->ended && c->finish) || json_array_size(c->logprobs) ||
+		text_logprobs_any(&c->told) || text_logprobs_any(&c->prompt_told);
 }
 
 static void write_stream(struct exchange *x)
@@ -570,11 +616,9 @@ static void write_stream(struct exchange *x)
 		if (!has_news(c))
 			continue;
 		x->format->chunk(x, c, &x->out);
-		c->text_bytes += c->content.len;
 		buf_reset(&c->content);
 		buf_reset(&c->reasoning);
-		if (c->logprobs)
-			json_array_clear(c->logprobs);
+		clear_logprobs(c);
 		if (c->ended)
 			c->finish = NULL; /* reported */
 	}
@@ -687,7 +731,9 @@ static void hear(struct writer *w, const struct lm_event_batch *news)
 		struct choice *c = news->events[i].answer->user;
 
 		c->x->touched = true;
-		if (news->events[i].token < 0)
+		if (news->events[i].of_prompt)
+			hear_prompt(c, &news->events[i]);
+		else if (news->events[i].token < 0)
 			hear_end(c);
 		else
 			hear_token(c, &news->events[i]);

@@ -15,6 +15,7 @@
 #include "cmd/rnp-serve/filter.h"
 #include "cmd/rnp-serve/keys.h"
 #include "cmd/rnp-serve/prompt.h"
+#include "cmd/rnp-serve/text_logprobs.h"
 #include "common/net/httpd.h"
 
 struct exchange;
@@ -32,10 +33,12 @@ struct choice {
 	struct buf echo;    /* completions: text to send before the answer */
 	struct buf content,
 		reasoning; /* text not written yet if streaming, else the whole text */
-	/* an array of tokens, if streaming those not written yet; NULL: not requested */
+	/* chat: an array of tokens, if streaming those not written yet; NULL: not requested */
 	json_t *logprobs;
-	size_t text_bytes; /* length so far, for offsets */
-	uint32_t tokens;   /* sent to the client */
+	/* completions: the same of the prompt, where it is echoed, and of the answer */
+	struct text_logprobs prompt_told, told;
+	uint32_t prompt_tokens_told;
+	uint32_t tokens; /* sent to the client */
 	bool role_sent;
 	bool ended;          /* its finish reason is known */
 	bool engine_done;    /* the engine has finished it */

@@ -180,8 +180,7 @@ bool models_failing(struct models *m, int64_t now_ns)
 
 	for (uint32_t i = 0; i < m->count && !failing; i++)
 		failing = models_count(m, &m->at[i], &c) &&
-			c.engine.failing >= MODELS_FAILING &&
-			now_ns - c.engine.failed_ns < MODELS_FAILING_NS;
+			models_fails(&c.engine, now_ns);
 	return failing;
 }
 

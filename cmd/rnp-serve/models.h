@@ -51,6 +51,12 @@ bool models_count(struct models *m, struct served *one, struct lm_service_counts
 #define MODELS_FAILING_NS INT64_C(10000000000)
 bool models_failing(struct models *m, int64_t now_ns);
 
+/* The same, of one model's engine. */
+static inline bool models_fails(const struct lm_engine_counts *c, int64_t now_ns)
+{
+	return c->failing >= MODELS_FAILING && now_ns - c->failed_ns < MODELS_FAILING_NS;
+}
+
 /* Whether the model's weights, or those of its draft, are being packed (lm_weights_pack). */
 bool models_packing(struct models *m, const struct served *one);
 

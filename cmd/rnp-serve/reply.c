@@ -231,42 +231,20 @@ const struct reply_format reply_chat = {
 
 /* --- completions ------------------------------------------------------------------------------------- */
 
-/* Appends logprobs in the older form of the completions API: parallel arrays. */
-static void add_text_logprobs(struct buf *out, const struct choice *c)
-{
-	json_t *all = json_object(), *tokens = json_array(), *values = json_array(),
-	       *tops = json_array(), *offsets = json_array(), *one, *other;
-	size_t i, k, at = c->text_bytes;
-
-	json_array_foreach(c->logprobs, i, one) {
-		json_t *top = json_object();
-		const json_t *token = json_object_get(one, "token");
-
-		json_array_append(tokens, (json_t *)token);
-		json_array_append(values, json_object_get(one, "logprob"));
-		json_push(offsets, json_integer((json_int_t)at));
-		at += json_string_length(token);
-		json_array_foreach(json_object_get(one, "top_logprobs"), k, other)
-			json_object_set(top,
-				json_string_value(json_object_get(other, "token")),
-				json_object_get(other, "logprob"));
-		json_push(tops, top);
-	}
-	json_set(all, "tokens", tokens);
-	json_set(all, "token_logprobs", values);
-	json_set(all, "top_logprobs", tops);
-	json_set(all, "text_offset", offsets);
-	json_write(out, all);
-	json_decref(all);
-}
-
 static void add_text_choice(struct buf *out, const struct choice *c)
 {
+	const struct exchange *x = c->x;
+	/* the first of the answers to a prompt has what is told of it, unless they are streamed */
+	const struct choice *first = x->request.stream ?
+		c :
+		&x->choices[c->index - c->index % x->request.n];
+
 	buf_addf(out, "{\"index\":%u,", c->index);
 	add_string(out, "text", &c->content);
 	buf_adds(out, ",\"logprobs\":");
-	if (c->logprobs)
-		add_text_logprobs(out, c);
+	if (c->told.token)
+		text_logprobs_write(out, x->request.echo ? &first->prompt_told : NULL,
+			&c->told);
 	else
 		buf_adds(out, "null");
 	add_finish(out, c);

@@ -82,9 +82,13 @@ static int read_count(struct request *q, const struct field *f, json_t *v,
 static int read_tokens_max(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
-	if (!json_is_integer(v) || json_integer_value(v) < 1 ||
+	/* without an answer a prompt can still be echoed, and its logprobs told */
+	int least = q->kind == REQUEST_COMPLETION ? 0 : 1;
+
+	if (!json_is_integer(v) || json_integer_value(v) < least ||
 		json_integer_value(v) > INT32_MAX)
-		return bad(e, f->name, "a whole number from 1 on");
+		return bad(e, f->name,
+			least ? "a whole number from 1 on" : "a whole number from 0 on");
 	*AT(int64_t) = json_integer_value(v);
 	return 0;
 }
@@ -452,9 +456,9 @@ static int check_together(struct request *q, struct api_error *e)
 	if (q->kind == REQUEST_CHAT && q->top_logprobs && !q->logprobs)
 		return api_error_set(e, 400, "invalid_value", "top_logprobs",
 			"'top_logprobs' needs 'logprobs'");
-	if (q->echo && q->logprobs)
-		return api_error_set(e, 400, "unsupported_parameter", "echo",
-			"'echo' with 'logprobs' is not supported by this server");
+	if (q->echo && q->logprobs && q->suffix)
+		return api_error_set(e, 400, "unsupported_parameter", "suffix",
+			"'suffix' with 'echo' and 'logprobs' is not supported by this server");
 	if (q->sampling.top_p <= 0)
 		return bad(e, "top_p", "above 0");
 	return check_tools(q, e);

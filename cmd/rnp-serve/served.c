@@ -322,6 +322,7 @@ static int load(struct served *m, const struct served_options *o)
 		.ends_count = m->ends_count,
 		.outbox = o->outbox,
 		.draft = m->draft };
+	m->queue = o->queue;
 	if (o->packs && may_pack(m)) {
 		lm_weights_pack(m->l.weights);
 		if (m->draft)

@@ -56,6 +56,7 @@ struct served {
 	bool chats;
 	struct lm_service_counts past; /* counted before it was unloaded */
 	struct served_requests requests;
+	uint32_t queue; /* answers that may wait */
 	/* the rest is valid while it is loaded */
 	struct loaded l;
 	struct model_file *draft_file;

@@ -47,6 +47,8 @@ static void measure_attention(struct lm_engine *e)
 	uint32_t local = 0;
 
 	e->keys_per_row = row / (2 * q * ATTENTION_COST) + 1;
+	e->logits_cost = (uint64_t)c->vocab * c->dim / c->layers /
+		(2 * q * ATTENTION_COST);
 	for (uint32_t i = 0; i < c->layers; i++) {
 		uint32_t window = lm_config_window(c, i);
 

@@ -53,13 +53,16 @@ struct lm_request {
 	uint32_t *tokens;
 	size_t tokens_capacity;
 	uint32_t prompt;     /* tokens of the prompt, at least 1 */
-	uint32_t tokens_max; /* of the answer, at least 1 */
+	uint32_t tokens_max; /* of the answer; 0: the prompt alone is computed */
 	struct lm_sampling sampling;
 	struct lm_mask mask;
 	bool logprobs;
 	uint32_t top_logprobs; /* with logprobs: number of alternatives reported */
-	uint64_t group;        /* the client: groups take turns */
-	uint64_t space;        /* answers of the same space may share pages */
+	/* Reports the tokens of the prompt behind the first one, too, with their logprobs, before the
+	 * answer: all its rows are computed, whatever is in the cache. */
+	bool prompt_logprobs;
+	uint64_t group; /* the client: groups take turns */
+	uint64_t space; /* answers of the same space may share pages */
 	uint32_t adapter;
 	/* A likely text of the answer, for speculation; may be NULL. Borrowed. */
 	const uint32_t *prediction;
@@ -90,6 +93,7 @@ struct lm_request {
 	struct lm_history history;
 	uint32_t length; /* number of tokens so far: prompt and answer */
 	uint32_t hashed; /* pages of the sequence that hash covers */
+	uint32_t told;   /* with prompt_logprobs: rows whose next token was reported */
 	struct lm_prefix_hash hash;
 	uint32_t step_rows;     /* rows in this step */
 	uint32_t step_proposed; /* of them, rows of proposed tokens */
@@ -106,7 +110,8 @@ struct lm_request {
 /* A new token of an answer, or its end. */
 struct lm_event {
 	struct lm_request *answer;
-	int64_t token; /* of the answer, or -1: it has ended, see answer.finish */
+	int64_t token;  /* of the answer, or -1: it has ended, see answer.finish */
+	bool of_prompt; /* the token is the prompt's (prompt_logprobs) */
 	/* NULL: not requested. Valid during the call */
 	const struct lm_logprobs *logprobs;
 };

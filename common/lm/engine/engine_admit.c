@@ -75,9 +75,19 @@ void engine_leave(struct lm_engine *e, struct lm_request *a)
 void engine_emit(struct lm_engine *e, struct lm_request *a, int64_t token,
 	const struct lm_logprobs *logprobs)
 {
-	struct lm_event event = { a, token, logprobs };
+	struct lm_event event = { .answer = a, .token = token, .logprobs = logprobs };
 
 	e->event(e->arg, &event);
+}
+
+bool engine_tells(const struct lm_request *a, uint32_t position)
+{
+	return a->prompt_logprobs && position + 1 < a->prompt && position >= a->told;
+}
+
+bool engine_told(const struct lm_request *a, uint32_t length)
+{
+	return !a->prompt_logprobs || a->told >= length || a->told + 1 >= a->prompt;
 }
 
 void engine_finished(struct lm_engine *e, struct lm_request *a, enum lm_finish how)
@@ -168,7 +178,8 @@ bool engine_next_hash(struct lm_request *a, struct lm_prefix_hash *out)
 
 	if (a->embedding && a->mean)
 		return false; /* every row has to be computed */
-	if (length % LM_PAGE || length + LM_PAGE >= a->length)
+	if (length % LM_PAGE || length + LM_PAGE >= a->length ||
+		!engine_told(a, length + LM_PAGE))
 		return false;
 	if (!length) {
 		lm_prefix_root(&a->hash, a->space, a->adapter);
@@ -215,7 +226,8 @@ void engine_adopt(struct lm_engine *e, struct lm_request *a)
 	struct lm_prefix_hash hash;
 	int64_t page;
 
-	if (e->reach && !a->sequence.length && !(a->embedding && a->mean))
+	if (e->reach && !a->sequence.length && !(a->embedding && a->mean) &&
+		engine_told(a, a->prompt))
 		skip_to_window(e, a);
 	while (engine_next_hash(a, &hash)) {
 		page = lm_prefix_find(e->prefix, &hash);

@@ -41,6 +41,27 @@ static void append(struct lm_engine *e, struct lm_request *a, uint32_t token,
 		a->finish = LM_FINISH_LENGTH;
 }
 
+/* Reports the token of the prompt behind a position. */
+static void tell_prompt(struct lm_engine *e, struct lm_request *a, uint32_t position,
+	const float *logits)
+{
+	struct lm_logprobs logprobs;
+	struct lm_event event = { .answer = a,
+		.token = a->tokens[position + 1],
+		.of_prompt = true,
+		.logprobs = &logprobs };
+
+	lm_logprobs(&logprobs, logits, lm_weights_config(e->w)->vocab,
+		a->tokens[position + 1], a->top_logprobs);
+	if (isnan(logprobs.token)) {
+		err_set(EX_DATAERR, "what the model computes is not finite");
+		engine_fail(a);
+		return;
+	}
+	a->told = position + 1;
+	e->event(e->arg, &event);
+}
+
 /* Adds a row to the embedding, and completes it with the last row. */
 static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position)
 {
@@ -64,10 +85,9 @@ int engine_on_logits(void *arg, uint32_t row, const float *logits)
 {
 	struct lm_engine *e = arg;
 	struct lm_request *a = e->of[row];
-	uint32_t vocab = lm_weights_config(e->w)->vocab, token;
+	uint32_t vocab = lm_weights_config(e->w)->vocab, token, proposal;
 	const uint64_t *allowed;
-	bool guessed = e->rows[row].position + 1 < a->sequence.length;
-	uint32_t proposal = guessed ? a->tokens[a->length] : 0;
+	bool guessed;
 
 	if (a->finish != LM_UNFINISHED || a->rejected)
 		return 0;
@@ -76,6 +96,17 @@ int engine_on_logits(void *arg, uint32_t row, const float *logits)
 		engine_fail_if_short(a);
 		return 0;
 	}
+	if (e->rows[row].position + 1 < a->prompt) {
+		tell_prompt(e, a, e->rows[row].position, logits);
+		engine_fail_if_short(a);
+		return 0;
+	}
+	if (!a->tokens_max) {
+		a->finish = LM_FINISH_LENGTH;
+		return 0;
+	}
+	guessed = e->rows[row].position + 1 < a->sequence.length;
+	proposal = guessed ? a->tokens[a->length] : 0;
 	allowed = a->mask.allowed ? a->mask.allowed(a->mask.ctx) : NULL;
 	token = lm_draw(&e->scratch, &a->sampling,
 		a->history.generated ? &a->history : NULL, allowed, logits, vocab,

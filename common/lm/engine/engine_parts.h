@@ -32,9 +32,10 @@ struct lm_engine {
 	/* of each 1024 layers, those with a window, and how many keys it has */
 	uint32_t local_per_1024, local_window;
 	uint32_t reach; /* keys that any layer attends to at most; 0: all there are */
-	uint64_t load;  /* of this step, in keys */
-	bool full;      /* prompts had more rows than the budget */
-	bool beside;    /* answers get their next tokens in this step */
+	uint64_t logits_cost; /* of a row's logits, in keys */
+	uint64_t load;        /* of this step, in keys */
+	bool full;            /* prompts had more rows than the budget */
+	bool beside;          /* answers get their next tokens in this step */
 
 	struct lm_row *rows;    /* rows of this step */
 	struct lm_request **of; /* the answer of each row */
@@ -52,6 +53,12 @@ uint64_t engine_cost_of(const struct lm_engine *e, uint32_t position);
 
 /* Removes an answer from those in progress, with its pages. */
 void engine_leave(struct lm_engine *e, struct lm_request *a);
+
+/* Whether the row of a prompt at a position reports the prompt's next token. */
+bool engine_tells(const struct lm_request *a, uint32_t position);
+
+/* Whether all that prompt_logprobs asks for was reported, up to a length of the text. */
+bool engine_told(const struct lm_request *a, uint32_t length);
 
 /* Reports a token; -1: the end. */
 void engine_emit(struct lm_engine *e, struct lm_request *a, int64_t token,

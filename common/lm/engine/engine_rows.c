@@ -41,7 +41,7 @@ static uint32_t guesses_max(struct lm_engine *e, struct lm_request *a,
 {
 	struct lm_pace *p = &a->pace[from];
 	uint32_t max = p->propose_max < a->speculate ? p->propose_max : a->speculate;
-	uint32_t left = a->tokens_max - a->generated - 1;
+	uint32_t left = a->tokens_max ? a->tokens_max - a->generated - 1 : 0;
 	uint32_t room = e->limits.context - a->length;
 
 	if (max > SPECULATED_ROWS / e->running_count)
@@ -194,6 +194,14 @@ static struct lm_request *next_prompt(struct lm_engine *e, uint64_t group)
 	return best;
 }
 
+/* Returns what a row of a prompt costs. */
+static uint64_t prompt_cost(const struct lm_engine *e, const struct lm_request *a,
+	uint32_t position)
+{
+	return engine_cost_of(e, position) +
+		(engine_tells(a, position) ? e->logits_cost : 0);
+}
+
 /* Returns how many rows of a prompt its next turn computes, and what they cost. least: fewer are
  * not worth a turn. */
 static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_request *a,
@@ -201,15 +209,15 @@ static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_request 
 {
 	uint32_t from = a->sequence.length + a->step_rows;
 	uint32_t most = a->length - from < QUANTUM ? a->length - from : QUANTUM, rows;
-	uint64_t affordable = left / engine_cost_of(e, from);
+	uint64_t affordable = left / prompt_cost(e, a, from);
 
 	/* what they cost on average is what the one in the middle costs */
 	rows = affordable < most ? (uint32_t)affordable : most;
-	affordable = left / engine_cost_of(e, from + rows / 2);
+	affordable = left / prompt_cost(e, a, from + rows / 2);
 	rows = affordable < rows ? (uint32_t)affordable : rows;
 	if (rows < least)
 		rows = least < most ? least : most;
-	*cost = rows * engine_cost_of(e, from + rows / 2);
+	*cost = rows * prompt_cost(e, a, from + rows / 2);
 	return rows;
 }
 
@@ -283,7 +291,8 @@ void engine_plan(struct lm_engine *e)
 				.position = position,
 				.adapter = a->adapter,
 				.logits = position + 1 >= a->length ||
-					(a->embedding && a->mean) };
+					(a->embedding && a->mean) ||
+					engine_tells(a, position) };
 			e->of[row] = a;
 		}
 	}

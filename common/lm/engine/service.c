@@ -76,6 +76,7 @@ static void add(struct lm_event_batch *n, const struct lm_event *e)
 	n->events = xgrow(n->events, &n->cap, n->count + 1, sizeof *n->events);
 	n->events[n->count++] = (struct lm_batch_event){ .answer = e->answer,
 		.token = e->token,
+		.of_prompt = e->of_prompt,
 		.logprobs = (const struct lm_logprobs *)number };
 }
 
@@ -97,6 +98,7 @@ static void post(struct lm_events *o, struct lm_event_batch *from)
 	for (size_t i = 0; i < from->count; i++) {
 		uintptr_t number = (uintptr_t)from->events[i].logprobs;
 		struct lm_event e = { from->events[i].answer, from->events[i].token,
+			from->events[i].of_prompt,
 			number ? &from->logprobs[number - 1] : NULL };
 
 		add(&o->news, &e);

@@ -13,6 +13,7 @@ struct lm_events;
 struct lm_batch_event {
 	struct lm_request *answer;
 	int64_t token;
+	bool of_prompt;
 	const struct lm_logprobs *logprobs;
 };
 

@@ -18,7 +18,7 @@
 #include "common/lm/infer/stream.h"
 #include "tests/unit/test.h"
 
-enum { VOCAB = 96, CONTEXT = 256, TEXTS = 40, END = 7 };
+enum { VOCAB = 96, CONTEXT = 256, TEXTS = 40, END = 7, TOP = 3 };
 
 static struct dev dev = DEV_INIT;
 static struct model_file *model;
@@ -31,6 +31,8 @@ struct text {
 	double temperature;
 	uint32_t want[CONTEXT], made;
 	enum lm_finish finish;
+	/* of the prompt's tokens behind the first */
+	struct lm_logprobs logprobs[CONTEXT];
 };
 
 static struct text texts[TEXTS];
@@ -90,7 +92,12 @@ static void compute_alone(struct text *t)
 	sampler.how.temperature = t->temperature;
 	sampler.position = t->n;
 	CHECK(lm_stream_open(&s, weights, CONTEXT, LM_CACHE_F16) == 0);
-	CHECK(lm_stream_feed(s, t->prompt, t->n, logits) == 0);
+	for (uint32_t i = 0; i < t->n; i++) {
+		CHECK(lm_stream_feed(s, t->prompt + i, 1, logits) == 0);
+		if (i + 1 < t->n)
+			lm_logprobs(&t->logprobs[i], logits, VOCAB, t->prompt[i + 1],
+				TOP);
+	}
 	t->finish = LM_FINISH_LENGTH;
 	while (t->made < t->max && t->n + t->made < CONTEXT) {
 		uint32_t id = lm_sample(&sampler, logits, VOCAB);
@@ -134,7 +141,7 @@ static void make_texts(void)
 struct asked {
 	struct lm_request a;
 	const struct text *t;
-	uint32_t heard, wrong;
+	uint32_t heard, wrong, told;
 	bool done;
 };
 
@@ -146,6 +153,15 @@ static void hear(void *arg, const struct lm_event *e)
 	CHECK(!q->done);
 	if (e->token < 0) {
 		q->done = true;
+		return;
+	}
+	if (e->of_prompt) {
+		/* before the answer, in order, and bit by bit what another way gives */
+		q->wrong += q->heard || q->told + 1 >= q->t->n ||
+			q->t->prompt[q->told + 1] != (uint32_t)e->token ||
+			memcmp(e->logprobs, &q->t->logprobs[q->told],
+				sizeof *e->logprobs) != 0;
+		q->told++;
 		return;
 	}
 	q->wrong += q->heard >= q->t->made || q->t->want[q->heard] != (uint32_t)e->token;
@@ -257,6 +273,40 @@ static void cache_hit(void)
 				(texts[0].finish == LM_FINISH_LENGTH),
 			(int64_t)(counts_of(e).rows - rows));
 	}
+	lm_engine_close(e);
+}
+
+/* The logprobs of prompts, told once each, whatever is in the cache, however they are cut, preempted or not,
+ * beside others; also of prompts that nothing follows. */
+static void prompt_logprobs(uint32_t pages, uint32_t streams, uint32_t rows)
+{
+	struct lm_engine *e = open_engine(pages, streams, rows);
+	static struct asked all[TEXTS];
+	static struct text alone[TEXTS];
+	uint64_t cached = 0;
+
+	memcpy(alone, texts, sizeof alone);
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < TEXTS; i++) {
+			if (round && i % 5 == 2) {
+				alone[i].max = alone[i].made = 0;
+				alone[i].finish = LM_FINISH_LENGTH;
+			}
+			ask(&all[i], &alone[i]);
+			all[i].a.prompt_logprobs = i % 4 != 3;
+			all[i].a.top_logprobs = TOP;
+			lm_engine_submit(e, &all[i].a);
+		}
+		run_all(e);
+		for (int i = 0; i < TEXTS; i++) {
+			check_answer(&all[i]);
+			CHECK_I64(i % 4 != 3 ? texts[i].n - 1 : 0, all[i].told);
+			CHECK(i % 4 == 3 || !all[i].a.cached);
+			cached += all[i].a.cached;
+		}
+	}
+	CHECK(cached > 0);
+	CHECK((streams > 2) == (counts_of(e).preempted > 0));
 	lm_engine_close(e);
 }
 
@@ -543,13 +593,16 @@ static void next_turn(const struct text *before)
 	text.made = 0;
 	compute_alone(&text);
 	CHECK(memcmp(text.want, before->want + made, 10 * sizeof *text.want) == 0);
-	for (int space = 0; space < 2; space++) {
+	for (int kind = 0; kind < 3; kind++) {
 		ask(&q, &text);
-		q.a.space = (uint64_t)space;
+		q.a.space = kind == 2;
+		q.a.prompt_logprobs = kind == 1;
+		q.a.top_logprobs = TOP;
 		lm_engine_submit(e, &q.a);
 		run_all(e);
 		check_answer(&q);
-		CHECK_I64(space ? 0 : (text.n - 1) / LM_PAGE * LM_PAGE, q.a.cached);
+		CHECK_I64(kind ? 0 : (text.n - 1) / LM_PAGE * LM_PAGE, q.a.cached);
+		CHECK_I64(kind == 1 ? text.n - 1 : 0, q.told);
 	}
 	lm_engine_close(e);
 }
@@ -574,6 +627,7 @@ static void windows(void)
 	among_others(24, 8, 64, true);
 	random_requests();
 	cache_hit();
+	prompt_logprobs(24, 8, 64);
 	for (uint32_t i = 0; i < text.n; i++)
 		text.prompt[i] = (i * i + 3 * i) % VOCAB;
 	while (text.made < text.max) { /* a seed whose text does not stop early */
@@ -677,8 +731,8 @@ static void service(void)
 	for (int tries = 0; done < 20 && tries < 10000; tries++) {
 		lm_events_take(box, &news, 1000);
 		for (size_t i = 0; i < news.count; i++) {
-			struct lm_event e = { news.events[i].answer, news.events[i].token,
-				news.events[i].logprobs };
+			struct lm_event e = { .answer = news.events[i].answer,
+				.token = news.events[i].token };
 
 			hear(NULL, &e);
 			done += e.token < 0;
@@ -819,6 +873,9 @@ int main(void)
 	among_others(400, 40, 23, false);
 	among_others(24, 8, 64, true);
 	cache_hit();
+	prompt_logprobs(400, 2, 256);
+	prompt_logprobs(400, 2, 16);
+	prompt_logprobs(24, 8, 64);
 	at_once();
 	turns();
 	later_rows();
