@@ -80,6 +80,17 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	jq -es '.[0].test == "machine" and (.[0].params | has("cublaslt") and has("sanitizer"))' "$OUT/results.jsonl"
 }
 
+@test "on-gpu: cuBLASLt is found where PyTorch's own Python has it, and the plug-in for CUDA 12 where it is the one that fits" {
+	local venv=$BATS_TEST_TMPDIR/.venv/lib/python3.12/site-packages
+	mkdir -p "$venv/nvidia/cu13/lib"
+	"${CC:-gcc}" -shared -o "$venv/nvidia/cu13/lib/libcublasLt.so.13" -x c /dev/null
+	PYTHONPATH=$venv run -0 on_gpu run --dir "$DIR" --out "$OUT" --only machine
+	assert_output --partial "cuBLASLt: libcublasLt.so.13"
+	mv "$DIR/lib/librnp_cuda.so" "$DIR/lib/librnp_cuda12.so"
+	RNP_CUDA_PLUGIN=/nowhere run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
+	assert_output --partial "ok       kcheck-int8"
+}
+
 @test "on-gpu: training with a graph, again and without has the same losses" {
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only train-same
 	jq -es '.[0].test == "train_same_losses" and .[0].median == 1 and .[0].params.captured' "$OUT/results.jsonl"
