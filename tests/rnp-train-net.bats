@@ -121,31 +121,68 @@ chain_is_whole() {
 	[ "$(b2sum -l 256 flat | cut -d' ' -f1)" = "$base" ]
 }
 
-# Records go into a pipe that is full: the first round's cannot be written, and who comes then gets the next one's turn; nor is it lost
-# with the coordinator
-@test "coordinate: the next turns do not wait until a round's record is written, nor does a kill lose it" {
+# Records go into a pipe that is full: nothing waits for its reader but what is printed, not even the end. Nothing is lost: the database
+# has it, and the next start prints it
+@test "coordinate: rounds do not wait until their records are read, nor does a signal, nor does a kill lose one" {
 	cd "$BATS_TEST_TMPDIR"
 	mkfifo c.out
 	exec 9<>c.out
 	head -c 65536 /dev/zero >&9
-	start_coordinator --valid "$DIR/valid" --eval-tokens 2048 --workers 1 --rounds 2 --inner-steps 2
-	start_worker a --once
-	end_of a "${worker[a]}"
-	second_is_open() { (($(curl -s "$url/status" | jq .round) == 2)); }
-	wait_until 'the first round' second_is_open
-	start_worker b
-	second_is_there() { (($(jq -s 'map(select(.method == "POST" and (.path | startswith("/v1/delta/")) and .status == 200)) | length' requests.log) == 2)); }
-	wait_until 'the second delta' second_is_there
-	first_is_there() { curl -sf -o first "$url/v1/round/1"; }
-	wait_until 'the first record' first_is_there
+	start_coordinator --valid "$DIR/valid" --eval-tokens 2048 --workers 1 --rounds 4 --inner-steps 2
+	start_worker a
+	second_is_there() { curl -sf -o second "$url/v1/round/2"; }
+	wait_until 'the second record' second_is_there
+	kill -TERM "$coordinator"
+	wait_until 'the coordinator to end' process_is_gone "$coordinator"
+	code=0
+	wait "$coordinator" || code=$?
+	((code == 74)) || fail "ended with $code"
+	forget "$coordinator"
+	grep -q 'nobody reads standard output' c.err
+	exec 9>&-
+	rm c.out
+	# what that end left, and a kill
+	mkfifo c.out
+	exec 9<>c.out
+	head -c 65536 /dev/zero >&9
+	start_coordinator --valid "$DIR/valid" --eval-tokens 2048
+	third_is_there() { curl -sf -o third "$url/v1/round/3"; }
+	wait_until 'the third record' third_is_there
 	kill_hard "$coordinator"
 	exec 9>&-
 	rm c.out
 	start_coordinator --valid "$DIR/valid" --eval-tokens 2048
-	end_of b "${worker[b]}"
+	end_of a "${worker[a]}"
 	end_of coordinate "$coordinator"
-	jq -se 'map(.round) == [1, 2] and all(.validation_loss_micronats > 0)' <(rounds)
-	rounds | head -n 1 | diff <(jq -S . first) <(jq -S .)
+	jq -se 'map(.round) == [1, 2, 3, 4] and all(.validation_loss_micronats > 0)' <(rounds)
+	rounds | sed -n 2p | diff <(jq -S . second) <(jq -S .)
+	jq -se 'map(select(.kind == "rnp.receipt").tokens) | add == 4 * 2 * 4 * 32' c.out
+}
+
+@test "join: who does not read its records keeps no worker from ending, and loses no turn" {
+	cd "$BATS_TEST_TMPDIR"
+	mkfifo a.out
+	exec 9<>a.out
+	head -c 65536 /dev/zero >&9
+	start_coordinator --workers 1 --rounds 2 --inner-steps 2
+	start_worker a --every 3
+	# its third step is not written
+	wait_until 'a round' rounds_are 1
+	worked() { cut -d' ' -f14,15 "/proc/${worker[a]}/stat"; }
+	waits_for_a_reader() { local was && was=$(worked) && sleep 1 && [[ $(worked) == "$was" ]]; }
+	wait_until 'the worker to wait for a reader' waits_for_a_reader
+	kill -TERM "${worker[a]}"
+	wait_until 'the worker to end' process_is_gone "${worker[a]}"
+	code=0
+	wait "${worker[a]}" || code=$?
+	((code == 74)) || fail "ended with $code"
+	forget "${worker[a]}"
+	exec 9>&-
+	rm a.out
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -se 'map(.round) == [1, 2] and all(.workers == 1) and .[1].members[-1].state == "counted"'
 }
 
 @test "coordinate: delayed Nesterov waits for nobody" {

@@ -9,6 +9,7 @@
 #include "cmd/rnp-train/coordinate_registry.h"
 #include "cmd/rnp-train/options.h"
 #include "common/base/err.h"
+#include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/net/httpd_parts.h"
 
@@ -176,6 +177,14 @@ static void tick(void *g)
 	coordinate_post_receipts(g, false);
 }
 
+/* A signal has come: the one that ended serving, or a later one where the run ended by itself. */
+static _Atomic bool signalled;
+
+static bool was_signalled(void)
+{
+	return signalled || httpd_is_signalled();
+}
+
 /* Serves until a signal, or until the round's thread ends it. */
 static int serve(struct coordinator *g)
 {
@@ -201,14 +210,29 @@ static int serve(struct coordinator *g)
 	}
 	httpd_wait(h, tick);
 	pthread_mutex_lock(&g->lock);
+	signalled = !g->stop;
 	g->stop = true;
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	coordinate_parent_stop(g);
+	if (out_end_where_blocked(was_signalled) < 0)
+		err_clear();
 	pthread_join(rounds, NULL);
 	coordinate_post_receipts(g, true);
 	httpd_stop(h);
 	return g->failed.code ? err_restore(&g->failed) : 0;
+}
+
+/* What is left to be printed in the end, is; where nobody reads it a signal ends the program, and the next
+ * start prints it. */
+static int serve_and_print(struct coordinator *g)
+{
+	int rc;
+
+	if (coordinate_print_begin(g) < 0)
+		return -1;
+	rc = serve(g);
+	return coordinate_print_end(g) < 0 ? -1 : rc;
 }
 
 static int run(int n, char **args)
@@ -227,7 +251,7 @@ static int run(int n, char **args)
 	if (check_tree() == 0) {
 		rc = coordinate_open(&g, &options);
 		if (rc == 0)
-			rc = serve(&g);
+			rc = serve_and_print(&g);
 		coordinate_close_all(&g);
 	}
 	opt_list_release(&allow);

@@ -4,7 +4,7 @@
  * coordinate_open makes or finds the run in DIR/coordinate; coordinate_db keeps turns, ranges and
  * rounds; coordinate_api takes what workers say; coordinate_work hands out turns and answers long
  * polls; coordinate_close computes what a round's deltas make of the parameters; coordinate_round
- * decides when, and has records written. */
+ * decides when, and has records made; coordinate_print prints them. */
 #ifndef RNP_TRAIN_COORDINATE_H
 #define RNP_TRAIN_COORDINATE_H
 
@@ -61,6 +61,14 @@ struct writer {
 	struct err failed; /* code 0: not */
 };
 
+/* The thread that prints records; with the lock. */
+struct printer {
+	pthread_t thread;
+	pthread_cond_t wake;
+	bool wanted, ends; /* wanted: there may be something to print */
+	struct err failed; /* code 0: not */
+};
+
 /* A delta's record that came before the last pieces of its container: coordinate_delta.c. */
 struct held;
 
@@ -111,6 +119,7 @@ struct coordinator {
 	int nwaiters;
 	struct err failed; /* code 0: not */
 	struct writer writer;
+	struct printer printer;
 	uint64_t refused;
 };
 
@@ -136,7 +145,7 @@ char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
 /* --- coordinate_round.c --------------------------------------------------------------------- */
 
 /* Closes rounds when it is time, answers long polls, until g->stop or the last round. To be run on a
- * thread of its own. Writes records to standard output. */
+ * thread of its own. */
 void *coordinate_rounds(void *g);
 
 /* --- coordinate_record.c -------------------------------------------------------------------- */
@@ -147,8 +156,18 @@ struct closed;
 /* Facts of the record of a round that was closed and computed, for the database; with the lock. */
 json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n,
 	const struct closed *x);
-/* Writes records of rounds that were closed and not written, and receipts, to standard output. */
+/* Makes and signs the records of rounds that were closed and have none, for the database; they are printed
+ * then. Returns 0, or -1 with err_set(). */
 int coordinate_records(struct coordinator *g);
+
+/* --- coordinate_print.c --------------------------------------------------------------------- */
+
+/* Prints records of rounds, and receipts, on a thread of its own, until the end, which waits until all are
+ * printed. Both return 0, or -1 with err_set(): of the end, also what went wrong before it. */
+int coordinate_print_begin(struct coordinator *g);
+int coordinate_print_end(struct coordinator *g);
+/* With the lock: there may be something to print. */
+void coordinate_print(struct coordinator *g);
 
 /* --- coordinate_close.c --------------------------------------------------------------------- */
 

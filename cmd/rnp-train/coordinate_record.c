@@ -1,4 +1,4 @@
-/* coordinate_record.c - writes the records of a round and of its members' work. */
+/* coordinate_record.c - makes the records of rounds. coordinate_print.c prints them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/cli/out.h"
 #include "common/json/json.h"
 #include "common/lm/train/flat.h"
 #include "common/record/signature.h"
@@ -214,77 +213,10 @@ static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
 	return rc;
 }
 
-/* What is in the database goes to standard output; where a kill keeps it from being noted, once more, the same. */
-static int print_rounds(struct coordinator *g)
+int coordinate_records(struct coordinator *g)
 {
 	int rc;
 
-	do {
-		uint64_t round;
-		json_t *record = NULL;
-
-		pthread_mutex_lock(&g->lock);
-		rc = coordinate_db_unprinted(g, &round, &record);
-		pthread_mutex_unlock(&g->lock);
-		if (rc == 1 && out_record(record) < 0)
-			rc = -1;
-		json_decref(record);
-		pthread_mutex_lock(&g->lock);
-		if (rc == 1 && coordinate_db_printed(g, round) < 0)
-			rc = -1;
-		pthread_mutex_unlock(&g->lock);
-	} while (rc == 1);
-	return rc;
-}
-
-/* Receipts on standard output; one that was written and not noted is written again. */
-static int write_receipts(struct coordinator *g)
-{
-	sqlite3_stmt *q = NULL;
-	int64_t id = 0;
-	int rc = 1;
-
-	while (rc == 1) {
-		json_t *record = NULL;
-
-		pthread_mutex_lock(&g->lock);
-		rc = store_prepare(&g->db, &q,
-			"SELECT id, record FROM receipts WHERE written = 0 AND id > ?"
-			" ORDER BY id LIMIT 1");
-		if (rc == 0) {
-			store_bind(q, "i", id);
-			rc = store_step(&g->db, q);
-		}
-		if (rc == 1) {
-			const char *text = store_text(q, 1);
-
-			id = sqlite3_column_int64(q, 0);
-			record = json_parse_object(text, strlen(text), "receipt");
-		}
-		sqlite3_finalize(q);
-		pthread_mutex_unlock(&g->lock);
-		if (record && out_record(record) < 0)
-			rc = -1;
-		json_decref(record);
-	}
-	if (rc == 0 && id) {
-		pthread_mutex_lock(&g->lock);
-		rc = store_prepare(&g->db, &q,
-			"UPDATE receipts SET written = 1 WHERE id <= ?");
-		if (rc == 0)
-			rc = store_run(&g->db, q, "i", id);
-		sqlite3_finalize(q);
-		pthread_mutex_unlock(&g->lock);
-	}
-	return rc;
-}
-
-int coordinate_records(struct coordinator *g)
-{
-	int rc = print_rounds(g);
-
-	if (rc < 0)
-		return -1;
 	do {
 		uint64_t round;
 		json_t *facts = NULL;
@@ -292,9 +224,12 @@ int coordinate_records(struct coordinator *g)
 		pthread_mutex_lock(&g->lock);
 		rc = coordinate_db_unwritten(g, &round, &facts);
 		pthread_mutex_unlock(&g->lock);
-		if (rc == 1 && (write_record(g, round, facts) < 0 || print_rounds(g) < 0))
+		if (rc == 1 && write_record(g, round, facts) < 0)
 			rc = -1;
 		json_decref(facts);
 	} while (rc == 1);
-	return rc < 0 ? -1 : write_receipts(g);
+	pthread_mutex_lock(&g->lock);
+	coordinate_print(g);
+	pthread_mutex_unlock(&g->lock);
+	return rc;
 }

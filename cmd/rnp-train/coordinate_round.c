@@ -205,6 +205,8 @@ void *coordinate_rounds(void *ctx)
 		rc = coordinate_answer(g);
 		if (rc == 0 && g->writer.done && g->writer.failed.code)
 			rc = err_restore(&g->writer.failed);
+		if (rc == 0 && g->printer.failed.code)
+			rc = err_restore(&g->printer.failed);
 		if (rc == 0)
 			rc = close_if_due(g);
 		if (rc == 0 && g->over) {

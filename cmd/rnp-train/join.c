@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/join_ranks.h"
@@ -101,9 +102,20 @@ static int open_loop(struct worker *w)
 	return lm_loop_open(&w->loop, &w->d, &l);
 }
 
+/* What a signal interrupts is kept; only a reader of standard output that does not read could keep the end
+ * from coming. */
+static bool is_stopped(void)
+{
+	const struct timespec pause = { 1, 0 };
+
+	if (!worker_stop_signal())
+		nanosleep(&pause, NULL);
+	return worker_stop_signal();
+}
+
 static int open_worker(struct worker *w)
 {
-	if (worker_open(w, NULL) < 0)
+	if (worker_open(w, NULL) < 0 || out_end_where_blocked(is_stopped) < 0)
 		return -1;
 	return open_loop(w);
 }

@@ -3,6 +3,7 @@
 #include "common/cli/out.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "common/base/mem.h"
 #include "common/cli/cell.h"
 #include "common/cli/human.h"
+#include "common/cli/prog.h"
 #include "common/cli/progress.h"
 #include "common/cli/table.h"
 #include "common/json/json.h"
@@ -500,4 +502,50 @@ int out_close(void)
 		(close(STDOUT_FILENO) < 0 && errno != EBADF))
 		rc = rc < 0 ? rc : write_failed();
 	return rc;
+}
+
+/* --- an end that waits for nobody ------------------------------------------------------------ */
+
+#define BLOCKED_MS      5000
+#define BLOCKED_TICK_MS 100
+
+static bool takes_nothing(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 0;
+}
+
+static void *end_where_blocked(void *stops)
+{
+	const struct timespec pause = { 0, BLOCKED_TICK_MS * 1000000L };
+	int blocked_ms = 0;
+
+	while (!(*(bool (**)(void))stops)())
+		;
+	while (blocked_ms < BLOCKED_MS) {
+		nanosleep(&pause, NULL);
+		blocked_ms = takes_nothing(STDOUT_FILENO) ||
+				takes_nothing(STDERR_FILENO) ?
+			blocked_ms + BLOCKED_TICK_MS :
+			0;
+	}
+	if (!takes_nothing(STDERR_FILENO)) {
+		err_set(EX_IOERR,
+			"nobody reads standard output: ended without writing the rest");
+		err_report();
+	}
+	_exit(EX_IOERR);
+}
+
+int out_end_where_blocked(bool (*stops)(void))
+{
+	static bool (*asked)(void);
+	pthread_t thread;
+
+	asked = stops;
+	if (pthread_create(&thread, NULL, end_where_blocked, &asked) != 0)
+		return err_sys(EX_OSERR, "cannot start a thread");
+	pthread_detach(thread);
+	return 0;
 }

@@ -52,6 +52,13 @@ int out_flush(void);
 /* Whether the reader of a pipe has closed it: the command then ends without a message. */
 bool out_reader_left(void);
 
+/* From now on a thread of its own asks stops() again and again, which may take a second to answer. Once it
+ * has said yes, standard output or standard error that takes nothing for five seconds (nobody reads the pipe,
+ * a terminal was stopped) ends the process at once with EX_IOERR, and one line where standard error takes it.
+ * For programs whose state survives a kill: their end would wait for a reader. Returns 0, or -1 with
+ * err_set(EX_OSERR). */
+int out_end_where_blocked(bool (*stops)(void));
+
 /* Prints held rows, flushes, and checks that everything was written. Called by prog_main. */
 int out_close(void);
 
