@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "common/base/mem.h"
 
 #define READ_CHUNK_BYTES ((size_t)64 << 10)
+#define FLUSHED_FDS      256 /* below it, files that are flushed stay open */
 
 int io_read(struct buf *out, const char *path, size_t max_bytes)
 {
@@ -220,6 +222,70 @@ void io_watch_signals(void)
 
 /* --- whole files, out --------------------------------------------------------------------------- */
 
+/* What is written has a name beside its target, one of a few, and a lock as long as its writer lives. So a
+ * name without a lock is what a kill or a power cut left, and goes when the same file is written next. */
+#define PART_NAMES 8
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static void remove_left(const char *name)
+{
+	/* of a stranger, who may have put anything there, nothing is opened but regular files */
+	int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat is, there;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &is) == 0 && S_ISREG(is.st_mode) && is.st_uid == geteuid() &&
+		flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(name, &there) == 0 &&
+		is_same_file(&is, &there))
+		unlink(name);
+	close(fd);
+}
+
+/* Makes the file, and locks it where the file system can. Returns -1 with errno; EEXIST: it is somebody's. */
+static int make_part(const char *name)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	/* who looks for what was left may come between */
+	if ((flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) ||
+		(fstat(fd, &st) == 0 && !st.st_nlink)) {
+		close(fd);
+		errno = EEXIST;
+		return -1;
+	}
+	return fd;
+}
+
+/* Returns a file with its name in `name`, or -1 with errno. */
+static int find_part(const char *path, struct buf *name)
+{
+	int fd = -1, why = EEXIST;
+
+	for (int i = 0; i < PART_NAMES; i++) {
+		struct buf one = BUF_INIT;
+
+		buf_addf(&one, "%s.rnp-part%d", path, i);
+		remove_left(one.data);
+		if (fd < 0 && why == EEXIST) {
+			fd = make_part(one.data);
+			why = errno;
+			if (fd >= 0)
+				buf_adds(name, one.data);
+		}
+		buf_release(&one);
+	}
+	errno = why;
+	return fd;
+}
+
 int io_part_open(struct io_part *p, const char *path, mode_t mode)
 {
 	struct buf temporary = BUF_INIT;
@@ -227,8 +293,11 @@ int io_part_open(struct io_part *p, const char *path, mode_t mode)
 	*p = (struct io_part){ 0 };
 	if (check_replaceable(path) < 0)
 		return -1;
-	buf_addf(&temporary, "%s.XXXXXX", path);
-	*p = (struct io_part){ .fd = mkostemp(temporary.data, O_CLOEXEC) };
+	*p = (struct io_part){ .fd = find_part(path, &temporary) };
+	if (p->fd < 0 && errno == EEXIST) {
+		buf_addf(&temporary, "%s.rnp-partXXXXXX", path);
+		p->fd = mkostemp(temporary.data, O_CLOEXEC);
+	}
 	if (p->fd < 0) {
 		fail_create(path);
 		buf_release(&temporary);
@@ -257,14 +326,20 @@ int io_part_flush(struct io_part *p)
 {
 	int rc = fsync(p->fd);
 
-	if (close(p->fd) < 0)
-		rc = -1;
-	p->fd = -1;
+	p->flushed = true;
+	/* open, it stays locked; of a set of very many files some do without */
+	if (p->fd >= FLUSHED_FDS) {
+		if (close(p->fd) < 0)
+			rc = -1;
+		p->fd = -1;
+	}
 	return rc < 0 ? err_sys(EX_IOERR, "cannot write '%s'", p->path) : 0;
 }
 
 static void part_release(struct io_part *p)
 {
+	if (p->path && p->fd >= 0)
+		close(p->fd);
 	if (p->beside)
 		beside_forget(p->beside);
 	free(p->path);
@@ -272,16 +347,26 @@ static void part_release(struct io_part *p)
 	*p = (struct io_part){ 0 };
 }
 
+/* Gives the file its name, which must be free: in one step, or a kill would leave a second name. */
+static int name_new(const struct io_part *p)
+{
+	if (renameat2(AT_FDCWD, p->temporary, AT_FDCWD, p->path, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+	/* a file system that cannot do that */
+	return link(p->temporary, p->path);
+}
+
 /* Flushes the file and gives it its name. */
 static int part_finish(struct io_part *p, bool may_exist)
 {
-	int rc = p->fd < 0 ? 0 : io_part_flush(p);
+	int rc = p->flushed ? 0 : io_part_flush(p);
 
 	if (rc < 0) {
 		/* reported already */
 	} else if (may_exist ? rename(p->temporary, p->path) < 0 :
-			       link(p->temporary, p->path) < 0) {
-		/* link() fails where the name is taken, rename() would replace it */
+			       name_new(p) < 0) {
 		rc = !may_exist && errno == EEXIST ?
 			err_set(EX_CANTCREAT,
 				"'%s' exists already and is never overwritten", p->path) :
@@ -302,11 +387,8 @@ int io_part_close(struct io_part *p)
 
 void io_part_drop(struct io_part *p)
 {
-	if (p->temporary) {
-		if (p->fd >= 0)
-			close(p->fd);
+	if (p->temporary)
 		unlink(p->temporary);
-	}
 	part_release(p);
 }
 

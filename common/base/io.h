@@ -2,6 +2,7 @@
 #ifndef RNP_COMMON_BASE_IO_H
 #define RNP_COMMON_BASE_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,12 +28,14 @@ int io_replace(const char *path, const void *data, size_t len, mode_t mode);
 int io_create(const char *path, const void *data, size_t len, mode_t mode);
 
 /* A file that is written piece by piece and appears whole, as with io_replace: until
- * io_part_close it lies beside the target. An object of zeros is releasable. */
+ * io_part_close it lies beside the target, locked; what a kill left there goes when the same file
+ * is written next. An object of zeros is releasable. */
 struct io_part {
 	char *path, *temporary;
 	struct io_beside *beside; /* removes it at a signal */
-	int fd;                   /* -1: flushed */
-	uint64_t written;         /* bytes so far */
+	int fd;                   /* locked; -1: flushed, one of very many */
+	bool flushed;
+	uint64_t written; /* bytes so far */
 };
 int io_part_open(struct io_part *p, const char *path, mode_t mode);
 int io_part_write(struct io_part *p, const void *data, size_t len);

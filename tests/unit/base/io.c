@@ -163,6 +163,81 @@ static void check_signals(void)
 }
 
 /* Several files that appear when there is room for all. */
+/* what a child leaves that is killed while it writes; where live is not NULL it waits for that */
+static void write_and_die(int *live)
+{
+	struct io_part part, other;
+	char c = 'x';
+
+	if (io_part_open(&part, in_dir("killed"), 0600) < 0 ||
+		io_part_write(&part, "half", 4) < 0 ||
+		io_part_open(&other, in_dir("killed"), 0600) < 0 ||
+		io_part_flush(&other) < 0)
+		_exit(1);
+	if (live && (write(live[1], &c, 1) != 1 || read(live[2], &c, 1) != 1))
+		_exit(2);
+	raise(SIGKILL);
+	_exit(3);
+}
+
+/* What SIGKILL left is gone when the file is written next, of two writers, too; what somebody writes now is
+ * not, nor what only has such a name. */
+static void check_killed(void)
+{
+	int there = entries(), to[2], from[2], status, live[3];
+	struct io_part mine;
+	char c;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		write_and_die(NULL);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+	CHECK_I64(there + 2, entries());
+	CHECK(io_replace(in_dir("killed"), "whole", 5, 0600) == 0);
+	CHECK_I64(there + 1, entries());
+	CHECK(pipe(to) == 0 && pipe(from) == 0);
+	live[1] = from[1];
+	live[2] = to[0];
+	pid = fork();
+	if (pid == 0)
+		write_and_die(live);
+	CHECK(read(from[0], &c, 1) == 1);
+	CHECK_I64(there + 3, entries());
+	CHECK(io_part_open(&mine, in_dir("killed"), 0600) == 0);
+	CHECK_I64(there + 4, entries());
+	CHECK(io_part_close(&mine) == 0);
+	CHECK_I64(there + 3, entries());
+	CHECK(write(to[1], "x", 1) == 1 && waitpid(pid, &status, 0) == pid &&
+		WIFSIGNALED(status));
+	/* not ours to take away: another kind of file */
+	CHECK(mkfifo(in_dir("killed.rnp-part2"), 0600) == 0);
+	CHECK(io_create(in_dir("killed2"), "x", 1, 0600) == 0);
+	CHECK(io_replace(in_dir("killed"), "whole", 5, 0600) == 0);
+	CHECK_I64(there + 3, entries());
+	for (int i = 0; i < 2; i++) {
+		close(to[i]);
+		close(from[i]);
+	}
+	CHECK(unlink(in_dir("killed.rnp-part2")) == 0 && unlink(in_dir("killed")) == 0 &&
+		unlink(in_dir("killed2")) == 0);
+}
+
+/* More writers of one file at once than there are names. */
+static void check_many(void)
+{
+	struct io_part parts[12];
+	int there = entries();
+
+	for (int i = 0; i < 12; i++)
+		CHECK(io_part_open(&parts[i], in_dir("many"), 0600) == 0 &&
+			io_part_write(&parts[i], "0123456789abcdef" + i, 1) == 0);
+	CHECK_I64(there + 12, entries());
+	for (int i = 0; i < 12; i++)
+		CHECK(io_part_close(&parts[i]) == 0);
+	CHECK_I64(there + 1, entries());
+	CHECK(unlink(in_dir("many")) == 0);
+}
+
 static void check_flush(void)
 {
 	struct io_part p, gone = { 0 };
@@ -252,6 +327,8 @@ int main(void)
 	check_full();
 	check_write_all();
 	check_flush();
+	check_killed();
+	check_many();
 	check_signals();
 	check_pipe();
 	check_place();
