@@ -1,8 +1,10 @@
 /* Pieces and the record of a delta at a real coordinator: several pieces in a request, pieces that contradict,
  * a record that is there before its pieces, also one whose pieces do not come for so long that it is given up,
- * and one whose sender leaves. The coordinator is a process of its own, and its clock is set forward from here.
+ * and one whose sender leaves; and a late delta that is taken while its round's files are swept. The coordinator
+ * is a process of its own, and its clock is set forward from here.
  *
  * uses: cmd/rnp-train */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -39,6 +41,32 @@ int clock_gettime(clockid_t id, struct timespec *out)
 
 	if (rc == 0 && is_coordinator && id == CLOCK_MONOTONIC)
 		out->tv_sec += *ahead_s;
+	return rc;
+}
+
+/* The kernel's clock is not ahead. */
+int pthread_cond_timedwait(
+	pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	struct timespec real = { until->tv_sec - (is_coordinator ? *ahead_s : 0),
+		until->tv_nsec };
+
+	return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &real);
+}
+
+/* In memory of all, too: whether a delta's file has to wait where it gets its name, and does. Its calls find this
+ * function. */
+static _Atomic bool *hold, *holding;
+
+int link(const char *from, const char *to)
+{
+	int rc = (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+
+	if (!is_coordinator || !strstr(to, ".rnpg") || !*hold)
+		return rc;
+	*holding = true;
+	while (*hold)
+		usleep(1000);
 	return rc;
 }
 
@@ -88,7 +116,8 @@ static pid_t start(void)
 	return coordinator_start(url,
 		(const char *const[]){ "rnp-train", "coordinate", "-q", "--model", "m",
 			"--data", "tok", "--listen", "127.0.0.1:0", "--port-file", "port",
-			"--workers", "1", "--rounds", "3", "--inner-steps", "1",
+			"--workers", "1", "--rounds", "6", "--late", "count",
+			"--inner-steps", "1",
 			"--batch", "1", "--length", "16", "--method", "none", "--device",
 			"cpu", NULL });
 }
@@ -113,10 +142,22 @@ static void get_turn(struct client *c)
 	http_response_release(&r);
 }
 
+static void join(struct client *c)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	json_t *record = json_record("rnp.join");
+
+	json_set_text(record, "node", key.address);
+	json_set_text(record, "run", run.name);
+	if (client_post(c, "/v1/join", record, &r) < 0 || r.status != 200)
+		die("joining");
+	json_decref(record);
+	http_response_release(&r);
+}
+
 /* Becomes a member, and makes what it delivers. */
 static void begin(struct client *c)
 {
-	struct http_response r = HTTP_RESPONSE_INIT;
 	struct dev d = DEV_INIT;
 	json_t *record = client_run(c);
 	char path[300];
@@ -128,13 +169,7 @@ static void begin(struct client *c)
 	json_decref(record);
 	http_release(&c->http);
 	*c = connection();
-	record = json_record("rnp.join");
-	json_set_text(record, "node", key.address);
-	json_set_text(record, "run", run.name);
-	if (client_post(c, "/v1/join", record, &r) < 0 || r.status != 200)
-		die("joining");
-	json_decref(record);
-	http_response_release(&r);
+	join(c);
 	x = xcalloc(run.parameters, sizeof *x);
 	for (uint64_t i = 0; i < run.parameters; i++)
 		x[i] = 1e-4f * (float)(i % 17);
@@ -177,6 +212,11 @@ static int put_range(struct client *c, uint64_t from, uint64_t to)
 	end = end < container.len ? end : container.len;
 	return put(c, from, container.data + from * run.piece_bytes,
 		end - from * run.piece_bytes);
+}
+
+static int put_all(struct client *c)
+{
+	return put_range(c, 0, protocol_pieces(container.len, run.piece_bytes));
 }
 
 /* Returns the status; 0: it was broken off. */
@@ -393,6 +433,79 @@ static void check_leaving(struct client *c)
 	CHECK_I64(200, post(c));
 }
 
+/* Another worker, with a key of its own, takes the place of the one that speaks, and back. */
+struct worker_of_test {
+	struct key key;
+	struct assignment turn;
+};
+
+static void speak_as(struct worker_of_test *now, struct worker_of_test *was)
+{
+	was->key = key;
+	was->turn = turn;
+	key = now->key;
+	turn = now->turn;
+}
+
+static void wait_for_round(struct client *c, int64_t n)
+{
+	for (int i = 0; i < POLLS && metric(c, "\nrnp_train_round ") != n; i++)
+		usleep(1000);
+	CHECK_I64(n, metric(c, "\nrnp_train_round "));
+}
+
+/* A delta has its name, and round 4 closes without it: the files that nobody wants are removed then. Round 5 counts
+ * it. */
+static void check_late(struct client *c)
+{
+	struct worker_of_test first, late = { 0 };
+	struct posted p = { .status = -1, .leave = HTTP_ABORT_INIT };
+
+	if (key_generate(&late.key) < 0)
+		die("a key");
+	get_turn(c);
+	speak_as(&late, &first);
+	join(c);
+	get_turn(c);
+	speak_as(&first, &late);
+	CHECK_I64(201, put_all(c));
+	CHECK_I64(200, post(c));
+	speak_as(&late, &first);
+	CHECK_I64(201, put_all(c));
+	*hold = true;
+	if (http_abort_open(&p.leave) < 0 ||
+		pthread_create(&p.thread, NULL, post_held, &p) != 0)
+		die("a thread");
+	for (int i = 0; i < POLLS && !*holding; i++)
+		usleep(1000);
+	CHECK(*holding);
+	*ahead_s += 20; /* the deadline passes */
+	wait_for_round(c, 5);
+	CHECK_TEXT("absent", state_of_turn(c));
+	*hold = false;
+	end_posted(&p);
+	CHECK_I64(200, p.status);
+	CHECK_TEXT("late", state_of_turn(c));
+	speak_as(&first, &late);
+	get_turn(c);
+	CHECK_I64(201, put_all(c));
+	CHECK_I64(200, post(c));
+	wait_for_round(c, 6);
+	speak_as(&late, &first);
+	CHECK_TEXT("counted", state_of_turn(c));
+	speak_as(&first, &late);
+}
+
+static void *shared(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		-1, 0);
+
+	if (at == MAP_FAILED)
+		die("memory");
+	return at;
+}
+
 int main(void)
 {
 	struct client c = connection();
@@ -401,10 +514,9 @@ int main(void)
 	pid_t pid;
 
 	bench_name = "deliver";
-	ahead_s = mmap(NULL, sizeof *ahead_s, PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (ahead_s == MAP_FAILED)
-		die("memory");
+	ahead_s = shared(sizeof *ahead_s);
+	hold = shared(sizeof *hold);
+	holding = shared(sizeof *holding);
 	coordinator_main = run_coordinator;
 	find_programs();
 	pid = start();
@@ -416,6 +528,7 @@ int main(void)
 	check_expiry(&c);
 	get_turn(&c);
 	check_leaving(&c);
+	check_late(&c);
 	http_release(&c.http);
 	buf_release(&container);
 	/* the sanitizers' build counts what it has not freed */
