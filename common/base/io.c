@@ -365,8 +365,7 @@ static int part_finish(struct io_part *p, bool may_exist)
 
 	if (rc < 0) {
 		/* reported already */
-	} else if (may_exist ? rename(p->temporary, p->path) < 0 :
-			       name_new(p) < 0) {
+	} else if (may_exist ? rename(p->temporary, p->path) < 0 : name_new(p) < 0) {
 		rc = !may_exist && errno == EEXIST ?
 			err_set(EX_CANTCREAT,
 				"'%s' exists already and is never overwritten", p->path) :

@@ -45,8 +45,8 @@ int clock_gettime(clockid_t id, struct timespec *out)
 }
 
 /* The kernel's clock is not ahead. */
-int pthread_cond_timedwait(
-	pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+	const struct timespec *until)
 {
 	struct timespec real = { until->tv_sec - (is_coordinator ? *ahead_s : 0),
 		until->tv_nsec };
@@ -117,9 +117,8 @@ static pid_t start(void)
 		(const char *const[]){ "rnp-train", "coordinate", "-q", "--model", "m",
 			"--data", "tok", "--listen", "127.0.0.1:0", "--port-file", "port",
 			"--workers", "1", "--rounds", "6", "--late", "count",
-			"--inner-steps", "1",
-			"--batch", "1", "--length", "16", "--method", "none", "--device",
-			"cpu", NULL });
+			"--inner-steps", "1", "--batch", "1", "--length", "16",
+			"--method", "none", "--device", "cpu", NULL });
 }
 
 /* Asks for a turn: the next one, or that which is open. */
