@@ -26,8 +26,8 @@ struct pay_run {
 	int64_t first_tx; /* first transaction planned by this run; INT64_MAX: none yet */
 	int expired; /* transactions that have expired: what they paid is owed again */
 	int unpaid;  /* payouts that failed or are refused */
-	char blame
-		[200]; /* what keeps a transaction from its end, such as a server that contradicts the others; or "" */
+	/* what keeps a transaction from its end, such as the one server that contradicts the others; or "" */
+	char blame[200];
 };
 
 /* --- pay_look.c: what servers say before anything is signed ---------------------------------- */
