@@ -355,17 +355,20 @@ static int name_new(const struct io_part *p)
 	if (errno != EINVAL && errno != ENOSYS)
 		return -1;
 	/* a file system that cannot do that */
-	return link(p->temporary, p->path);
+	return link(p->temporary, p->path) == 0 ? unlink(p->temporary) : -1;
 }
 
 /* Flushes the file and gives it its name. */
 static int part_finish(struct io_part *p, bool may_exist)
 {
 	int rc = p->flushed ? 0 : io_part_flush(p);
+	bool named = false;
 
+	if (rc == 0)
+		named = (may_exist ? rename(p->temporary, p->path) : name_new(p)) == 0;
 	if (rc < 0) {
 		/* reported already */
-	} else if (may_exist ? rename(p->temporary, p->path) < 0 : name_new(p) < 0) {
+	} else if (!named) {
 		rc = !may_exist && errno == EEXIST ?
 			err_set(EX_CANTCREAT,
 				"'%s' exists already and is never overwritten", p->path) :
@@ -373,7 +376,7 @@ static int part_finish(struct io_part *p, bool may_exist)
 	} else {
 		rc = io_flush_directory(p->path);
 	}
-	if (rc < 0 || !may_exist)
+	if (!named) /* else the name may be another writer's by now */
 		unlink(p->temporary);
 	part_release(p);
 	return rc;
