@@ -10,10 +10,12 @@
 #include "common/base/mem.h"
 #include "common/hw/device.h"
 #include "common/lm/infer/infer_parts.h"
+#include "common/lm/infer/replay.h"
 #include "common/lm/model/rope.h"
 
 #define LOGITS_ROWS 8 /* rows whose logits are computed and copied to the host together */
-#define LAST_ROWS   64 /* that the last layer can be restricted to */
+#define LAST_ROWS   64  /* that the last layer can be restricted to */
+#define KEYS_STEP   128 /* positions with which a GPU divides attention alike */
 
 /* Columns of `indices` and `host`: one number for each row. CHOSEN: the rows whose logits are wanted; then their
  * positions and tables. */
@@ -48,6 +50,7 @@ struct lm_forward {
 	uint32_t told;   /* of these, how many were passed to the callback */
 	uint32_t scored; /* wanted rows that came before those that are scored */
 	uint32_t keys_max;
+	struct lm_replays replays; /* by rows, less one */
 };
 
 /* --- sizes ---------------------------------------------------------------------------------- */
@@ -175,6 +178,7 @@ void lm_forward_close(struct lm_forward *f)
 	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->v, f->gu,
 		f->y, f->x8, f->low, f->gathered, f->logits, f->indices };
 
+	lm_replays_free(&f->replays, f->w->d);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
 	free(f->embedded);
@@ -644,20 +648,26 @@ static int cap_logits(struct lm_forward *f, uint64_t count)
 	return s.cap > 0 ? ops(f)->softcap(f->w->d, &s) : 0;
 }
 
-/* Computes the logits of the n chosen rows and copies them to the host. */
+/* Computes the logits of the n chosen rows. */
 static int score_chosen(struct lm_forward *f, uint32_t n)
 {
 	uint64_t vocab = f->w->config.vocab;
-	struct dev *d = f->w->d;
 	const float *x = gather(f, n);
 
 	if (!x || norm(f, x, f->w->out_norm, n) < 0 ||
 		quantize(f, f->h, f->w->config.dim, n, is_quantized(&f->w->output)) < 0 ||
 		project(f, &f->w->output, f->logits, vocab, f->h, n, NULL) < 0 ||
-		cap_logits(f, n * vocab) < 0 ||
-		d->ops->get(d, f->scores, f->logits, 4 * n * vocab) < 0)
+		cap_logits(f, n * vocab) < 0)
 		return -1;
 	return 0;
+}
+
+/* Copies the logits of n rows to the host. */
+static int fetch(struct lm_forward *f, uint32_t n)
+{
+	struct dev *d = f->w->d;
+
+	return d->ops->get(d, f->scores, f->logits, 4 * n * (uint64_t)f->w->config.vocab);
 }
 
 static int emit_logits(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
@@ -681,24 +691,53 @@ int lm_forward_hidden(struct lm_forward *f, float *out)
 									0;
 }
 
-/* Runs all layers and computes the logits of the first chosen rows, as one batch of the device. */
-static int pass(struct lm_forward *f)
+/* Runs all layers and computes the logits of the first chosen rows. */
+static int compute(void *arg)
 {
-	struct dev *d = f->w->d;
+	struct lm_forward *f = arg;
 	uint32_t rows = f->rows;
 	float *x = f->x;
-	int rc = d->ops->batch_begin(d);
+	int rc = 0;
 
-	if (rc < 0)
-		return -1;
-	f->narrowed = false;
-	f->scored = 0;
 	for (uint32_t i = 0; i < f->w->config.layers && rc == 0; i++)
 		rc = layer(f, i);
 	if (rc == 0 && f->wanted)
 		rc = score_chosen(f, next_scored(f));
 	f->x = x;
 	f->rows = rows;
+	return rc;
+}
+
+/* Whether the pass is one of those that come again on a GPU: a token of each of a few sequences. Then the bound of
+ * its keys becomes that of the next passes, too. */
+static bool repeats(struct lm_forward *f)
+{
+	uint64_t keys = ((uint64_t)f->keys_max + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
+
+	if (f->w->d->is_host || f->adapts || f->wanted != f->rows ||
+		f->rows > LOGITS_ROWS || f->rows > LM_REPLAYS)
+		return false;
+	f->keys_max = keys < f->limits.context ? (uint32_t)keys : f->limits.context;
+	return true;
+}
+
+/* The same as one batch of the device, and copies the logits to the host. */
+static int pass(struct lm_forward *f)
+{
+	struct dev *d = f->w->d;
+	bool repeated = repeats(f);
+	unsigned kind = f->rows - 1;
+	int rc;
+
+	f->narrowed = false;
+	f->scored = 0;
+	if (repeated)
+		lm_replay_prepare(&f->replays, d, kind, f->keys_max, compute, f);
+	if (d->ops->batch_begin(d) < 0)
+		return -1;
+	rc = repeated ? lm_replay_run(&f->replays, d, kind, compute, f) : compute(f);
+	if (rc == 0 && f->wanted)
+		rc = fetch(f, next_scored(f));
 	return d->ops->batch_end(d) < 0 ? -1 : rc;
 }
 
@@ -720,7 +759,7 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	for (uint32_t i = 0; i < n; i++)
 		rows[i].sequence->length++;
 	for (uint32_t k; (k = next_scored(f)); f->scored += k) {
-		if (f->scored && score_chosen(f, k) < 0)
+		if (f->scored && (score_chosen(f, k) < 0 || fetch(f, k) < 0))
 			return device_failed(f->w->d);
 		if (emit_logits(f, k, logits, arg) < 0)
 			return -1;

@@ -1,7 +1,8 @@
 /* infer.c - answering computes what training computes; a row's bits are its own,
  * whatever goes with it in a pass, however a prompt was cut and wherever its pages lie, at
  * every level of the CPU and for every type of weights, packed or not; pages are nobody's, one's or shared,
- * and no other, and their memory is there before they are; refusals. */
+ * and no other, and their memory is there before they are; tokens that a GPU replays; refusals.
+ * long because all of it runs the same small models. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>
@@ -364,6 +365,12 @@ static int keep_last(void *arg, uint32_t row, const float *logits)
 }
 
 /* Reads tokens from..to of a conversation; the logits of the last. */
+static int keep_each(void *arg, uint32_t row, const float *logits)
+{
+	memcpy((float *)arg + row * VOCAB, logits, VOCAB * 4);
+	return 0;
+}
+
 static void read_on(struct lm_forward *f, struct lm_cache *c, struct lm_sequence *s,
 	int conversation, uint32_t to, float *logits)
 {
@@ -495,6 +502,122 @@ static void touched(struct lm_weights *w)
 	free(want);
 }
 
+/* --- graphs ------------------------------------------------------------------------------------ */
+
+static struct dev_ops counting;
+static const struct dev_ops *counted;
+static int replayed, captured;
+
+static int count_launch(struct dev *d, void *graph)
+{
+	replayed++;
+	return counted->graph_launch(d, graph);
+}
+
+static int count_end(struct dev *d, void **graph)
+{
+	captured += graph != NULL;
+	return counted->graph_end(d, graph);
+}
+
+/* The CUDA kernels, compiled for the CPU. */
+static bool open_emulation(struct dev *d)
+{
+	const char *build = getenv("RNP_BUILD");
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s/emu/librnp_cuda.so", build ? build : "build");
+	if (access(path, F_OK) < 0) {
+		fprintf(stderr, "SKIP emulation: '%s' is not there: make kcheck\n", path);
+		return false;
+	}
+	setenv("RNP_CUDA_PLUGIN", path, 1);
+	CHECK(dev_open(d, "cuda:0") == 0);
+	counted = d->ops;
+	counting = *counted;
+	counting.graph_launch = count_launch;
+	counting.graph_end = count_end;
+	d->ops = &counting;
+	return true;
+}
+
+enum { TEXT = 138, BESIDE = 4 }; /* beyond the positions that one graph is for */
+
+/* A text whose beginning is read at once and whose last twelve tokens one by one, each beside two of `BESIDE`
+ * others where `more`. */
+static void speak(struct lm_weights *w, bool more, float logits[12][VOCAB])
+{
+	struct lm_forward_limits limits = { .rows = TEXT,
+		.sequences = 3,
+		.context = TEXT };
+	struct lm_sequence s[3] = { 0 };
+	struct lm_forward *f = NULL;
+	struct lm_cache *c = NULL;
+	float heard[3][VOCAB];
+	struct lm_row rows[TEXT];
+
+	CHECK(lm_cache_open(&c, w, 64, LM_CACHE_F16) == 0);
+	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK(lm_sequence_grow(&s[i], c, TEXT) == 0);
+	for (uint32_t i = 0; i < TEXT - 12; i++)
+		rows[i] = (struct lm_row){ .sequence = &s[0],
+			.token = spoken(0, i),
+			.position = i };
+	CHECK(lm_forward_rows(f, rows, TEXT - 12, NULL, NULL) == 0);
+	for (uint32_t i = 0; i < 12; i++) {
+		uint32_t n = more && i % BESIDE ? 3 : 1;
+
+		for (uint32_t k = 0; k < n; k++)
+			rows[k] = (struct lm_row){ .sequence = &s[k],
+				.token = spoken((int)k, s[k].length),
+				.position = s[k].length,
+				.logits = true };
+		CHECK(lm_forward_rows(f, rows, n, keep_each, heard) == 0);
+		memcpy(logits[i], heard[0], sizeof heard[0]);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		lm_sequence_release(&s[i], c);
+	lm_forward_close(f);
+	lm_cache_close(c);
+}
+
+/* Tokens that a GPU replays as graphs have the bits of those that are launched; graphs are made anew where attention
+ * is divided another way; a device that captures nothing goes on. */
+static void graphs(const struct model_file *s)
+{
+	static float want[12][VOCAB], got[12][VOCAB];
+	struct dev d = DEV_INIT;
+	struct lm_weights *w = NULL;
+
+	if (!open_emulation(&d))
+		return;
+	CHECK(lm_weights_open(&w, &d, s) == 0);
+	setenv("CUDA_EMU_CAPTURE", "begin", 1);
+	speak(w, false, want);
+	CHECK_I64(0, replayed);
+	unsetenv("CUDA_EMU_CAPTURE");
+	speak(w, false, got);
+	CHECK(memcmp(want, got, sizeof want) == 0);
+	/* 126 and 127 are of the first 128 positions; the first of the others is launched, too */
+	CHECK_I64(2, captured);
+	CHECK_I64(1 + 9, replayed);
+	replayed = captured = 0;
+	speak(w, true, got);
+	CHECK(memcmp(want, got, sizeof want) == 0);
+	/* alone 126, 130, 134, beside others 127, 128 and so on */
+	CHECK_I64(2, captured);
+	CHECK_I64(1 + 7, replayed);
+	setenv("CUDA_EMU_CAPTURE", "end", 1);
+	replayed = 0;
+	speak(w, false, got);
+	CHECK(memcmp(want, got, sizeof want) == 0);
+	CHECK_I64(0, replayed);
+	unsetenv("CUDA_EMU_CAPTURE");
+	lm_weights_close(w);
+	dev_close(&d);
+}
+
 static void refusals(struct lm_weights *m, struct lm_stream *stream)
 {
 	uint32_t bad = VOCAB;
@@ -541,6 +664,7 @@ int main(void)
 	touched(m);
 	every_level();
 	packs(&d);
+	graphs(s);
 	lm_stream_close(stream);
 	lm_weights_close(m);
 	model_file_close(s);
