@@ -160,6 +160,40 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	rnp-reward epoch -q --policy rnp-021 usage >/dev/null
 }
 
+@test "usage: bandwidth counts no further than verdicts measured it, and nobody has more than a link carries" {
+	# measured NAME TIME BYTES_A_SECOND PASSED
+	measured() {
+		local sha=${1}_sha
+		say judge "{kind: \"rnp.verdict\", v: 1, node: \"${!1}\", signer: \"$judge\", at: \"2026-11-$2Z\", passed: $4,
+			checks: [], readings: {bandwidth: $3}, node_record: \"${!sha}\", challenge_sha256: \"$(printf %d "$3" | sha256sum | cut -d" " -f1)\",
+			proven: [{device: \"GPU-$1\", memory_bytes: 1000}]}"
+	}
+	for n in a b c d; do
+		node $n ".gpus[0].uuid = \"GPU-$n\" | .network = {down_bps: 9007199254740991, up_bps: 300000000}"
+	done
+	measured a 17T00:00:00 50000000 true
+	measured a 18T00:00:00 40000000 true
+	# what failed, was measured before the epoch, or on another node's challenge, measures nothing
+	measured a 19T00:00:00 999999999 false
+	measured a 15T00:00:00 999999998 true
+	measured b 16T12:00:00 90000000 true
+	measured a 17T12:00:00 90000000 true
+	verdict c 17T00:00:00 true '["GPU-c"]'
+	measured d 17T00:00:00 9007199254740991 true
+	usage
+	assert_equal "$(of a '[.down_bps, .up_bps]')" '[400000000,300000000]'
+	assert_equal "$(of a '.sources | [.down_bps, .up_bps] | map(sub(".*bps(, )?"; ""))')" '["which is more than verdicts measured",""]'
+	assert_equal "$(of b '[.down_bps, .up_bps]')" '[720000000,300000000]'
+	assert_equal "$(of c '[.down_bps, .up_bps]')" '[800000000000,300000000]'
+	assert_equal "$(of c '.sources.down_bps | sub(".*bps(, )?"; "")')" '"which is more than a link carries"'
+	assert_equal "$(of d '[.down_bps, .up_bps]')" '[800000000000,300000000]'
+	# however the verdicts are written
+	cp usage before
+	sed -i 's/"kind":"rnp/"kind":"\\u0072np/' records
+	usage
+	cmp usage before
+}
+
 @test "usage: hardware is what the last passed verdict names, not what was posted in the last second" {
 	node a . && verdict a 17T00:00:00 true "[$gpu]"
 	first=$a_sha

@@ -63,7 +63,7 @@ struct gather_item {
 	struct device_key proven[GATHER_DEVICES_MAX];
 };
 
-/* Names of the readings of a verdict, in ascending order. */
+/* Names of the readings of a verdict, in ascending order: bandwidth is the first. */
 extern const char *const gather_readings[GATHER_READINGS];
 
 /* Whether records of a kind become items; sets *out to which. */

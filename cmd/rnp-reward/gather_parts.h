@@ -27,6 +27,7 @@ struct gather_record { /* an rnp.node */
  * node. */
 struct gather_verdict {
 	int64_t at_ms, score_ppm; /* score -1: none */
+	int64_t bandwidth;        /* bytes a second that it measured; 0: it did not */
 	struct device_key challenge;
 	unsigned char sha256[CANON_HASH_BYTES];
 	uint32_t node;
@@ -64,6 +65,7 @@ struct gather_list {
 struct gather_node {
 	i128 score_sum;
 	int64_t earned_uusd, credits;
+	int64_t bandwidth; /* the most that a verdict measured, as there */
 	char address[KEY_ADDRESS_MAX];
 	bool earned_known, credits_known;
 	uint32_t records; /* the first */

@@ -14,7 +14,8 @@
 #include "common/record/facts.h"
 #include "common/record/gpu.h"
 
-#define GPU_CLOCK_MAX_MHZ 4000 /* more than any that is sold */
+#define GPU_CLOCK_MAX_MHZ 4000                  /* more than any that is sold */
+#define LINK_MAX_BPS      INT64_C(800000000000) /* the fastest card that is sold */
 
 struct draft {
 	const struct gather *g;
@@ -219,6 +220,34 @@ static bool hold_to_model(const json_t *node, const char *name, int64_t *v)
 	return true;
 }
 
+/* Nor does more bandwidth than the best verdict of the epoch measured, which is that of the lower
+ * direction, or, where none did, than a link that nobody has. */
+static const char *hold_to_measured(const struct draft *d, const char *name, int64_t *v)
+{
+	int64_t measured = d->node->bandwidth, most = LINK_MAX_BPS;
+
+	if (strcmp(name, "down_bps") != 0 && strcmp(name, "up_bps") != 0)
+		return NULL;
+	if (measured && measured < LINK_MAX_BPS / 8)
+		most = measured * 8;
+	if (*v <= most)
+		return NULL;
+	*v = most;
+	return measured ? ", which is more than verdicts measured" :
+			  ", which is more than a link carries";
+}
+
+/* Returns what is said of a claim that counts only in part, "": it counts whole. */
+static const char *hold(const struct draft *d, const json_t *node, const char *name,
+	int64_t *v)
+{
+	const char *held = hold_to_measured(d, name, v);
+
+	if (held)
+		return held;
+	return hold_to_model(node, name, v) ? ", which is more than its model has" : "";
+}
+
 static void set_fact(struct draft *d, const json_t *node, const char *name,
 	const char *how)
 {
@@ -237,9 +266,7 @@ static void set_fact(struct draft *d, const json_t *node, const char *name,
 	}
 	snprintf(at, sizeof at, "%.40s", json_string_value(json_object_get(node, "at")));
 	snprintf(source, sizeof source, "rnp.node of %s, %s: %s%s", at, how, f.source,
-		!f.text && hold_to_model(node, name, &f.value) ?
-			", which is more than its model has" :
-			"");
+		f.text ? "" : hold(d, node, name, &f.value));
 	set_text(&d->sources, name, source);
 	if (f.text)
 		set_text(&d->usage, name, f.text);

@@ -132,6 +132,9 @@ static void take_passed(struct gather *g, struct gather_node *node,
 	struct gather_verdict *v = &g->verdicts[index];
 
 	v->score_ppm = score_of(g, item);
+	v->bandwidth = item->readings ?
+		json_integer_value(json_object_get(item->readings, "bandwidth")) :
+		item->reading[0];
 	if (item->names_record)
 		v->named = name_record(g, node, item->node_record);
 	v->proven = (uint32_t)g->nproven;
@@ -200,6 +203,8 @@ void gather_count_verdict(struct gather *g, size_t i)
 		node->scored++;
 		return;
 	}
+	if (v->bandwidth > node->bandwidth)
+		node->bandwidth = v->bandwidth;
 	if (v->score_ppm >= 0) {
 		node->score_sum += v->score_ppm;
 		node->scored++;
