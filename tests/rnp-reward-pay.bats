@@ -206,6 +206,24 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	assert_equal "$(jq -r '[.status, .reason] | join(": ")' <<<"$output")" "held: its payment failed by itself before"
 }
 
+@test "pay: balances before and after are a second check: two servers that call final what is not are found out" {
+	owe 6
+	front
+	control '{"lies": [["final", "drop"], ["final", "drop"], ["drop"]]}' >/dev/null
+	run_split pay
+	assert_failure 1
+	had=1000000000000000 paid=$(jq '[.[]] | add' expected)
+	[[ $stderr == *"the paying wallet had $had base units, has paid $paid by the ledger, and has $had: something else has moved its tokens, or servers lie"* ]] ||
+		fail "$stderr"
+	[[ $stderr == *"6 wallets have less than they had and were paid"* ]] || fail "$stderr"
+	# a run with honest servers has nothing to say
+	control '{"lies": [[], [], []]}' >/dev/null
+	rm db
+	owe 6 2
+	pay 2>err >/dev/null
+	assert_equal "$(cat err)" ""
+}
+
 # lie 'LIES' LABEL: pays new wallets under these lies, then again with honest servers until all is paid;
 # nothing is paid twice, and nothing lands late of what was signed for the lies before
 lie() {

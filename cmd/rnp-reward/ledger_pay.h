@@ -17,6 +17,7 @@
 struct owed {
 	struct solana_key wallet;
 	int64_t base_units;
+	int64_t had;      /* for the planner: base units in its account before */
 	bool alone;       /* was in a transaction that failed, so it is paid by itself */
 	bool refused;     /* it failed by itself */
 	bool create;      /* for the planner: its account must be created */

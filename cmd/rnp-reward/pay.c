@@ -416,6 +416,8 @@ static int make_plan(struct pay_run *run, struct plan *p)
 		pay_check_wallets(run, p->list, (size_t)p->n) < 0 ||
 		set_shared(run, p) < 0)
 		return -1;
+	if (run->had < 0)
+		run->had = balance;
 	choose(p);
 	for (long i = 0; i < p->n && !p->list[i].held; i++)
 		sum += p->list[i].base_units;
@@ -649,6 +651,7 @@ static int fly(struct pay_run *run, struct plan *p)
 			if (id < 0)
 				return -1;
 			run->first_tx = id < run->first_tx ? id : run->first_tx;
+			run->paid_from = id < run->paid_from ? id : run->paid_from;
 			at += n;
 			left++;
 		}
@@ -699,6 +702,26 @@ static int check_same_payer(struct pay_run *run)
 	return rc;
 }
 
+/* What was just paid against the balances before and after. */
+static void check_balances(struct pay_run *run, const struct plan *p, bool *trouble)
+{
+	int64_t paid = ledger_spent_from(run->ledger, run->paid_from);
+	size_t n = 0;
+	int rc;
+
+	/* those that are paid come first; what the payer pays to itself stays where it is */
+	for (; n < (size_t)p->n && !p->list[n].held; n++)
+		if (memcmp(&p->list[n].wallet, &run->payer.wallet, SOLANA_KEY_BYTES) == 0)
+			paid -= p->list[n].base_units;
+	/* after a failure some of these have got nothing, as has been said */
+	rc = paid < 0 ? -1 : pay_check_balances(run, p->list, *trouble ? 0 : n, paid);
+	*trouble = *trouble || rc == 0;
+	if (rc < 0)
+		prog_warn("balances could not be checked after the payments: %s",
+			err_get()->text);
+	err_clear();
+}
+
 static int pay(struct pay_run *run)
 {
 	struct plan p = { .budget = -1 };
@@ -739,6 +762,8 @@ static int pay(struct pay_run *run)
 	since.first = run->first_tx < since.first ? run->first_tx : since.first;
 	if (rc == 0 && !opts.dry_run)
 		rc = ledger_each_payout(run->ledger, show_new, &since);
+	if (rc == 0 && run->paid_from != INT64_MAX)
+		check_balances(run, &p, &since.trouble);
 	if (rc == 0 && !opts.dry_run)
 		rc = ledger_each_order(run->ledger, show_order, &since);
 	if (rc == 0)
@@ -812,7 +837,8 @@ static int set_run(struct pay_run *run, struct key *key)
 		return -1;
 	if (set_cluster(run) < 0 || set_wallet(run, key) < 0 || set_nonces(run) < 0)
 		return -1;
-	run->first_tx = INT64_MAX;
+	run->first_tx = run->paid_from = INT64_MAX;
+	run->had = -1;
 	run->payer.decimals = MONEY_RENDER_DECIMALS;
 	run->payer.unit_price = (uint64_t)opts.unit_price;
 	run->payer.legacy = opts.legacy;

@@ -24,6 +24,8 @@ struct pay_run {
 	bool may_issue;   /* the payer is the mint's authority */
 	int turn;         /* the server that sends next */
 	int64_t first_tx; /* first transaction planned by this run; INT64_MAX: none yet */
+	int64_t had; /* base units of the payer before the first payout; -1: none planned */
+	int64_t paid_from; /* the transaction of that payout */
 	int expired; /* transactions that have expired: what they paid is owed again */
 	int unpaid;  /* payouts that failed or are refused */
 	/* what keeps a transaction from its end, such as the one server that contradicts the others; or "" */
@@ -42,6 +44,13 @@ int pay_check_payer(struct pay_run *run, int64_t *balance);
 
 /* Looks up the accounts of all wallets: which must be created, and which cannot be paid (held). */
 int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n);
+
+/* Holds what servers call final against the balances before and after, which is a second and
+ * independent check: the payer must have as much less as the ledger paid since run->had. Returns 1
+ * if so; 0 with a warning: something else has moved its tokens, or servers lie; -1. Of wallets it
+ * warns only, since they may spend what they got. */
+int pay_check_balances(struct pay_run *run, const struct owed *list, size_t n,
+	int64_t paid);
 
 /* Reads the value of a nonce account that authority controls. Returns false if it is none. */
 bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *authority,

@@ -309,6 +309,7 @@ static void account_status(const struct pay_run *run, const struct rpc_account *
 	struct owed *o)
 {
 	o->create = !a || !a->exists;
+	o->had = a && a->exists && amount_of(a) <= INT64_MAX ? (int64_t)amount_of(a) : 0;
 	if (!o->create && !o->held)
 		o->held = why_no_account(a, &run->payer, &o->wallet);
 }
@@ -339,4 +340,72 @@ int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n)
 				&list[start + (size_t)k]);
 	}
 	return 0;
+}
+
+/* --- afterwards ------------------------------------------------------------------------------ */
+
+static int check_source(struct pay_run *run, int64_t paid)
+{
+	static struct look look;
+	const struct rpc_account *account;
+
+	if (ask_all(run, "finalized", &run->payer.account, 1, &look) < 0)
+		return -1;
+	account = agreed(run, &look, 0);
+	if (!account)
+		return err_set(EX_TEMPFAIL,
+			"no two servers agree about the payer's account after the payments");
+	if (account->exists && amount_of(account) == (uint64_t)(run->had - paid))
+		return 1;
+	prog_warn("the paying wallet had %" PRId64 " base units, has paid %" PRId64
+		  " by the ledger, and has %" PRIu64
+		  ": something else has moved its tokens, or servers lie",
+		run->had, paid, account->exists ? amount_of(account) : 0);
+	return 0;
+}
+
+/* Returns how many of these wallets have less than before and what they were paid, or -1. */
+static long count_lacking(struct pay_run *run, const struct owed *list, size_t n)
+{
+	static struct look look;
+	struct solana_key accounts[RPC_BATCH_MAX];
+	long lacking = 0;
+
+	for (size_t start = 0; start < n; start += RPC_BATCH_MAX) {
+		int m = n - start < RPC_BATCH_MAX ? (int)(n - start) : RPC_BATCH_MAX;
+
+		for (int k = 0; k < m; k++)
+			if (solana_associated(&list[start + (size_t)k].wallet,
+				    &run->payer.token_program, &run->payer.mint,
+				    &accounts[k]) < 0)
+				return err_set(EX_DATAERR,
+					"a wallet has no associated account");
+		if (ask_all(run, "finalized", accounts, m, &look) < 0)
+			return -1;
+		for (int k = 0; k < m; k++) {
+			const struct owed *o = &list[start + (size_t)k];
+			const struct rpc_account *a = agreed(run, &look, k);
+			bool own = memcmp(&o->wallet, &run->payer.wallet,
+					   sizeof o->wallet) == 0;
+			int64_t least = o->had + o->base_units -
+				payplan_fee(&run->payer, o->base_units);
+
+			lacking += a && !own &&
+				(!a->exists || amount_of(a) < (uint64_t)least);
+		}
+	}
+	return lacking;
+}
+
+int pay_check_balances(struct pay_run *run, const struct owed *list, size_t n,
+	int64_t paid)
+{
+	int rc = check_source(run, paid);
+	long lacking = rc < 0 ? -1 : count_lacking(run, list, n);
+
+	if (lacking > 0)
+		prog_warn("%ld wallets have less than they had and were paid: "
+			  "they have spent some of it, or servers lie",
+			lacking);
+	return lacking < 0 ? -1 : rc;
 }
