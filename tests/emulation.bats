@@ -12,6 +12,10 @@ setup_file() {
 	run -0 "$RNP_BUILD/kcheck-race" --only emu huff memfill sha256_rows int8 philox
 	refute_output --partial FAIL
 	refute_output --partial SKIP
+	# one case of each kind; tests/soak/lanes has lm, which takes a minute so
+	run -0 "$RNP_BUILD/kcheck-race" --each --only emu wgmma
+	refute_output --partial FAIL
+	assert_output --regexp 'wgmma +ok [4-9]'
 }
 
 @test "emulation: any order of lanes between barriers gives the same bytes" {
