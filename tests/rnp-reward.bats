@@ -137,7 +137,11 @@ agrees() {
 			assert_failure 1
 			assert_equal "$(jq -r 'select(.ok | not).what' <<<"$output")" "pay job" ;;
 		*rnp-019* | *rnp-021*) # scales that go on in proportion, and factors of the usage
-			assert_equal "$(jq -r 'select(.ok | not).what' <<<"$output")" "pay job" ;;
+			assert_equal "$(jq -r 'select(.ok | not).what' <<<"$output")" "pay job"
+			# what a node says of itself beyond what bounds it
+			claims="gpu_memory_bytes, gpu_clock_mhz, gpu_memory_bandwidth_bps"
+			[[ $policy != *rnp-019* ]] || claims+=", down_bps, up_bps"
+			assert_equal "$(jq -r 'select(.ok | not).reason' <<<"$output")" "no input bounds it ($claims): only --pool does" ;;
 		*) assert_success ;;
 		esac
 	done
@@ -154,7 +158,7 @@ agrees() {
 term worked: nothing uses it
 term score: nothing uses it
 term idle: nothing uses it
-pay job: no input bounds it: only --pool does"
+pay job: no input bounds it (credits): only --pool does"
 	assert_equal "$(jq -r 'select(.what == "term idle") | .formula + " <= " + .at_most' <<<"$output")" \
 		"(up_s)^2 <= $((604800 * 604800))"
 	refused 64 "check it" rnp-reward policy show testnet

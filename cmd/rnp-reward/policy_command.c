@@ -171,12 +171,44 @@ static int check_tables(const struct rules *r, uint32_t used)
 	return rc;
 }
 
+/* Returns a bit for each field without a bound that the bound of an amount fails at: its own, and
+ * those of terms that it uses and that have none by their values. */
+static uint32_t find_unbounded(const struct rules *r, const struct expr_bounds *b,
+	const struct expr *amount)
+{
+	uint32_t terms = 0, tables = 0, fields = 0, found;
+	struct frac bound;
+
+	expr_uses(amount, &terms, &tables, &fields);
+	found = fields;
+	/* a term uses earlier ones only */
+	for (int i = r->nterms - 1; i >= 0; i--) {
+		if (!(terms >> i & 1))
+			continue;
+		fields = 0;
+		expr_uses(r->terms[i].value, &terms, &tables, &fields);
+		if (!expr_bound(b, r->terms[i].value, &bound))
+			found |= fields;
+	}
+	return found & ~b->known;
+}
+
+static void write_unbounded(struct buf *out, uint32_t fields)
+{
+	buf_adds(out, "no input bounds it");
+	for (int i = 0, n = 0; i < FIELD_N; i++)
+		if (fields >> i & 1)
+			buf_addf(out, "%s%s", n++ ? ", " : " (", field_names[i]);
+	buf_addf(out, "%s: only --pool does", fields ? ")" : "");
+}
+
 /* Pay in shares is bounded by the pool, pay in amounts by its inputs or by a limit of the
  * policy. */
 static int check_pay(const struct rules *r, const struct expr_bounds *b)
 {
 	bool limited = r->per_node_base_units >= 0 || r->month_base_units >= 0 ||
 		r->wallet_base_units >= 0;
+	struct buf why = BUF_INIT;
 	char what[64];
 	int rc = 0;
 
@@ -190,11 +222,13 @@ static int check_pay(const struct rules *r, const struct expr_bounds *b)
 		snprintf(what, sizeof what, "pay %s", pay_names[i]);
 		bounded = p->amount && expr_bound(b, p->amount, &bound) &&
 			frac_mul(&bound, bound, p->scale_max);
+		buf_reset(&why);
+		if (p->amount && !bounded)
+			write_unbounded(&why, find_unbounded(r, b, p->amount));
 		rc = report(what, p->formula, bounded ? &bound : NULL,
-			p->share || bounded || limited ?
-				NULL :
-				"no input bounds it: only --pool does");
+			p->share || bounded || limited ? NULL : buf_text(&why));
 	}
+	buf_release(&why);
 	return rc;
 }
 
