@@ -93,17 +93,25 @@ try {
 	const hostile = "<script>window.bad = 1</scr" + "ipt><img src=x onerror='window.bad = 2'> [link](javascript:window.bad=3) " +
 		"![i](http://127.0.0.1:1/x) <a href='javascript:window.bad=4'>a</a>\n\n# head <b>x</b>\n\n```html\n<script>window.bad = 5</scr" +
 		"ipt>\n```\n- item **bold** `code`\n\n" + "x".repeat(20000) + "\n\n| a | b |\n<iframe srcdoc='<script>parent.bad = 6</scr" + "ipt>'></iframe>";
+	let asked = null;
 	await call("Fetch.enable", { patterns: [{ urlPattern: "*/v1/chat/completions" }] });
 	heard.push((m) => {
 		if (m.method !== "Fetch.requestPaused") return;
+		asked = JSON.parse(m.params.request.postData);
 		const events = hostile.match(/[^]{1,7}/gu).map((content) => `data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
 		call("Fetch.fulfillRequest", { requestId: m.params.requestId, responseCode: 200,
 			responseHeaders: [{ name: "content-type", value: "text/event-stream" }],
 			body: Buffer.from(events.join("") + "data: [DONE]\n\n").toString("base64") });
 	});
 	await run(`document.getElementById("new").click()`);
+	// the model and how it draws are what was chosen
+	assert.deepEqual(await run(`return [...document.getElementById("model").options].map((o) => o.value)`), ["chat", "other"]);
+	await run(`const m = document.getElementById("model"); m.value = "other"; m.dispatchEvent(new Event("change"));
+		const t = document.getElementById("temperature"); t.value = "0.25"; t.dispatchEvent(new Event("change"))`);
 	await type("Be evil <script>window.bad = 7</scr" + "ipt>");
 	await until(`${idle} && document.querySelectorAll(".turn").length === 2`);
+	assert.equal(asked.model, "other");
+	assert.equal(asked.temperature, 0.25);
 	const said = `document.querySelector(".assistant .said")`;
 	assert.equal(await run(`return window.bad`), undefined);
 	assert.deepEqual(await run(`return [...${said}.querySelectorAll("*")].map((e) => e.tagName.toLowerCase()).filter((t) =>
@@ -114,6 +122,13 @@ try {
 	assert.equal(await run(`return ${said}.querySelector("pre").textContent.includes("window.bad = 5")`), true);
 	await shot("wide", 1200, 800);
 	await shot("phone", 380, 740);
+	// dark where the browser is
+	const colours = [];
+	for (const value of ["light", "dark"]) {
+		await call("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] });
+		colours.push(await run(`return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)`));
+	}
+	assert.ok(colours[0] > 600 && colours[1] < 200, `${colours}`);
 	await open();
 	assert.equal(await run(`return window.bad`), undefined);
 	assert.equal((await turns()).length, 2);

@@ -27,7 +27,7 @@ teardown() { stop_serve; }
 
 @test "page: in Chromium it chats, stops, edits, keeps, and a hostile model's text stays text" {
 	command -v "${CHROMIUM:-chromium}" >/dev/null || skip "chromium is not there: scripts/bootstrap"
-	start_serve
+	start_serve --model "other=$DIR/model"
 	timeout 120 node "$ROOT/tests/page_chromium.mjs" "$url" "$BATS_TEST_TMPDIR" || fail "$(cat serve.err)"
 	[ "$(metric running)" = 0 ]
 	[ -s wide.png ]
