@@ -169,6 +169,10 @@ broken() {
 	head -c 65536 /dev/zero >"$BATS_TEST_TMPDIR/g"
 	cd "$BATS_TEST_TMPDIR"
 	CUDA_EMU_OLD=1 refused 69 "has no kernels for emulation" rnp-train compress --method q8 --device cuda --out a g
+	# one whose driver lacks what the fastest products need goes on, and says so
+	CUDA_EMU_NO_MAPS=1 run_split rnp-train compress --method q8 --device cuda --out b g
+	assert_success
+	assert_equal "$stderr" "rnp-train: cuda:0: some matrix products are slower than they could be: the driver has no tensor maps"
 	CUDA_EMU_OLD=1 run_split rnp-train compress --method q8 --out a g
 	assert_success
 	[[ $stderr == *"has no kernels for"*": using the CPU" ]]

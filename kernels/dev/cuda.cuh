@@ -122,6 +122,9 @@ int cuda_enter(struct dev *d);
 /* Loads a kernel of this build for the present GPU and driver, without launching it. */
 cudaError_t cuda_try_kernel(void);
 
+/* Whether the driver makes the maps that copies of wgmma.cuh need. */
+bool cuda_wgmma_maps(void);
+
 /* Each launches its kernels on the device's stream. Returns 0 or -1. */
 int cuda_copy(struct dev *d, void *to, const void *from, uint64_t bytes);
 int cuda_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words);

@@ -376,6 +376,12 @@ static int open_device(struct dev *d, int n)
 	snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
 	if (check_kernels(d, p.name) < 0)
 		return -1;
+	if (c->wgmma && !cuda_wgmma_maps()) {
+		c->wgmma = false;
+		snprintf(d->note, sizeof d->note,
+			"%s: some matrix products are slower than they could be: the driver has no tensor maps",
+			d->name);
+	}
 	CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	CUDA_TRY(cudaEventCreate(&c->from));
 	CUDA_TRY(cudaEventCreate(&c->to));

@@ -5,6 +5,8 @@
 #include "kernels/dev/mma.cuh"
 #include "kernels/dev/wgmma_tile.cuh"
 
+#include <stdlib.h>
+
 /* With fewer tiles most of the GPU would wait; in the emulation those of mma.cu stay tested. */
 #ifdef CUDA_EMU
 #define ENOUGH(q, tiles) ((q)->m > WIDE_ROWS && (q)->n > WIDE_COLUMNS)
@@ -171,6 +173,15 @@ static encode_fn encoder(void)
 	return NULL;
 }
 #endif
+
+bool cuda_wgmma_maps(void)
+{
+#ifdef CUDA_EMU
+	return !getenv("CUDA_EMU_NO_MAPS");
+#else
+	return encoder() != NULL;
+#endif
+}
 
 int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns,
 	uint64_t ld, unsigned box_rows)
