@@ -170,9 +170,27 @@ template <class... P> static inline emu_call<P...> emu_signature(void (*)(P...))
 		emu_shared(&name##_place_, sizeof(type) * (count)))
 
 /* Shared memory whose size the launch states: more than 48 KiB must have been asked for. */
-static size_t emu_large_allowed = 48 << 10;
-#define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...)      \
-	((size_t)(bytes) <= emu_large_allowed ? (void)0 : abort(), \
+#define EMU_LARGE_KERNELS 16
+static struct {
+	void (*kernel)(void);
+	size_t bytes;
+} emu_large[EMU_LARGE_KERNELS];
+
+/* Where what was asked for a kernel is kept. */
+static inline size_t *emu_large_of(void (*kernel)(void))
+{
+	for (int i = 0; i < EMU_LARGE_KERNELS; i++) {
+		if (!emu_large[i].kernel) {
+			emu_large[i].kernel = kernel;
+			emu_large[i].bytes = 48 << 10;
+		}
+		if (emu_large[i].kernel == kernel)
+			return &emu_large[i].bytes;
+	}
+	abort();
+}
+#define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...)                            \
+	((size_t)(bytes) <= *emu_large_of((void (*)(void))(kernel)) ? (void)0 : abort(), \
 		LAUNCH(kernel, grid, block, stream, __VA_ARGS__))
 #define LARGE_SHARED(type, name, count)            \
 	static const char name##_place_ = 0;       \
@@ -873,12 +891,12 @@ static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const voi
 }
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <class F>
-static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes)
+static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute, int bytes)
 {
 	/* an SM has 228 KiB, of which a block may have 227 */
 	if (bytes > 227 << 10)
 		return cudaErrorInvalidDeviceFunction;
-	emu_large_allowed = (size_t)bytes;
+	*emu_large_of((void (*)(void))kernel) = (size_t)bytes;
 	return cudaSuccess;
 }
 static inline cudaError_t cudaGetLastError()
