@@ -168,9 +168,13 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 			checks: [], readings: {bandwidth: $3}, node_record: \"${!sha}\", challenge_sha256: \"$(printf %d "$3" | sha256sum | cut -d" " -f1)\",
 			proven: [{device: \"GPU-$1\", memory_bytes: 1000}]}"
 	}
-	for n in a b c d; do
-		node $n ".gpus[0].uuid = \"GPU-$n\" | .network = {down_bps: 9007199254740991, up_bps: 300000000}"
+	for n in a c d; do
+		node $n ".gpus[0].uuid = \"GPU-$n\" | .network = {down_bps: 9007199254740991, up_bps: 9007199254740991}"
 	done
+	node b '.gpus[0].uuid = "GPU-b" | .network = {down_bps: 900000000, up_bps: 9007199254740991}'
+	# more download than upload is measured as its upload, and stays
+	node e '.gpus[0].uuid = "GPU-e" | .network = {down_bps: 1000000000, up_bps: 80000000}'
+	measured e 17T00:00:00 9900000 true
 	measured a 17T00:00:00 50000000 true
 	measured a 18T00:00:00 40000000 true
 	# what failed, was measured before the epoch, or on another node's challenge, measures nothing
@@ -181,12 +185,13 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	verdict c 17T00:00:00 true '["GPU-c"]'
 	measured d 17T00:00:00 9007199254740991 true
 	usage
-	assert_equal "$(of a '[.down_bps, .up_bps]')" '[400000000,300000000]'
-	assert_equal "$(of a '.sources | [.down_bps, .up_bps] | map(sub(".*bps(, )?"; ""))')" '["which is more than verdicts measured",""]'
-	assert_equal "$(of b '[.down_bps, .up_bps]')" '[720000000,300000000]'
-	assert_equal "$(of c '[.down_bps, .up_bps]')" '[800000000000,300000000]'
-	assert_equal "$(of c '.sources.down_bps | sub(".*bps(, )?"; "")')" '"which is more than a link carries"'
-	assert_equal "$(of d '[.down_bps, .up_bps]')" '[800000000000,300000000]'
+	assert_equal "$(of a '[.down_bps, .up_bps]')" '[800000000000,400000000]'
+	assert_equal "$(of a '.sources | [.down_bps, .up_bps] | map(sub(".*bps(, )?"; ""))')" \
+		'["which is more than a link carries","which is more than verdicts measured"]'
+	assert_equal "$(of b '[.down_bps, .up_bps]')" '[720000000,800000000000]'
+	assert_equal "$(of c '[.down_bps, .up_bps]')" '[800000000000,800000000000]'
+	assert_equal "$(of d '[.down_bps, .up_bps]')" '[800000000000,800000000000]'
+	assert_equal "$(of e '[.down_bps, .up_bps]')" '[1000000000,79200000]'
 	# however the verdicts are written
 	cp usage before
 	sed -i 's/"kind":"rnp/"kind":"\\u0072np/' records

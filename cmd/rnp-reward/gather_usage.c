@@ -220,28 +220,34 @@ static bool hold_to_model(const json_t *node, const char *name, int64_t *v)
 	return true;
 }
 
-/* Nor does more bandwidth than the best verdict of the epoch measured, which is that of the lower
- * direction, or, where none did, than a link that nobody has. */
-static const char *hold_to_measured(const struct draft *d, const char *name, int64_t *v)
+/* A verdict measures the lower direction of a node's link. Of the direction that the node says is the
+ * lower one no more counts than the best verdict of the epoch measured: a policy that pays for a link
+ * asks for both. Of the other, and where none measured, no more than a link that nobody has. */
+static const char *hold_to_measured(const struct draft *d, const json_t *node,
+	const char *name, int64_t *v)
 {
+	bool down = strcmp(name, "down_bps") == 0;
 	int64_t measured = d->node->bandwidth, most = LINK_MAX_BPS;
+	struct fact other;
 
-	if (strcmp(name, "down_bps") != 0 && strcmp(name, "up_bps") != 0)
+	if (!down && strcmp(name, "up_bps") != 0)
 		return NULL;
-	if (measured && measured < LINK_MAX_BPS / 8)
+	fact_read(node, down ? "up_bps" : "down_bps", &other);
+	if (measured && measured < LINK_MAX_BPS / 8 &&
+		(!other.known || (down ? *v < other.value : *v <= other.value)))
 		most = measured * 8;
 	if (*v <= most)
 		return NULL;
 	*v = most;
-	return measured ? ", which is more than verdicts measured" :
-			  ", which is more than a link carries";
+	return most < LINK_MAX_BPS ? ", which is more than verdicts measured" :
+				     ", which is more than a link carries";
 }
 
 /* Returns what is said of a claim that counts only in part, "": it counts whole. */
 static const char *hold(const struct draft *d, const json_t *node, const char *name,
 	int64_t *v)
 {
-	const char *held = hold_to_measured(d, name, v);
+	const char *held = hold_to_measured(d, node, name, v);
 
 	if (held)
 		return held;
