@@ -387,11 +387,11 @@ static long count_lacking(struct pay_run *run, const struct owed *list, size_t n
 			const struct rpc_account *a = agreed(run, &look, k);
 			bool own = memcmp(&o->wallet, &run->payer.wallet,
 					   sizeof o->wallet) == 0;
-			int64_t least = o->had + o->base_units -
-				payplan_fee(&run->payer, o->base_units);
+			/* without sign, as a server may say that it had all there can be */
+			uint64_t least = (uint64_t)o->had + (uint64_t)o->base_units -
+				(uint64_t)payplan_fee(&run->payer, o->base_units);
 
-			lacking += a && !own &&
-				(!a->exists || amount_of(a) < (uint64_t)least);
+			lacking += a && !own && (!a->exists || amount_of(a) < least);
 		}
 	}
 	return lacking;
