@@ -88,6 +88,26 @@ chain_is_whole() {
 	refused 69 'gave up' rnp-train join -q "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-x" --give-up 1s
 }
 
+@test "join: two workers with one key: the first ends with a line, the other works" {
+	rnp-register keygen --out "$BATS_TEST_TMPDIR/k.json" >/dev/null
+	start_coordinator --workers 2 --rounds 2 --inner-steps 2
+	start_worker a --key k.json
+	waits() { curl -s "$url/metrics" | grep -qx 'rnp_train_waiting 1'; }
+	wait_until 'the first to wait' waits
+	start_worker b --key k.json
+	wait_until 'the first to end' process_is_gone "${worker[a]}"
+	code=0
+	wait "${worker[a]}" || code=$?
+	((code == 75)) || fail "ended with $code"
+	forget "${worker[a]}"
+	grep -q 'another worker asks with this key' a.err
+	start_worker c
+	end_of b "${worker[b]}"
+	end_of c "${worker[c]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -se 'length == 2 and all(.workers == 2)'
+}
+
 @test "coordinate: what is not signed, not hers or not there is refused" {
 	local node code
 	start_coordinator --workers 1 --inner-steps 5

@@ -51,6 +51,7 @@ struct waiter {
 	struct httpd_reply *r;
 	char node[KEY_ADDRESS_MAX];
 	uint64_t round; /* waits for the parameters after this round; 0: for work */
+	bool replaced;  /* the same member asks for work again */
 	int64_t until_ns;
 };
 

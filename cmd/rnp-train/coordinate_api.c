@@ -214,6 +214,13 @@ static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
 
 /* --- work ------------------------------------------------------------------------------------- */
 
+/* A worker asks for work once at a time: who asked before has lost its connection, or is another worker. */
+static void replace(struct coordinator *g, const char *node)
+{
+	for (struct waiter *w = g->waiters; w; w = w->next)
+		w->replaced |= !w->round && strcmp(w->node, node) == 0;
+}
+
 /* Lets go of the lock: the round's thread answers, which at the end is no longer there. round: see struct
  * waiter. */
 static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
@@ -233,6 +240,8 @@ static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
 		.round = round,
 		.until_ns = clock_mono_ns() + PROTOCOL_POLL_MS * INT64_C(1000000) };
 	snprintf(w->node, sizeof w->node, "%s", node);
+	if (!round)
+		replace(g, node);
 	g->waiters = w;
 	g->nwaiters++;
 	pthread_cond_signal(&g->wake);

@@ -14,7 +14,7 @@
 #include "common/json/json.h"
 
 #define TICK_NS   INT64_C(1000000000)
-#define LINGER_NS (5 * TICK_NS) /* after the last round: those who ask are told */
+#define LINGER_NS (5 * TICK_NS) /* after the last record: those who ask are told */
 
 /* --- what follows a round --------------------------------------------------------------------- */
 
@@ -210,9 +210,9 @@ void *coordinate_rounds(void *ctx)
 		if (rc == 0)
 			rc = close_if_due(g);
 		if (rc == 0 && g->over) {
-			if (!over_ns)
+			if (!over_ns && (!g->writer.runs || g->writer.done))
 				over_ns = clock_mono_ns() + LINGER_NS;
-			if (clock_mono_ns() >= over_ns)
+			if (over_ns && clock_mono_ns() >= over_ns)
 				break;
 		}
 		if (rc == 0)

@@ -214,7 +214,7 @@ static int lose(struct coordinator *g, struct waiter *w)
 	int64_t number = coordinate_member(g, w->node);
 
 	httpd_finish(w->q);
-	if (w->round || number < 0 || !g->r.members[number].asks)
+	if (w->replaced || w->round || number < 0 || !g->r.members[number].asks)
 		return 0;
 	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
 	return coordinate_db_join(g, w->node, NULL, number);
@@ -252,6 +252,11 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 		return answer_base(g, w, now_ns);
 	if (g->over) {
 		refuse_waiter(w, 410, "the run is over");
+		return 1;
+	}
+	if (w->replaced) {
+		refuse_waiter(w, 409,
+			"another worker asks with this key: each needs its own");
 		return 1;
 	}
 	rc = assign(g, w->node, round_ask, &record);

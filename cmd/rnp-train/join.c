@@ -182,7 +182,9 @@ int worker_ask(struct worker *w, bool ahead, struct assignment *a)
 		rc = 2;
 	else if (rc == 0 && r.status != 200)
 		rc = client_refused(&r,
-			r.status == 401 || r.status == 403 ? EX_NOPERM : EX_DATAERR,
+			r.status == 401 || r.status == 403 ? EX_NOPERM :
+				r.status == 409            ? EX_TEMPFAIL :
+							     EX_DATAERR,
 			"asking for work");
 	if (rc == 0) {
 		record = json_parse_object(buf_text(&r.body), r.body.len,
