@@ -255,7 +255,6 @@ static void *run(void *arg)
 		struct lm_engine_counts counts;
 
 		ns = clock_mono_ns() - begun;
-		post(s->config.outbox, &s->news);
 		if (rows)
 			adapt(s, ns);
 		lm_engine_count(s->engine, &counts);
@@ -267,6 +266,8 @@ static void *run(void *arg)
 		for (struct lm_request *a = s->first; a; a = a->next)
 			s->pending++;
 		pthread_mutex_unlock(&s->lock);
+		/* who hears that an answer has ended finds its stream free */
+		post(s->config.outbox, &s->news);
 	}
 	return NULL;
 }

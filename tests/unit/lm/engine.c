@@ -700,10 +700,65 @@ static void whole_cache(void)
 
 /* --- with a thread of its own ------------------------------------------------------------------ */
 
+/* Takes events until n answers have ended. */
+static void take_all(struct lm_events *box, struct lm_event_batch *news, uint32_t n)
+{
+	uint32_t done = 0;
+
+	for (int tries = 0; done < n && tries < 10000; tries++) {
+		lm_events_take(box, news, 1000);
+		for (size_t i = 0; i < news->count; i++) {
+			struct lm_event e = { .answer = news->events[i].answer,
+				.token = news->events[i].token };
+
+			hear(NULL, &e);
+			done += e.token < 0;
+		}
+	}
+	CHECK_I64(n, done);
+}
+
+/* Who has heard that answers ended finds their streams free: as many may be asked for at once. */
+static void free_at_once(void)
+{
+	enum { STREAMS = 4 };
+	struct lm_events *box = lm_events_new();
+	uint32_t end = END;
+	struct lm_service_config config = { .limits = { .pages = 64,
+						    .streams = STREAMS,
+						    .rows = 32,
+						    .context = CONTEXT },
+		.ends = &end,
+		.ends_count = 1,
+		.outbox = box };
+	struct lm_service *s = NULL;
+	struct lm_event_batch news = { 0 };
+	static struct asked all[STREAMS];
+	struct lm_request *list[STREAMS];
+	bool taken = true;
+
+	CHECK(lm_service_open(&s, weights, &config) == 0);
+	for (int round = 0; round < 300 && taken; round++) {
+		for (int i = 0; i < STREAMS; i++) {
+			ask(&all[i], &texts[i]);
+			all[i].a.tokens_max = 1;
+			list[i] = &all[i].a;
+		}
+		taken = lm_service_submit(s, list, STREAMS) == 0;
+		CHECK(taken);
+		take_all(box, &news, taken ? STREAMS : 0);
+		for (int i = 0; i < STREAMS; i++)
+			free(all[i].a.tokens);
+	}
+	lm_service_close(s);
+	lm_event_batch_release(&news);
+	lm_events_free(box);
+}
+
 static void service(void)
 {
 	struct lm_events *box = lm_events_new();
-	uint32_t end = END, done = 0;
+	uint32_t end = END;
 	struct lm_service_config config = { .limits = { .pages = 64,
 						    .streams = 4,
 						    .rows = 32,
@@ -728,16 +783,7 @@ static void service(void)
 	}
 	CHECK_FAILS(EX_TEMPFAIL, lm_service_submit(s, list, 30));
 	CHECK(lm_service_submit(s, list, 20) == 0);
-	for (int tries = 0; done < 20 && tries < 10000; tries++) {
-		lm_events_take(box, &news, 1000);
-		for (size_t i = 0; i < news.count; i++) {
-			struct lm_event e = { .answer = news.events[i].answer,
-				.token = news.events[i].token };
-
-			hear(NULL, &e);
-			done += e.token < 0;
-		}
-	}
+	take_all(box, &news, 20);
 	for (int i = 0; i < 20; i++)
 		check_answer(&all[i]);
 	for (int i = 20; i < TEXTS; i++)
@@ -893,6 +939,7 @@ int main(void)
 	whole_cache();
 	windows();
 	service();
+	free_at_once();
 	memory_runs_out();
 	lm_weights_close(weights);
 	model_file_close(model);
