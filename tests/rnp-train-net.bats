@@ -399,6 +399,30 @@ text_worker() {
 		and .[0].tokens == 640 and .[0].credits == 640' got
 }
 
+@test "coordinate: with a policy, only nodes that meet it at the registry take part" {
+	local registry
+	cd "$BATS_TEST_TMPDIR"
+	make_key op
+	make_key home
+	jq '.requires = [{name: "threads", field: "cpu_threads", more_than: 7, unit: "threads", unknown: "fail", remedy: "another processor"}]' \
+		"$ROOT/cmd/rnp-reward/policies/testnet.json" >p.json
+	misused "--policy goes with --registry" rnp-train coordinate --model "$DIR/model" --data "$DIR/tok" --listen 127.0.0.1:0 --policy p.json
+	start_registry --trust "$op"
+	registry=$url
+	rm port
+	start_coordinator --key op.json --registry "$registry" --policy p.json --workers 1 --rounds 1 --inner-steps 2
+	join_refused() { refused 77 "$1" rnp-train join -q "$url" --data "$DIR/tok" --state x --key home.json; }
+	join_refused 'is not registered'
+	node_record home | rnp-register submit --registry "$registry" >/dev/null
+	join_refused 'does not qualify under testnet: threads: not known'
+	node_record home '{cpu: {threads: 4}, at: (now + 1 | todate)}' | rnp-register submit --registry "$registry" >/dev/null
+	join_refused 'does not qualify under testnet: threads: 4 threads is not more than 7 threads'
+	node_record home '{cpu: {threads: 8}, at: (now + 2 | todate)}' | rnp-register submit --registry "$registry" >/dev/null
+	start_worker a --key home.json
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+}
+
 # A registry that knows everybody, and answers no receipt for as long as anybody waits
 silent_registry='
 import http.server, threading

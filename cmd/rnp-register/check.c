@@ -5,8 +5,7 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
-#include "common/record/facts.h"
-#include "common/record/gpu.h"
+#include "common/record/eligibility.h"
 #include "common/json/json.h"
 #include "common/cli/human.h"
 #include "common/cli/out.h"
@@ -28,46 +27,6 @@ static const struct opt opts[] = {
 		.help = "name of a policy, or path of its file" },
 	{ 0 },
 };
-
-/* A GPU's row in a policy's tables may have the name of its family ("H100"). */
-static bool text_met(const struct policy *p, const struct policy_need *n,
-	const char *text)
-{
-	const struct gpu_model *gpu = gpu_find(text, 0);
-
-	return policy_met_text(p, n, text) || (gpu && policy_met_text(p, n, gpu->name)) ||
-		(gpu && policy_met_text(p, n, gpu->family));
-}
-
-static bool is_met(const struct policy *p, const struct policy_need *n,
-	const struct fact *f)
-{
-	if (!f->known || f->none)
-		return false;
-	return f->text ? text_met(p, n, f->text) : policy_met_i64(n, f->value);
-}
-
-/* Formats "download: 50 bit/s is not more than 100000000 bit/s". */
-static void add_reason(json_t *reasons, const struct policy_need *n, const struct fact *f)
-{
-	struct buf text = BUF_INIT;
-
-	buf_addf(&text, "%s: ", n->name);
-	if (!f->known) {
-		buf_addf(&text, "not known%s%s", f->cause[0] ? ": " : "", f->cause);
-	} else if (f->none) {
-		buf_addf(&text, "this machine has no %s",
-			strncmp(n->field, "gpu", 3) == 0 ? "GPU" : n->name);
-	} else if (f->text) {
-		buf_addf(&text, "'%s' is not among those of the policy", f->text);
-	} else {
-		policy_amount_text(&text, f->value, n->unit);
-		buf_adds(&text, " is not ");
-		policy_need_page(&text, n);
-	}
-	json_push_text(reasons, text.data);
-	buf_release(&text);
-}
 
 static void set_actual(json_t *entry, const struct fact *f)
 {
@@ -92,7 +51,7 @@ static json_t *hold(const struct policy *p, const struct policy_need *n,
 	bool met;
 
 	fact_read(node, n->field, &f);
-	met = is_met(p, n, &f);
+	met = eligibility_met(p, n, &f);
 	policy_need_page(&required, n);
 	json_set_text(entry, "name", n->name);
 	set_actual(entry, &f);
@@ -102,8 +61,11 @@ static json_t *hold(const struct policy *p, const struct policy_need *n,
 		json_set_bool(entry, "met", met);
 	if (!met)
 		json_set_text(entry, "remedy", n->remedy);
-	if (!met && reasons)
-		add_reason(reasons, n, &f);
+	if (!met && reasons) {
+		buf_reset(&required);
+		eligibility_reason(&required, n, &f);
+		json_push_text(reasons, required.data);
+	}
 	buf_release(&required);
 	return entry;
 }

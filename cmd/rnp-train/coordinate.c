@@ -36,6 +36,7 @@ static struct coordinator_options options = { .workers = 1,
 	.precision = "bf16" };
 static const char *listen_on, *port_file, *cert_file, *cert_key, *log_file;
 static struct opt_list allow;
+static const char *policy_name;
 static double outer_rate, outer_momentum;
 
 static const struct opt opts[] = {
@@ -107,6 +108,11 @@ static const struct opt opts[] = {
 		.to = &options.registry,
 		.metavar = "URL",
 		.help = "take only nodes that are registered there, and send it the receipts" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &policy_name,
+		.metavar = "P",
+		.help = "of these only nodes that qualify: name of a policy, or path of its file" },
 	OPT_JUDGE(&options.judge),
 	{ .name = "score-min",
 		.kind = OPT_F64,
@@ -235,8 +241,20 @@ static int serve_and_print(struct coordinator *g)
 	return coordinate_print_end(g) < 0 ? -1 : rc;
 }
 
+/* policy becomes the options'. */
+static int find_policy(struct policy *policy)
+{
+	if (!policy_name)
+		return 0;
+	if (!options.registry)
+		return err_set(EX_USAGE, "--policy goes with --registry");
+	options.policy = policy;
+	return policy_load(policy, policy_name);
+}
+
 static int run(int n, char **args)
 {
+	struct policy policy = POLICY_INIT;
 	struct coordinator g;
 	int rc = -1;
 
@@ -248,12 +266,13 @@ static int run(int n, char **args)
 	options.nallow = allow.n;
 	/* before there is any thread */
 	httpd_block_signals();
-	if (check_tree() == 0) {
+	if (check_tree() == 0 && find_policy(&policy) == 0) {
 		rc = coordinate_open(&g, &options);
 		if (rc == 0)
 			rc = serve_and_print(&g);
 		coordinate_close_all(&g);
 	}
+	policy_release(&policy);
 	opt_list_release(&allow);
 	return rc < 0 ? err_report() : EX_OK;
 }

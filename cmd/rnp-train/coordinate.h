@@ -24,10 +24,13 @@
 #include "common/lm/train/shuffle.h"
 #include "common/lm/train/update.h"
 #include "common/net/httpd.h"
+#include "common/record/policy.h"
 #include "common/store/store.h"
 
 struct coordinator_options {
 	const char *model, *data, *valid, *key, *device, *registry;
+	/* with registry: what its nodes have to meet; NULL: nothing */
+	const struct policy *policy;
 	const char *parent, *ca,
 		*proxy; /* of the coordinator above; NULL: there is none */
 	int64_t give_up_ms;

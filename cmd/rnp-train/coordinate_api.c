@@ -156,7 +156,7 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 {
 	struct coordinator *g = ctx;
 	json_t *record = coordinate_take_record(g, q, r, "rnp.join"), *member = NULL;
-	struct buf text = BUF_INIT;
+	struct buf text = BUF_INIT, why = BUF_INIT;
 	const char *node;
 	int rc = -1;
 
@@ -167,11 +167,11 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 		coordinate_refuse(g, r, 403, "node: is not allowed in this run");
 		goto out;
 	}
-	rc = coordinate_is_registered(g, node);
+	buf_adds(&why, "node: ");
+	rc = coordinate_admits(g, node, &why);
 	if (rc < 1) {
 		coordinate_refuse(g, r, rc ? 503 : 403,
-			rc ? "the registry cannot be asked at present" :
-			     "node: is not registered where this run asks for it");
+			rc ? "the registry cannot be asked at present" : why.data);
 		goto out;
 	}
 	json_write(&text, record);
@@ -186,6 +186,7 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 	} else
 		reply_record(g, r, member);
 out:
+	buf_release(&why);
 	buf_release(&text);
 	json_decref(record);
 	return HTTPD_NOW;

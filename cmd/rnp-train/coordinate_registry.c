@@ -1,5 +1,5 @@
-/* coordinate_registry.c - a coordinator and a registry: only nodes that are registered there take
- * part, and receipts go there, each until it is taken. */
+/* coordinate_registry.c - a coordinator and a registry: only nodes that are registered there, and meet a
+ * policy, take part, and receipts go there, each until it is taken. */
 #include "cmd/rnp-train/coordinate_registry.h"
 
 #include <string.h>
@@ -10,11 +10,32 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/net/registry_client.h"
+#include "common/record/eligibility.h"
 
 #define TRY_MS   3000
 #define AGAIN_NS INT64_C(10000000000) /* after a failure */
 
-int coordinate_is_registered(struct coordinator *g, const char *node)
+/* Holds what the registry says of a node against the policy. Returns 1, 0 with why, or -1. */
+static int qualifies(struct coordinator *g, const char *node,
+	const struct http_response *r, const char *url, struct buf *why)
+{
+	json_t *answer = json_parse_object(buf_text(&r->body), r->body.len, url);
+	const json_t *record = json_object_get(answer, "record");
+	const char *of = json_string_value(json_object_get(record, "node"));
+	int rc;
+
+	if (!answer)
+		return -1;
+	if (!of || strcmp(of, node) != 0) {
+		rc = err_set(EX_DATAERR, "'%s' answers without this node's record", url);
+	} else {
+		rc = eligibility_check(g->o.policy, record, why);
+	}
+	json_decref(answer);
+	return rc;
+}
+
+int coordinate_admits(struct coordinator *g, const char *node, struct buf *why)
 {
 	struct http http = HTTP_INIT;
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -30,8 +51,14 @@ int coordinate_is_registered(struct coordinator *g, const char *node)
 		q.url = url.data;
 		rc = http_fetch(&http, &q, &r) == 0 ? 1 : r.status == 404 ? 0 : -1;
 	}
-	if (rc == 0)
+	if (rc == 0) {
 		err_clear();
+		buf_adds(why, "is not registered where this run asks for it");
+	}
+	if (rc == 1 && g->o.policy) {
+		buf_addf(why, "does not qualify under %s: ", g->o.policy->name);
+		rc = qualifies(g, node, &r, url.data, why);
+	}
 	http_release(&http);
 	http_response_release(&r);
 	buf_release(&url);

@@ -1,0 +1,23 @@
+/* eligibility.h - whether a node's record meets what a reward policy requires of it before an epoch. Uses
+ * policy.h, facts.h, gpu.h. Pure. */
+#ifndef RNP_COMMON_RECORD_ELIGIBILITY_H
+#define RNP_COMMON_RECORD_ELIGIBILITY_H
+
+#include "common/base/buf.h"
+#include "common/record/facts.h"
+#include "common/record/policy.h"
+
+/* Whether a fact meets a requirement; what is not known does not. A GPU's row in a policy's tables may have
+ * the name of its family ("H100"). */
+bool eligibility_met(const struct policy *p, const struct policy_need *n,
+	const struct fact *f);
+
+/* Appends why it does not, for people: "download: 50 bit/s is not more than 100000000 bit/s". */
+void eligibility_reason(struct buf *out, const struct policy_need *n,
+	const struct fact *f);
+
+/* Whether an rnp.node record meets all requirements but those of an epoch; if not, the first that it does not
+ * is appended to why. A policy whose requirements cannot be read is met by nobody. */
+bool eligibility_check(const struct policy *p, const json_t *node, struct buf *why);
+
+#endif
