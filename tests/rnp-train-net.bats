@@ -484,6 +484,56 @@ s.serve_forever()'
 	refused 64 'another --warm' rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --warm 9
 }
 
+# Whatever is asked for, here is the coordinator: CONNECT is answered with a tunnel, all else goes there as it is
+proxy='
+import socket, sys, threading
+def pipe(a, b):
+    try:
+        while data := a.recv(65536): b.sendall(data)
+    except OSError: pass
+    for s in (a, b):
+        try: s.shutdown(socket.SHUT_RDWR)
+        except OSError: pass
+def serve(c):
+    head = b""
+    while b"\r\n\r\n" not in head:
+        data = c.recv(65536)
+        if not data: return
+        head += data
+    to = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    if head.startswith(b"CONNECT "): c.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    else: to.sendall(head)
+    threading.Thread(target=pipe, args=(to, c)).start()
+    pipe(c, to)
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True: threading.Thread(target=serve, args=(s.accept()[0],)).start()'
+
+# through_a_proxy URL [OPTION...]: a name that nobody knows is found by the proxy alone
+through_a_proxy() {
+	rm -f proxy.port
+	python3 -c "$proxy" "$(cat port)" >proxy.port 2>proxy.err 3>&- &
+	worker[proxy]=$!
+	wait_until 'the proxy' test -s proxy.port
+	url=$1
+	refused 69 'cannot reach' rnp-train join -q "$url" --data "$DIR/tok" --state x --give-up 1s "${@:2}"
+	start_worker a --once --proxy "http://127.0.0.1:$(cat proxy.port)" "${@:2}"
+	end_of a "${worker[a]}"
+	kill_hard "${worker[proxy]}"
+	wait_until 'a round' rounds_are 1
+}
+
+@test "join: --proxy carries a run, and tunnels TLS" {
+	start_coordinator --workers 1 --inner-steps 3
+	through_a_proxy http://nowhere.invalid
+	kill_hard "$coordinator"
+	rm -rf m port c.out state-a
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \
+		-subj /CN=nowhere.invalid -addext subjectAltName=DNS:nowhere.invalid 2>/dev/null
+	start_coordinator --workers 1 --inner-steps 3 --cert c.pem --cert-key k.pem
+	through_a_proxy https://nowhere.invalid --ca c.pem
+}
+
 @test "join: over TLS with a certificate of its own, and with a clock that is a day wrong" {
 	cd "$BATS_TEST_TMPDIR"
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \
