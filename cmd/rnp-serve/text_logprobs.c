@@ -1,6 +1,7 @@
 /* text_logprobs.c - collects the logprobs of a text's tokens, and writes them as parallel arrays. */
 #include "cmd/rnp-serve/text_logprobs.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "common/base/utf8.h"
@@ -12,6 +13,29 @@ struct one {
 	size_t offset;
 	struct lm_logprobs p;
 };
+
+/* Entries are kept without the places for alternatives that they do not have: there may be a million. */
+#define HEAD_BYTES offsetof(struct one, p.top)
+
+static void keep(struct buf *all, const struct one *o)
+{
+	buf_add(all, o, HEAD_BYTES);
+	buf_add(all, o->p.top, o->p.n * sizeof *o->p.top);
+	buf_add(all, o->p.top_logprob, o->p.n * sizeof *o->p.top_logprob);
+}
+
+/* Returns how many bytes the entry takes. */
+static size_t recall(struct one *o, const char *at)
+{
+	size_t ids, values;
+
+	memcpy(o, at, HEAD_BYTES);
+	ids = o->p.n * sizeof *o->p.top;
+	values = o->p.n * sizeof *o->p.top_logprob;
+	memcpy(o->p.top, at + HEAD_BYTES, ids);
+	memcpy(o->p.top_logprob, at + HEAD_BYTES + ids, values);
+	return HEAD_BYTES + ids + values;
+}
 
 void text_logprobs_init(struct text_logprobs *l, const struct lm_token *t, bool started)
 {
@@ -41,7 +65,7 @@ void text_logprobs_add(struct text_logprobs *l, uint32_t id, const struct lm_log
 
 	if (p)
 		one.p = *p;
-	buf_add(&l->all, &one, sizeof one);
+	keep(&l->all, &one);
 	if (id < lm_token_count(l->token))
 		lm_detoken_push(&l->detoken, &text, id);
 	l->chars += count_chars(&text);
@@ -159,11 +183,10 @@ static void add_column(struct buf *out, const struct text_logprobs *const parts[
 
 	buf_addc(out, '[');
 	for (int k = 0; k < 2; k++) {
-		for (size_t at = 0; parts[k] && at < parts[k]->all.len;
-			at += sizeof(struct one)) {
+		for (size_t at = 0; parts[k] && at < parts[k]->all.len;) {
 			struct one o;
 
-			memcpy(&o, parts[k]->all.data + at, sizeof o);
+			at += recall(&o, parts[k]->all.data + at);
 			if (more)
 				buf_addc(out, ',');
 			more = true;
