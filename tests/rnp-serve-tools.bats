@@ -33,10 +33,10 @@ teardown() { stop_serve; }
 	grep -q '^{"name":"f","parameters":' prompt
 	grep -qx '{"name": "f", "arguments": {"x":1}}' prompt
 	grep -qx '<tool_response>' prompt
-	post /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":90,\"parallel_tool_calls\":false,\"tool_choice\":\"required\",$tools}" |
+	post /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":400,\"parallel_tool_calls\":false,\"tool_choice\":\"required\",$tools}" |
 		jq -e '.choices[0] | .finish_reason == "tool_calls" and (.message.tool_calls[0].function | .name == "f" and (.arguments | fromjson | .x | IN(1, 2)))'
 	# the batch has them, too
-	echo "{\"custom_id\":\"a\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":90,\"parallel_tool_calls\":false,\"tool_choice\":\"required\",$tools}}" |
+	echo "{\"custom_id\":\"a\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":400,\"parallel_tool_calls\":false,\"tool_choice\":\"required\",$tools}}" |
 		rnp-serve batch --model "$DIR/model" | jq -e '.response.body.choices[0].message.tool_calls[0].function.name == "f"'
 }
 
