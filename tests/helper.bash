@@ -6,6 +6,7 @@ ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 RNP_BUILD=${RNP_BUILD:-$ROOT/build}
 PATH=$RNP_BUILD/bin:$PATH
 export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
+export PYTHONDONTWRITEBYTECODE=1 # the tests leave nothing beside their modules
 unset RNP_NOW RNP_DEVICE
 
 # Prints the path of real data outside the repository; skips the test visibly without it:
