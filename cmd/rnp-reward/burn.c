@@ -161,13 +161,12 @@ static json_t *top_up_record(const struct policy *p, int64_t over_ppm)
 /* A ledger burns for a job once: jobs that it could take for one another are no jobs. */
 static int check_job(void)
 {
-	size_t n = 0;
+	size_t bytes = opts.job ? strlen(opts.job) : 0;
 
 	if (!opts.job)
 		return 0;
-	for (const char *c = opts.job; *c; c++)
-		n += (*c & 0xc0) != 0x80;
-	if (!n || n > JOB_CHARACTERS_MAX || !utf8_valid(opts.job, strlen(opts.job)))
+	if (!bytes || utf8_count(opts.job, bytes) > JOB_CHARACTERS_MAX ||
+		!utf8_valid(opts.job, bytes))
 		return err_set(EX_USAGE, "--job: has to be 1 to %d characters of UTF-8",
 			JOB_CHARACTERS_MAX);
 	return 0;

@@ -49,15 +49,6 @@ void text_logprobs_release(struct text_logprobs *l)
 	buf_release(&l->all);
 }
 
-static size_t count_chars(const struct buf *text)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < text->len; i++)
-		n += (text->data[i] & 0xc0) != 0x80;
-	return n;
-}
-
 void text_logprobs_add(struct text_logprobs *l, uint32_t id, const struct lm_logprobs *p)
 {
 	struct one one = { .id = id, .predicted = p, .offset = l->chars };
@@ -68,7 +59,7 @@ void text_logprobs_add(struct text_logprobs *l, uint32_t id, const struct lm_log
 	keep(&l->all, &one);
 	if (id < lm_token_count(l->token))
 		lm_detoken_push(&l->detoken, &text, id);
-	l->chars += count_chars(&text);
+	l->chars += utf8_count(buf_text(&text), text.len);
 	buf_release(&text);
 }
 
@@ -77,7 +68,7 @@ void text_logprobs_part(struct text_logprobs *l, bool started)
 	struct buf text = BUF_INIT;
 
 	lm_detoken_end(&l->detoken, &text);
-	l->chars += count_chars(&text);
+	l->chars += utf8_count(buf_text(&text), text.len);
 	l->detoken.started = started;
 	buf_release(&text);
 }

@@ -60,6 +60,15 @@ bool utf8_valid(const char *text, size_t len)
 	return true;
 }
 
+size_t utf8_count(const char *text, size_t len)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return n;
+}
+
 /* Whether a character commands the terminal (U+009B as ESC [ does), ends the line or turns its
  * direction, or shows nothing, so that two names look like one: Cc, Bidi_Control,
  * Default_Ignorable_Code_Point, line and paragraph separators, annotations (Unicode 16, PropList and

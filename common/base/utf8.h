@@ -1,4 +1,4 @@
-/* utf8.h - checks UTF-8 (RFC 3629). Pure. */
+/* utf8.h - checks and counts UTF-8 (RFC 3629). Pure. */
 #ifndef RNP_COMMON_BASE_UTF8_H
 #define RNP_COMMON_BASE_UTF8_H
 
@@ -7,6 +7,9 @@
 
 /* Whether all len bytes are complete, shortest-form characters without surrogates. */
 bool utf8_valid(const char *text, size_t len);
+
+/* Returns how many characters valid UTF-8 has. */
+size_t utf8_count(const char *text, size_t len);
 
 /* Makes text fit for one line of a terminal: control characters, U+0080 to 9F too, characters that turn
  * the direction of writing or show nothing (U+202E, U+200B), and bytes that are not UTF-8 (such as a

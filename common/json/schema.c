@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/suggest.h"
+#include "common/base/utf8.h"
 #include "common/json/json.h"
 #include "common/base/address.h"
 
@@ -329,12 +330,7 @@ static int check_format(const char *format, const json_t *v, const struct place 
 /* JSON Schema counts characters, not bytes */
 static size_t characters(const json_t *string)
 {
-	const char *text = json_string_value(string);
-	size_t n = 0;
-
-	for (size_t i = 0; i < json_string_length(string); i++)
-		n += ((unsigned char)text[i] & 0xc0) != 0x80;
-	return n;
+	return utf8_count(json_string_value(string), json_string_length(string));
 }
 
 static bool less(const json_t *a, const json_t *b)

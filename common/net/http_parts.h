@@ -72,8 +72,8 @@ struct http_transfer {
 	bool callback_failed; /* the pending error has the reason */
 	struct http_range range;
 	int64_t content_length; /* -1: not given */
-	char detail
-		[CURL_ERROR_SIZE]; /* libcurl's reason, with the kernel's or OpenSSL's; or "" */
+	/* libcurl's reason, with the kernel's or OpenSSL's; or "" */
+	char detail[CURL_ERROR_SIZE];
 
 	struct http_budget *up, *down;
 	int64_t window_ns, window_bytes; /* see http_transfer_is_slow */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/utf8.h"
 #include "common/lm/template/value.h"
 
 static int64_t whole(struct tpl_value v)
@@ -19,11 +20,7 @@ size_t tpl_next_char(const struct tpl_string *s, size_t at)
 
 size_t tpl_length(const struct tpl_string *s)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->len; i++)
-		n += (s->data[i] & 0xc0) != 0x80;
-	return n;
+	return utf8_count(s->data, s->len);
 }
 
 int tpl_items(struct tpl_run *r, struct tpl_value v, struct tpl_list **out)

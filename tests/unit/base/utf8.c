@@ -43,6 +43,8 @@ int main(void)
 	CHECK_TEXT(
 		"\u2010\u2027\u202f\u205f\u2070\u0627\u05d0\uffef\ufffc\U000e1000~\u00a0\u00ae",
 		seen);
+	CHECK(utf8_count("aé€😀", 10) == 4);
+	CHECK(utf8_count("", 0) == 0);
 	err_set(EX_DATAERR, "'%.1s'", "é");
 	CHECK_TEXT("'?'", err_get()->text);
 	err_clear();
