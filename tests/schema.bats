@@ -8,7 +8,8 @@ load helper
 }
 
 @test "schema: the JSON Schema Test Suite passes with each schema that uses our words" {
-	suite=${RNP_SCHEMA_SUITE:-$ROOT/build/json-schema-test-suite/tests/draft2020-12}
-	[ -d "$suite" ] || skip "the suite is not there: set RNP_SCHEMA_SUITE to its tests/draft2020-12"
+	# Debian's copy ends at draft 7; RNP_SCHEMA_SUITE=.../tests/draft2020-12 takes that of a clone
+	suite=${RNP_SCHEMA_SUITE:-/usr/share/json-schema-test-suite/tests/draft7}
+	[ -d "$suite" ] || skip "the suite is not there: scripts/bootstrap, or set RNP_SCHEMA_SUITE"
 	python3 "$ROOT/tests/schema_suite.py" "$RNP_BUILD/unit/lm/grammar" "$suite"
 }
