@@ -42,7 +42,9 @@ struct round_policy {
 	 * whatever its turn. */
 	bool asynchronous;
 	int64_t grace_ms;
-	bool dylu; /* a member's steps by its speed (outer_dylu_steps) */
+	/* A member's steps by its speed (outer_dylu_steps), against that of the fastest, or 16 times the
+	 * median if that is less: what one says of itself does not shorten everybody's turns. */
+	bool dylu;
 	/* Streaming: who works on the open round, or has delivered, gets its assignment in the next
 	 * one, of ahead_steps (0: there is none); nobody waits for a round to close. The caller
 	 * sets steps and ahead_steps after each round_publish. */
@@ -107,6 +109,7 @@ struct round {
 	size_t members_cap, deltas_cap, late_cap, free_cap;
 	struct round_delta *late; /* for the next round */
 	uint64_t fastest;         /* speed */
+	uint64_t fastest_max;     /* of the members when the round was opened; 0: not known */
 	size_t nlate;
 	struct round_range *free; /* to be handed out again: ascending, apart */
 	size_t nfree;

@@ -314,6 +314,48 @@ static void dynamic_steps(void)
 	round_release(&r);
 }
 
+/* Speeds are said, not measured: one that lies shortens the turns of others to a sixteenth at most, when it is
+ * there first, comes later, or comes back, and in a round that is open then. */
+static void absurd_speeds(void)
+{
+	static const uint64_t said[] = { UINT64_MAX, INT64_MAX, 100 * 16 };
+	struct round_policy p = { .quorum = 1,
+		.steps = 160,
+		.batch = 1,
+		.length = 8,
+		.asynchronous = true,
+		.dylu = true };
+	struct round_assignment work;
+	struct round r;
+
+	for (int first = 0; first < 2; first++)
+		for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+			uint64_t honest = first ? 0 : 1;
+
+			round_init(&r, &p, 0, 0);
+			round_join(&r, first ? 100 : said[i], 0);
+			round_ask(&r, 0, 0, &work);
+			if (first)
+				round_tick(&r, 0);
+			round_join(&r, first ? said[i] : 100, 0);
+			round_ask(&r, 1, 0, &work);
+			round_tick(&r, 0);
+			CHECK(round_ask(&r, 1 - honest, 0, &work) == ROUND_WORK);
+			CHECK_I64(160, (int64_t)work.steps);
+			if (!first) {
+				CHECK(round_ask(&r, honest, 0, &work) == ROUND_WORK);
+				CHECK_I64(10, (int64_t)work.steps);
+			}
+			round_leave(&r, 1 - honest, 1);
+			round_return(&r, 1 - honest, said[i]);
+			CHECK(round_join(&r, 200, 0) == 2);
+			round_ask(&r, 2, 0, &work);
+			CHECK(round_ask(&r, 2, 0, &work) == ROUND_WORK);
+			CHECK(work.steps >= 20);
+			round_release(&r);
+		}
+}
+
 /* Streaming: who works on a round has its work in the next one, and no round waits to be closed. */
 static void ahead(void)
 {
@@ -643,6 +685,7 @@ int main(void)
 	parts();
 	asynchronous();
 	dynamic_steps();
+	absurd_speeds();
 	ahead();
 	ahead_and_behind();
 	for (uint64_t seed = 0; seed < 30; seed++)
