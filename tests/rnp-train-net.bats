@@ -205,6 +205,27 @@ chain_is_whole() {
 	rounds | jq -se 'map(.round) == [1, 2] and all(.workers == 1) and .[1].members[-1].state == "counted"'
 }
 
+@test "join: a coordinator that no longer answers does not keep a worker that is stopped, nor does it lose the turn" {
+	cd "$BATS_TEST_TMPDIR"
+	start_coordinator --workers 1 --rounds 1 --inner-steps 60
+	start_worker a --every 1
+	wait_until 'some steps' grep -q '"step":10,' a.out
+	kill -STOP "$coordinator"
+	is_kept() { jq -e .delta state-a/*/state.json; }
+	wait_until 'the turn to be kept' is_kept
+	kill -TERM "${worker[a]}"
+	local from=$SECONDS
+	end_of a "${worker[a]}"
+	((SECONDS - from < 25)) || fail "it took $((SECONDS - from)) s to end"
+	grep -q 'the delta is kept, and not delivered: ' a.err
+	kill -CONT "$coordinator"
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -e '.workers == 1 and .dropped == 0'
+	jq -se 'map(select(.kind == "rnp.step").step) == [range(1; 61)]' a.out
+}
+
 @test "coordinate: delayed Nesterov waits for nobody" {
 	start_coordinator --workers 2 --rounds 5 --inner-steps 8 --outer dn --outer-rate 0.7 --grace 100ms --valid "$DIR/valid" --eval-tokens 1024
 	start_worker a

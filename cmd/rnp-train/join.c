@@ -198,7 +198,8 @@ int worker_ask(struct worker *w, bool ahead, struct assignment *a)
 	return rc;
 }
 
-static int leave(struct worker *w)
+/* Returns whether the coordinator answered. */
+static bool leave(struct worker *w)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	char path[128];
@@ -216,7 +217,7 @@ static int leave(struct worker *w)
 		prog_warn("cannot say goodbye: %s", err_get()->text);
 		err_clear();
 	}
-	return 0;
+	return rc == 0;
 }
 
 /* Prints the records that the coordinator has signed for us. */
@@ -272,6 +273,26 @@ static int turn(struct worker *w)
 	return worker_deliver(w);
 }
 
+#define STOPPED_MS 5000 /* a coordinator that does not answer then does not keep a worker that was stopped */
+
+/* A delta that is whole is delivered also now; it is kept, and else goes with the next start. Returns whether
+ * the coordinator answered. */
+static bool deliver_stopped(struct worker *w)
+{
+	bool answers = true;
+
+	w->client.answer_ms = STOPPED_MS;
+	w->client.give_up_ms = STOPPED_MS / 2; /* not a second time */
+	if (w->state.pending) {
+		http_abort_reset(w->client.abort);
+		answers = worker_deliver(w) == 0;
+	}
+	if (!answers)
+		prog_warn("the delta is kept, and not delivered: %s", err_get()->text);
+	err_clear();
+	return answers;
+}
+
 static int work(struct worker *w)
 {
 	int rc = worker_join(w);
@@ -297,17 +318,12 @@ static int work(struct worker *w)
 		err_clear();
 		rc = 0;
 	}
-	/* a delta that is whole is delivered also now */
-	if (rc == 0 && *w->stopped && w->state.pending) {
-		http_abort_reset(w->client.abort);
-		w->client.give_up_ms = 5000;
-		if (worker_deliver(w) < 0)
-			err_clear(); /* it is kept, and goes with the next start */
-	}
+	if (rc == 0 && *w->stopped)
+		joined = deliver_stopped(w) && joined;
 	if (rc >= 0 && worker_kept(w) < 0)
 		rc = -1;
 	if (rc == 0 && joined)
-		leave(w);
+		joined = leave(w);
 	if (rc >= 0 && joined)
 		rc = write_receipts(w) < 0 ? 0 : rc;
 	return rc < 0 ? -1 : 0;

@@ -94,6 +94,9 @@ static int fetch(struct client *c, const struct client_request *q, const char *u
 		.ctx = &body,
 		.bytes = (int64_t)q->body_bytes };
 	bool limited = c->up_max && q->body;
+	int64_t timeout_ms = q->timeout_ms ? q->timeout_ms :
+		c->answer_ms               ? c->answer_ms :
+					     TIMEOUT_MS;
 	struct http_request h = { .method = q->method,
 		.url = url,
 		.headers = headers,
@@ -104,8 +107,8 @@ static int fetch(struct client *c, const struct client_request *q, const char *u
 		.ca_file = c->ca,
 		.proxy = c->proxy,
 		.no_redirects = true,
-		.timeout_ms = q->timeout_ms ? q->timeout_ms : TIMEOUT_MS,
-		.answer_timeout_ms = q->timeout_ms ? q->timeout_ms : TIMEOUT_MS,
+		.timeout_ms = timeout_ms,
+		.answer_timeout_ms = timeout_ms,
 		.rate_up_max = c->up_max,
 		.rate_down_max = c->down_max,
 		.tries = 1,
@@ -203,7 +206,9 @@ json_t *client_run(struct client *c)
 int client_post(struct client *c, const char *path, json_t *record,
 	struct http_response *r)
 {
-	struct client_request q = { .method = "POST", .path = path };
+	struct client_request q = { .method = "POST",
+		.path = path,
+		.timeout_ms = TIMEOUT_MS };
 	struct buf text = BUF_INIT;
 	int rc, tries = 0;
 

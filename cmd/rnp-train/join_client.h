@@ -19,6 +19,7 @@ struct client {
 	int64_t skew_ms;        /* the server's clock less ours */
 	bool skew_known;
 	int64_t give_up_ms;       /* without any answer */
+	int64_t answer_ms; /* for requests that do not say how long they wait; 0: 30 s */
 	int64_t up_max, down_max; /* bytes a second; 0: no limit */
 	const struct http_abort *abort;
 	/* For other threads to read: the time of day of the last answer (0: none yet), and bytes at the
@@ -42,12 +43,12 @@ struct client_request {
 	const void *body;
 	size_t body_bytes;
 	bool sign;
-	int64_t timeout_ms; /* 0: 30 s */
+	int64_t timeout_ms; /* 0: the client's answer_ms */
 };
 int client_send(struct client *c, const struct client_request *q,
 	struct http_response *r);
 
-/* Signs record, which gets `at` first, and posts it. As client_send. */
+/* Signs record, which gets `at` first, and posts it; waits 30 s. As client_send. */
 int client_post(struct client *c, const char *path, json_t *record,
 	struct http_response *r);
 
