@@ -192,19 +192,28 @@ no_page_lost() {
 	[ "$stopped_with" = 0 ]
 }
 
+# A server in whose device nothing moves while it loads: the port is written when the models are there, and until then the kernel knows it
+start_held() {
+	rm -f port
+	rnp-serve run --model "chat=$DIR/model" --listen 127.0.0.1:0 --port-file port --log-file requests.log --device cuda:0 >plan 2>serve.err 3>&- &
+	server=$!
+	listens() {
+		local fd inode number
+		for fd in "/proc/$server/fd"/*; do
+			inode=$(readlink "$fd") && [[ $inode == socket:* ]] || continue
+			number=$(awk -v inode="${inode//[^0-9]/}" '$4 == "0A" && $10 == inode { print substr($2, 10) }' /proc/net/tcp)
+			[[ -n $number ]] && url=http://127.0.0.1:$((16#$number)) && return
+		done
+		return 1
+	}
+	eventually listens
+}
+
 @test "faults: while models are loaded and while it ends, /health and requests are 503" {
 	cd "$BATS_TEST_TMPDIR"
 	make_failing
 	device hold
-	rm -f port
-	rnp-serve run --model "chat=$DIR/model" --listen 127.0.0.1:0 --port-file port --log-file requests.log --device cuda:0 >plan 2>serve.err 3>&- &
-	server=$!
-	# the port is written when the models are there: until then the kernel knows it
-	listens() {
-		url=http://$(ss -Hltnp | sed -n "s/.*\(127[.]0[.]0[.]1:[0-9]*\) .*pid=$server,.*/\1/p")
-		[[ $url == *:*:* ]]
-	}
-	eventually listens
+	start_held
 	answers() { # STATUS WORDS
 		[ "$(curl -sS -o health -w '%{http_code}' "$url/health")" = "$1" ]
 		grep -qF "$2" health
@@ -235,10 +244,34 @@ no_page_lost() {
 	device
 	wait "$client"
 	[ "$(tail -n 2 stream | head -1)" = "data: [DONE]" ]
-	wait "$server"
-	server=
+	await_serve
+	[ "$stopped_with" = 0 ]
 	# what cannot be loaded is still told, and by its code
 	refused 66 "nowhere" rnp-serve run --model nowhere --listen 127.0.0.1:0
+}
+
+@test "faults: SIGTERM ends a server that loads its models, and one whose device does not come back" {
+	cd "$BATS_TEST_TMPDIR"
+	make_failing
+	device hold
+	start_held
+	kill -TERM "$server"
+	await_serve
+	[ "$stopped_with" = 0 ]
+	[ ! -e port ]
+	[ ! -s serve.err ]
+	device
+	start_serve --device cuda:0 --drain 0s
+	device slow
+	post /v1/completions '{"prompt":"x","max_tokens":240,"stream":true,"logit_bias":{"399":-100}}' -N >stream 2>said &
+	local client=$!
+	eventually grep -q '"text"' stream
+	device hold
+	kill -TERM "$server"
+	await_serve
+	[ "$stopped_with" = 71 ]
+	[ "$(tail -n 1 serve.err)" = "rnp-serve: a device or a model's file does not answer: ended without waiting for it" ]
+	wait "$client" || true
 }
 
 @test "faults: a device without memory for a step: the newest answer fails, the other goes on with the same text" {

@@ -31,6 +31,18 @@ stop_serve() {
 	# a test that failed while the device held: the server could not end, nor this
 	[[ -z ${CUDA_FAILING:-} ]] || device
 	kill "${1:--TERM}" "$server" 2>/dev/null
+	await_serve
+}
+
+# Waits until the server has ended: $stopped_with. One that does not end in time fails the test, and says where it hangs.
+await_serve() {
+	if ! timeout 120 tail --pid="$server" -s 0.05 -f /dev/null; then
+		timeout 60 gdb -p "$server" -batch -ex 'thread apply all bt' 2>/dev/null || true
+		kill -9 "$server"
+		wait "$server" || true
+		server=
+		fail "the server does not end: $(tail -n 3 serve.err)"
+	fi
 	stopped_with=0
 	wait "$server" || stopped_with=$?
 	server=

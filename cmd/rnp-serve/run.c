@@ -6,6 +6,7 @@
 #include "cmd/rnp-serve/access.h"
 #include "cmd/rnp-serve/api_error.h"
 #include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/ending.h"
 #include "cmd/rnp-serve/options.h"
 #include "cmd/rnp-serve/server.h"
 #include "common/base/clock.h"
@@ -333,7 +334,10 @@ static int serve(struct server *s)
 	h = httpd_start(&config);
 	if (!h)
 		return -1;
-	rc = open_models(s);
+	rc = ending_watch(h);
+	if (rc == 0)
+		rc = open_models(s);
+	ending_loaded();
 	if (rc == 0 && port_file)
 		rc = httpd_write_port(port_file, httpd_port(h));
 	err_save(&why);
@@ -342,6 +346,7 @@ static int serve(struct server *s)
 		prog_info("listening on port %d", httpd_port(h));
 		httpd_wait(h, tick);
 		drain(s);
+		ending_limit();
 	}
 	httpd_stop(h);
 	if (rc < 0)
