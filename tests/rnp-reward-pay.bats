@@ -224,6 +224,38 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	assert_equal "$(cat err)" ""
 }
 
+@test "pay: what the payer pays to itself stays where it is, also when other payments expire and are planned again" {
+	owe 40
+	rm db
+	head -1 usages | jq -c --arg w "$payer" '.node = $w | .wallet = $w' >>usages
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json usages >epoch
+	front 8 20
+	paying --in-flight 1 --timeout 60s
+	"${command[@]}" >out 2>err &
+	pid=$!
+	wait_until "a payment" sh -c 'rnp-reward pay --store db --status | grep -q finalised'
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+	wait_until "a payment that has expired" sh -c 'rnp-reward ledger --store db | grep -q "\"expired\""'
+	control '{"lies": [[], [], []]}' >/dev/null
+	wait $pid || fail "$(cat err)"
+	# its account is there already: it is among the first, which have not expired
+	assert_equal "$(jq -r --arg w "$payer" 'select(.wallet == $w).batch' out)" "$(jq -s 'map(.batch) | min' out)"
+	assert_equal "$(cat err)" ""
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "41 finalised"
+}
+
+@test "pay: when the time is over before all is planned, the rest is left to another run, and said" {
+	owe 80
+	front 8 20
+	refused 75 "wallets are not paid yet: run pay again" pay --in-flight 1 --timeout 1s
+	n=$(rnp-reward pay --store db --status | wc -l)
+	((n > 0 && n < 80))
+	pay >out
+	assert_equal "$(wc -l <out)" $((80 - n))
+	audit
+	ledger_agrees
+}
+
 # lie 'LIES' LABEL: pays new wallets under these lies, then again with honest servers until all is paid;
 # nothing is paid twice, and nothing lands late of what was signed for the lies before
 lie() {
@@ -278,7 +310,7 @@ rude() {
 	[[ -z ${rude:-} ]] || kill "$rude"
 	python3 "$ROOT/tests/hostile_rpc.py" rude.url "${honest:=${urls[2]}}" "$@" 3>&- &
 	rude=$!
-	until [[ -s rude.url ]]; do sleep 0.05; done
+	wait_file rude.url
 	urls[2]=$(cat rude.url)
 }
 

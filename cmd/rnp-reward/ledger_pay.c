@@ -504,34 +504,40 @@ json_t *ledger_last_plan(struct ledger *l)
 	return sequence < 0 ? NULL : ledger_row(l, sequence);
 }
 
-static int64_t spent(struct ledger *l, const char *sql, int64_t from)
+/* Returns the sum that a bound statement has, and releases it. */
+static int64_t take_sum(struct ledger *l, sqlite3_stmt *q)
 {
-	sqlite3_stmt *q = NULL;
 	int64_t sum = -1;
 
-	if (store_prepare(&l->store, &q, sql) == 0) {
-		store_bind(q, "i", from);
-		if (store_step(&l->store, q) == 1)
-			sum = sqlite3_column_int64(q, 0);
-	}
+	if (q && store_step(&l->store, q) == 1)
+		sum = sqlite3_column_int64(q, 0);
 	sqlite3_finalize(q);
 	return sum;
 }
 
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms)
 {
-	return spent(l,
-		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ? AND action = 'pay'"
-		" AND status NOT IN ('failed', 'expired')",
-		since_ms);
+	sqlite3_stmt *q = NULL;
+
+	if (store_prepare(&l->store, &q,
+		    "SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ?"
+		    " AND action = 'pay' AND status NOT IN ('failed', 'expired')") == 0)
+		store_bind(q, "i", since_ms);
+	return take_sum(l, q);
 }
 
-int64_t ledger_spent_from(struct ledger *l, int64_t first_tx)
+int64_t ledger_spent_from(struct ledger *l, int64_t first_tx,
+	const struct solana_key *payer)
 {
-	return spent(l,
-		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE id >= ? AND action = 'pay'"
-		" AND status NOT IN ('failed', 'expired')",
-		first_tx);
+	const unsigned char *but = payer ? payer->bytes : (const unsigned char *)"";
+	sqlite3_stmt *q = NULL;
+
+	if (store_prepare(&l->store, &q,
+		    "SELECT coalesce(sum(y.base_units), 0) FROM payout y JOIN tx t ON t.id = y.tx"
+		    " WHERE t.id >= ? AND t.action = 'pay' AND y.wallet <> ?"
+		    " AND t.status NOT IN ('failed', 'expired')") == 0)
+		store_bind(q, "ib", first_tx, but, payer ? sizeof *payer : 0);
+	return take_sum(l, q);
 }
 
 int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx)

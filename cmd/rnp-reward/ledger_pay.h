@@ -102,10 +102,12 @@ int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max);
 /* Returns the last planned rnp.tx, or NULL: it states what a payer must have in common with it. */
 json_t *ledger_last_plan(struct ledger *l);
 
-/* Returns the base units that were planned since a moment, or from a transaction on, and not
- * given up; -1 with err_set. */
+/* Returns the base units that were planned since a moment, and not given up; -1 with err_set. */
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms);
-int64_t ledger_spent_from(struct ledger *l, int64_t first_tx);
+
+/* The same from a transaction on; but for what the payer, if it is given, pays to itself. */
+int64_t ledger_spent_from(struct ledger *l, int64_t first_tx,
+	const struct solana_key *payer);
 
 /* Calls fn for all payouts of the ledger in order (ctx, wallet, base units, tx or NULL). */
 typedef int (*ledger_payout_fn)(void *ctx, const struct owed *payout,

@@ -295,7 +295,7 @@ static void plan_release(struct plan *p)
 /* Returns the smaller of this run's limit and the day's. */
 static int find_budget(struct pay_run *run, struct plan *p)
 {
-	int64_t planned = ledger_spent_from(run->ledger, run->first_tx);
+	int64_t planned = ledger_spent_from(run->ledger, run->first_tx, NULL);
 
 	if (planned < 0)
 		return -1;
@@ -628,21 +628,24 @@ static int show_held(struct plan *p)
 	return 0;
 }
 
-/* Keeps as many transactions in flight as allowed, until all is paid. */
+/* Keeps as many transactions in flight as allowed, until all is paid; what the time does not suffice
+ * for is not planned. */
 static int fly(struct pay_run *run, struct plan *p)
 {
 	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000, id;
+	long at = 0, n_paid = 0; /* those that are held come last */
 	int left = 0;
 
-	for (long at = 0; at < p->n && !p->list[at].held;) {
-		while (left < run->in_flight_max && at < p->n && !p->list[at].held) {
+	while (n_paid < p->n && !p->list[n_paid].held)
+		n_paid++;
+	while (at < n_paid) {
+		while (left < run->in_flight_max && at < n_paid) {
 			size_t bytes;
 			int n;
 
 			run->payer.with_nonce = run->nonces.n;
 			n = payplan_take(&run->payer, p->list + at, (int)(p->n - at),
 				&bytes);
-
 			if (n <= 0)
 				return err_set(EX_DATAERR,
 					"a payout does not fit a transaction");
@@ -662,7 +665,13 @@ static int fly(struct pay_run *run, struct plan *p)
 		if (clock_mono_ns() > end_ns)
 			break;
 	}
-	return pay_follow(run);
+	if (pay_follow(run) < 0)
+		return -1;
+	return at == n_paid ?
+		0 :
+		err_set(EX_TEMPFAIL,
+			"the time is over, and %ld wallets are not paid yet: run pay again",
+			n_paid - at);
 }
 
 /* Two payers would plan the same payouts, so the second one is refused. */
@@ -705,14 +714,13 @@ static int check_same_payer(struct pay_run *run)
 /* What was just paid against the balances before and after. */
 static void check_balances(struct pay_run *run, const struct plan *p, bool *trouble)
 {
-	int64_t paid = ledger_spent_from(run->ledger, run->paid_from);
+	int64_t paid = ledger_spent_from(run->ledger, run->paid_from, &run->payer.wallet);
 	size_t n = 0;
 	int rc;
 
-	/* those that are paid come first; what the payer pays to itself stays where it is */
-	for (; n < (size_t)p->n && !p->list[n].held; n++)
-		if (memcmp(&p->list[n].wallet, &run->payer.wallet, SOLANA_KEY_BYTES) == 0)
-			paid -= p->list[n].base_units;
+	/* those that are paid come first */
+	while (n < (size_t)p->n && !p->list[n].held)
+		n++;
 	/* after a failure some of these have got nothing, as has been said */
 	rc = paid < 0 ? -1 : pay_check_balances(run, p->list, *trouble ? 0 : n, paid);
 	*trouble = *trouble || rc == 0;
