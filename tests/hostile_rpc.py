@@ -5,6 +5,7 @@ It answers each question by the next of the behaviours, in turns; getGenesisHash
 ("slow@sendTransaction") are answered by the honest one. What else it is asked stands in PORT_FILE.got."""
 import itertools
 import json
+import os
 import random
 import socket
 import sys
@@ -120,7 +121,15 @@ def serve(c):
         c.close()
 
 
+def listen():
+    while True:
+        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+
+
+threading.Thread(target=listen, daemon=True).start()
+parent = os.getppid()
 with open(port_file, "w") as f:
     f.write(here)
-while True:
-    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+# a test that was killed has stopped nothing
+while os.getppid() == parent:
+    time.sleep(1)

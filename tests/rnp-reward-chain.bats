@@ -55,7 +55,7 @@ verified() {
 	by=(--signer "node $ROOT/tests/solana_signer.mjs payer.json asked" --wallet "$payer")
 	refused 64 "--signer goes with --wallet" rnp-reward pay --store db --signer x --trust "$payer" --rpc http://127.0.0.1:1
 	# killed while the signer thinks: nothing is signed
-	by[1]="cat >first; sleep 60"
+	by[1]="cat >first; exec sleep 60 3>&-"
 	paying --timeout 30s
 	"${command[@]}" >out 2>err &
 	pid=$!

@@ -328,7 +328,9 @@ text_worker() {
 @test "join: workers of one home count their bytes for the quota one after the other" {
 	start_coordinator --workers 1 --inner-steps 5
 	mkdir state-a
-	flock state-a bash -c 'until [[ -e go ]]; do sleep 0.1; done' &
+	# ends by itself if this test fails
+	flock state-a bash -c 'touch held; for _ in {1..3000}; do [[ ! -e go && -e held ]] || break; sleep 0.1; done' 3>&- &
+	wait_until 'the lock' test -e held
 	start_worker a --once --quota 100MB
 	wait_until 'the worker to wait for the count' grep -Eq -- "-> FLOCK .*:$(stat -c %i state-a) " /proc/locks
 	[ ! -e state-a/quota.json ]

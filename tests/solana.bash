@@ -43,7 +43,7 @@ stop_front() {
 
 # control JSON: see solana_front.mjs
 control() {
-	curl -sS -d @- "${urls[0]}/control" <<<"$1"
+	curl -sS -m 120 -d @- "${urls[0]}/control" <<<"$1"
 }
 
 # paying [option ...]: sets the array command to what pays with payer.json, or with the options in the array by.
