@@ -189,7 +189,9 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	assert_equal "$(of a '.sources | [.down_bps, .up_bps] | map(sub(".*bps(, )?"; ""))')" \
 		'["which is more than a link carries","which is more than verdicts measured"]'
 	assert_equal "$(of b '[.down_bps, .up_bps]')" '[720000000,800000000000]'
-	assert_equal "$(of c '[.down_bps, .up_bps]')" '[800000000000,800000000000]'
+	# unmeasured, a claim reaches the highest tier that is published, and no more
+	assert_equal "$(of c '[.down_bps, .up_bps]')" '[2000000000,2000000000]'
+	[[ $(of c .sources.up_bps) == *"more than counts where no verdict measured it"* ]]
 	assert_equal "$(of d '[.down_bps, .up_bps]')" '[800000000000,800000000000]'
 	assert_equal "$(of e '[.down_bps, .up_bps]')" '[1000000000,79200000]'
 	# however the verdicts are written

@@ -16,6 +16,8 @@
 
 #define GPU_CLOCK_MAX_MHZ 4000                  /* more than any that is sold */
 #define LINK_MAX_BPS      INT64_C(800000000000) /* the fastest card that is sold */
+/* above the highest tier of the proposals, 1600 down and 1200 up */
+#define LINK_UNMEASURED_MAX_BPS INT64_C(2000000000)
 
 struct draft {
 	const struct gather *g;
@@ -222,12 +224,14 @@ static bool hold_to_model(const json_t *node, const char *name, int64_t *v)
 
 /* A verdict measures the lower direction of a node's link. Of the direction that the node says is the
  * lower one no more counts than the best verdict of the epoch measured: a policy that pays for a link
- * asks for both. Of the other, and where none measured, no more than a link that nobody has. */
+ * asks for both; of the other, no more than a link that nobody has. Where none measured, a claim reaches
+ * all published tiers, and policies that go on in proportion pay for no more. */
 static const char *hold_to_measured(const struct draft *d, const json_t *node,
 	const char *name, int64_t *v)
 {
 	bool down = strcmp(name, "down_bps") == 0;
-	int64_t measured = d->node->bandwidth, most = LINK_MAX_BPS;
+	int64_t measured = d->node->bandwidth;
+	int64_t most = measured ? LINK_MAX_BPS : LINK_UNMEASURED_MAX_BPS;
 	struct fact other;
 
 	if (!down && strcmp(name, "up_bps") != 0)
@@ -239,8 +243,9 @@ static const char *hold_to_measured(const struct draft *d, const json_t *node,
 	if (*v <= most)
 		return NULL;
 	*v = most;
-	return most < LINK_MAX_BPS ? ", which is more than verdicts measured" :
-				     ", which is more than a link carries";
+	return !measured ? ", which is more than counts where no verdict measured it" :
+		most < LINK_MAX_BPS ? ", which is more than verdicts measured" :
+				      ", which is more than a link carries";
 }
 
 /* Returns what is said of a claim that counts only in part, "": it counts whole. */
