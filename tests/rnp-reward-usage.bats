@@ -281,7 +281,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	run_split rnp-reward usage "${epoch[@]}" --trust "$a" records
 	assert_equal "$(jq -c '[.up_s]' <<<"$output" | sort -u)" '[0]'
 	uptime b 18 '[[0, 5000], [4000, 6000]]'
-	refused 65 "spans[1]" rnp-reward usage -q "${epoch[@]}" --trust "$judge" records
+	refused 65 "records:$(wc -l <records): spans[1]" rnp-reward usage -q "${epoch[@]}" --trust "$judge" records
 }
 
 @test "usage: receipts: replayed, overlapping, of strangers, from beyond the epoch" {

@@ -58,7 +58,7 @@ static void verify_lines(void *ctx, struct lines_job *jobs, int n)
 
 	for (int i = 0; i < n; i++) {
 		struct lines_job *j = &jobs[i];
-		json_t *record = json_parse_object(j->line, j->len, j->where);
+		json_t *record = json_parse_object(j->line, j->len, lines_job_where(j));
 
 		lines_job_done(j, record ? 0 : -1);
 		if (!record)
@@ -82,7 +82,7 @@ static int run(int nargs, char **args)
 	int rc;
 
 	lines_open(&l, args, nargs, JSON_RECORD_BYTES_MAX);
-	rc = lines_map_groups(&l, verify_lines, out_lines, &any_bad);
+	rc = lines_map_groups(&l, verify_lines, out_lines, NULL, &any_bad);
 	lines_close(&l);
 	if (rc < 0)
 		return err_report();

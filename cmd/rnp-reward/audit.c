@@ -569,7 +569,7 @@ int audit_epochs(struct audit *a)
 		rc = ledger_each(a->ledger, 0, add_epoch, &l);
 	if (rc == 0)
 		rc = evidence_read(&a->evidence, (char **)a->files.items, a->files.n,
-			take, take_item, &l);
+			take, take_item, NULL, &l);
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
 		struct audited *e = &l.list[i];
 

@@ -123,16 +123,24 @@ struct reading {
 	int nkeys;
 	evidence_fn fn;
 	evidence_item_fn item;
+	evidence_ahead_fn ahead; /* or NULL */
 	void *ctx;
 };
 
 /* What is passed on of a line begins with one of these bytes: a struct passed without devices, then
- * the spans of an uptime, the facts of a node with their NUL, or the devices of a verdict, and where
- * the line stands; or the line, a NUL, and where it stands. */
+ * the spans of an uptime, the facts of a node with their NUL, or the devices of a verdict; or the line,
+ * a NUL, and where it stands. */
 enum { AS_ITEM, AS_TEXT };
 
-struct passed {
+/* Where a line stands is written out only if it is refused. */
+struct passed_head {
 	char as; /* AS_ITEM */
+	const char *file;
+	long number;
+};
+
+struct passed {
+	struct passed_head head;
 	struct gather_item item;
 };
 
@@ -147,7 +155,7 @@ static void pass_text(struct lines_job *job)
 	buf_add(&job->out, job->line, job->len);
 	/* the file and line are passed on for records that gathering itself refuses */
 	buf_addc(&job->out, '\0');
-	buf_adds(&job->out, job->where);
+	buf_adds(&job->out, lines_job_where(job));
 }
 
 /* Passes on a record that is read as JSON and counts. A node's is made into an item here, on all
@@ -163,8 +171,9 @@ static void pass_record(struct lines_job *job, const json_t *record,
 		return;
 	}
 	memset(&passed, 0, sizeof passed);
-	passed.as = AS_ITEM;
-	if (gather_item_read(&passed.item, GATHER_NODE, record, job->where) < 0) {
+	passed.head = (struct passed_head){ AS_ITEM, job->file, job->number };
+	if (gather_item_read(&passed.item, GATHER_NODE, record, lines_job_where(job)) <
+		0) {
 		lines_job_done(job, -1);
 		return;
 	}
@@ -173,7 +182,6 @@ static void pass_record(struct lines_job *job, const json_t *record,
 	buf_add(&job->out, &passed, PASSED_BYTES);
 	gather_item_facts(record, &job->out);
 	buf_addc(&job->out, '\0');
-	buf_adds(&job->out, job->where);
 }
 
 /* Reads lines as JSON. Signatures are verified together: eight cost little more than one; with
@@ -190,9 +198,9 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 		struct lines_job *j = jobs[i];
 		int rc = -1;
 
-		records[i] = json_parse_object(j->line, j->len, j->where);
+		records[i] = json_parse_object(j->line, j->len, lines_job_where(j));
 		if (records[i])
-			rc = schema_check(records[i], j->where, NULL);
+			rc = schema_check(records[i], lines_job_where(j), NULL);
 		lines_job_done(j, rc);
 		if (rc < 0)
 			continue;
@@ -210,7 +218,7 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 	}
 	signature_verify_beside(to_verify, (size_t)nverify, proofs, bare, (size_t)nbare);
 	for (int k = 0; k < nverify; k++)
-		if (counts(e, to_verify[k], &proofs[k], jobs[of[k]]->where))
+		if (counts(e, to_verify[k], &proofs[k], lines_job_where(jobs[of[k]])))
 			pass_record(jobs[of[k]], to_verify[k], &proofs[k]);
 	for (int i = 0; i < n; i++)
 		json_decref(records[i]);
@@ -221,6 +229,7 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 static bool read_plain(const struct reading *r, struct lines_job *job,
 	struct evidence_plain *plain, struct evidence_scratch *scratch)
 {
+	const struct passed_head head = { AS_ITEM, job->file, job->number };
 	struct buf *out = &job->out;
 
 	/* what belongs to the item goes after it */
@@ -231,14 +240,13 @@ static bool read_plain(const struct reading *r, struct lines_job *job,
 		buf_reset(out);
 		return false;
 	}
-	out->data[0] = AS_ITEM;
+	memcpy(out->data, &head, sizeof head);
 	memcpy(out->data + offsetof(struct passed, item), &plain->item,
 		offsetof(struct gather_item, proven));
 	if (plain->item.kind == GATHER_NODE)
 		buf_addc(out, '\0');
 	buf_add(out, plain->item.proven,
 		(size_t)plain->item.nproven * sizeof *plain->item.proven);
-	buf_adds(out, job->where);
 	return true;
 }
 
@@ -294,11 +302,26 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 		check_as_json(&r->evidence, slow, nslow, NULL, 0);
 }
 
+/* An item that is refused has changed nothing: it is passed on again with its place. */
+static int refuse_item(const struct reading *r, const struct gather_item *item,
+	const char *data)
+{
+	struct passed_head head;
+	struct buf where = BUF_INIT;
+	int rc;
+
+	err_clear();
+	memcpy(&head, data, sizeof head);
+	buf_addf(&where, "%s:%ld", head.file, head.number);
+	rc = r->item(r->ctx, item, where.data);
+	buf_release(&where);
+	return rc;
+}
+
 static int take_item(const struct reading *r, const char *data)
 {
 	struct gather_item item;
 	const char *behind = data + PASSED_BYTES;
-	size_t devices;
 
 	memcpy(&item, data + offsetof(struct passed, item),
 		offsetof(struct gather_item, proven));
@@ -309,9 +332,8 @@ static int take_item(const struct reading *r, const char *data)
 		item.text = behind;
 		behind += strlen(behind) + 1;
 	}
-	devices = (size_t)item.nproven * sizeof *item.proven;
-	memcpy(item.proven, behind, devices);
-	return r->item(r->ctx, &item, behind + devices);
+	memcpy(item.proven, behind, (size_t)item.nproven * sizeof *item.proven);
+	return r->item(r->ctx, &item, "") == 0 ? 0 : refuse_item(r, &item, data);
 }
 
 static int take_text(const struct reading *r, const char *text)
@@ -331,6 +353,16 @@ static int take_line(void *ctx, const char *data, size_t len)
 	return data[0] == AS_ITEM ? take_item(ctx, data) : take_text(ctx, data + 1);
 }
 
+static void line_ahead(void *ctx, const char *data, size_t len)
+{
+	const struct reading *r = ctx;
+
+	(void)len;
+	/* as aligned as the start of the buffer is */
+	if (r->ahead && data[0] == AS_ITEM)
+		r->ahead(r->ctx, (const void *)(data + offsetof(struct passed, item)));
+}
+
 /* Returns the keys that are trusted; the caller releases and frees them. */
 static struct evidence_key *trusted_keys(const struct evidence *e, int *n)
 {
@@ -346,15 +378,19 @@ static struct evidence_key *trusted_keys(const struct evidence *e, int *n)
 }
 
 int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
-	evidence_item_fn item, void *ctx)
+	evidence_item_fn item, evidence_ahead_fn ahead, void *ctx)
 {
-	struct reading r = { .evidence = *e, .fn = fn, .item = item, .ctx = ctx };
+	struct reading r = { .evidence = *e,
+		.fn = fn,
+		.item = item,
+		.ahead = ahead,
+		.ctx = ctx };
 	struct lines l;
 	int rc;
 
 	r.keys = trusted_keys(e, &r.nkeys);
 	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
-	rc = lines_map_groups(&l, check_lines, take_line, &r);
+	rc = lines_map_groups(&l, check_lines, take_line, line_ahead, &r);
 	lines_close(&l);
 	for (int i = 0; i < r.nkeys; i++)
 		evidence_key_release(&r.keys[i]);

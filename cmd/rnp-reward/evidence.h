@@ -35,16 +35,20 @@ void evidence_count_many(const struct evidence *e, const json_t *const *records,
 /* Receives a record that counts; returns 0, or -1 with err_set. */
 typedef int (*evidence_fn)(void *ctx, json_t *record, const char *where);
 
-/* Receives what gathering takes of one that counts; the same. */
+/* Receives what gathering takes of one that counts; the same. What it refuses must have changed nothing: it
+ * gets it without a place, "", and if it refuses it again with the place, for the message. */
 struct gather_item;
 typedef int (
 	*evidence_item_fn)(void *ctx, const struct gather_item *item, const char *where);
 
+/* Is told of an item that is passed on a little later: only of what is in it, not of what it points to. */
+typedef void (*evidence_ahead_fn)(void *ctx, const struct gather_item *item);
+
 /* Reads the records of files (none: standard input). For each that counts it calls item or fn, in
  * order, on one thread: item for an rnp.node and for those that could be read from their text alone
- * (evidence_plain.h), fn for all others. Returns 0, or -1 with the first error: fn's or item's, or
+ * (evidence_plain.h), fn for all others; ahead, which may be NULL, before. Returns 0, or -1 with the first error: fn's or item's, or
  * of a line that fits no schema. */
 int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
-	evidence_item_fn item, void *ctx);
+	evidence_item_fn item, evidence_ahead_fn ahead, void *ctx);
 
 #endif

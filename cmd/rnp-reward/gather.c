@@ -326,6 +326,27 @@ int gather_take(struct gather *g, const struct gather_item *item, const char *wh
 	return take_receipt(g, item, where);
 }
 
+void gather_expect(const struct gather *g, const struct gather_item *item)
+{
+	gather_index_fetch(&g->by_address, hash_text(item->node));
+	switch (item->kind) {
+	case GATHER_VERDICT:
+		gather_index_fetch(&g->by_verdict, gather_bits(item->sha256));
+		if (item->names_challenge)
+			gather_index_fetch(&g->by_challenge,
+				gather_bits(&item->challenge));
+		break;
+	case GATHER_NODE:
+		gather_index_fetch(&g->by_record, gather_bits(item->sha256));
+		break;
+	case GATHER_RECEIPT:
+		gather_index_fetch(&g->by_receipt, gather_bits(item->sha256));
+		break;
+	case GATHER_UPTIME:
+		break;
+	}
+}
+
 static int add_item(struct gather *g, enum gather_kind kind, const json_t *record,
 	const char *where)
 {

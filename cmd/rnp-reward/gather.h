@@ -57,8 +57,11 @@ void gather_release(struct gather *g);
 int gather_add(struct gather *g, const json_t *record, const char *where);
 
 /* The same for what was read from an rnp.node, rnp.uptime, rnp.verdict or rnp.receipt; item is
- * borrowed. */
+ * borrowed. What is refused can be taken again, and is refused again. */
 int gather_take(struct gather *g, const struct gather_item *item, const char *where);
+
+/* Fetches from memory what taking an item will look at; reads its kind, node, hash and challenge alone. */
+void gather_expect(const struct gather *g, const struct gather_item *item);
 
 /* Decides which verdicts count and which node each device is paid to, and sorts the nodes by
  * address; call it once, before gather_usage. */

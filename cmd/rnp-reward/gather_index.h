@@ -35,6 +35,14 @@ static inline uint64_t *gather_index_slot(const struct gather_index *ix, uint32_
 	return &ix->slots[at];
 }
 
+/* Fetches from memory where a key would be. */
+static inline void gather_index_fetch(const struct gather_index *ix, uint32_t hash)
+{
+	if (ix->cap)
+		__builtin_prefetch(
+			&ix->slots[(size_t)((unsigned __int128)hash * ix->cap >> 32)]);
+}
+
 /* Returns the index of a key, or UINT32_MAX. */
 static inline uint32_t gather_index_find(const struct gather_index *ix, uint32_t hash,
 	gather_same_fn same, const void *ctx, const void *key)

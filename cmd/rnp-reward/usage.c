@@ -90,6 +90,11 @@ static int take_item(void *g, const struct gather_item *item, const char *where)
 	return gather_take(g, item, where);
 }
 
+static void item_ahead(void *g, const struct gather_item *item)
+{
+	gather_expect(g, item);
+}
+
 /* --- a registry ---------------------------------------------------------------------------- */
 
 /* A malformed record that a stranger posted and the registry stored must not stop everybody's
@@ -280,7 +285,8 @@ static int run(int n, char **args)
 	if (opts.registry && read_registry(&g) < 0)
 		goto out;
 	if ((n || !opts.registry) &&
-		evidence_read(&opts.evidence, args, n, take_record, take_item, &g) < 0)
+		evidence_read(&opts.evidence, args, n, take_record, take_item, item_ahead,
+			&g) < 0)
 		goto out;
 	if (read_stakes(&stakes, &nstakes) == 0)
 		rc = write_usages(&g, stakes, nstakes);

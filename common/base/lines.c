@@ -20,8 +20,9 @@
 #define BATCH_LINES       2048
 #define FEW_LINES         8 /* that a thread takes at a time, at least */
 #define BATCH_BYTES       ((size_t)2 << 20)
-/* outputs that are fetched before their turn, so much of each */
-#define AHEAD       4
+/* outputs that are fetched before their turn, so much of each, and then what the sink needs for them */
+#define AHEAD       12
+#define AHEAD_SINK  6
 #define AHEAD_BYTES 320
 /* memory of a line's output buffer that is kept between batches */
 #define KEEP_BYTES ((size_t)16 << 10)
@@ -255,41 +256,69 @@ static bool in_regular_file(const struct lines *l)
 	return l->fd >= 0 && fstat(l->fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+const char *lines_job_where(struct lines_job *job)
+{
+	if (!job->where.len) {
+		buf_adds(&job->where, job->file);
+		buf_addc(&job->where, ':');
+		buf_add_i64(&job->where, job->number);
+	}
+	return job->where.data;
+}
+
 void lines_job_done(struct lines_job *job, int rc)
 {
 	job->rc = rc;
-	if (rc < 0)
-		err_save(&job->err);
+	if (rc == 0)
+		return;
+	job->err = job->err ? job->err : xmalloc(sizeof *job->err);
+	err_save(job->err);
 }
 
 static void run_jobs(const char *name, struct lines_job *jobs, int n, lines_group_fn fn,
 	void *ctx)
 {
 	for (int i = 0; i < n; i++) {
-		buf_reset(&jobs[i].where_text);
-		buf_adds(&jobs[i].where_text, name);
-		buf_addc(&jobs[i].where_text, ':');
-		buf_add_i64(&jobs[i].where_text, jobs[i].number);
-		jobs[i].where = jobs[i].where_text.data;
+		jobs[i].file = name;
+		buf_reset(&jobs[i].where);
 		buf_reset(&jobs[i].out);
 	}
 	fn(ctx, jobs, n);
 }
 
+/* What is done with lines. */
+struct work {
+	lines_group_fn fn;
+	lines_sink sink;
+	lines_ahead_fn ahead; /* or NULL */
+	void *ctx;
+	int most; /* lines of a group */
+};
+
+/* Another thread wrote these outputs, and they are far away by now. */
+static void fetch_ahead(const struct batch *b, int i, const struct work *w)
+{
+	const struct buf *far = i + AHEAD < b->n ? &b->jobs[i + AHEAD].out : NULL;
+	const struct buf *near = i + AHEAD_SINK < b->n ? &b->jobs[i + AHEAD_SINK].out :
+							 NULL;
+
+	for (size_t k = 0; far && far->data && k < AHEAD_BYTES; k += 64)
+		__builtin_prefetch(far->data + k);
+	if (w->ahead && near && near->len)
+		w->ahead(w->ctx, near->data, near->len);
+}
+
 /* Returns 0, or -1 when a line or the sink failed. */
-static int hand_out(const struct batch *b, lines_sink sink, void *ctx)
+static int hand_out(const struct batch *b, const struct work *w)
 {
 	struct lines_job *jobs = b->jobs;
 
 	for (int i = 0; i < b->n; i++) {
-		const char *ahead = i + AHEAD < b->n ? jobs[i + AHEAD].out.data : NULL;
-
-		/* another thread wrote it, and it is far away by now */
-		for (size_t k = 0; ahead && k < AHEAD_BYTES; k += 64)
-			__builtin_prefetch(ahead + k);
+		fetch_ahead(b, i, w);
 		if (jobs[i].rc < 0)
-			return err_restore(&jobs[i].err);
-		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
+			return err_restore(jobs[i].err);
+		if (jobs[i].out.len &&
+			w->sink(w->ctx, jobs[i].out.data, jobs[i].out.len) < 0)
 			return -1;
 		/* any line of a batch may be large once: such buffers are freed */
 		if (jobs[i].out.cap > KEEP_BYTES)
@@ -310,9 +339,9 @@ static int group_of(int n, int most)
 /* What is done side by side: `before` is handed out, `now` worked on, and `next` collected; before and
  * next may be NULL. Returns 0, or -1 with the error of handing out. */
 static int step(struct lines *l, const struct batch *before, const struct batch *now,
-	struct batch *next, int most, lines_group_fn fn, lines_sink sink, void *ctx)
+	struct batch *next, const struct work *w)
 {
-	int group = group_of(now->n, most), parts = 2 + (now->n + group - 1) / group;
+	int group = group_of(now->n, w->most), parts = 2 + (now->n + group - 1) / group;
 	struct err error = { 0 };
 	int rc = 0;
 
@@ -320,7 +349,7 @@ static int step(struct lines *l, const struct batch *before, const struct batch 
 	for (int i = 0; i < parts; i++) {
 		int at = (i - 2) * group;
 
-		if (i == 0 && before && hand_out(before, sink, ctx) < 0) {
+		if (i == 0 && before && hand_out(before, w) < 0) {
 			err_save(&error);
 			rc = -1;
 		}
@@ -328,12 +357,12 @@ static int step(struct lines *l, const struct batch *before, const struct batch 
 			collect(l, next);
 		if (i >= 2)
 			run_jobs(now->name, now->jobs + at,
-				now->n - at < group ? now->n - at : group, fn, ctx);
+				now->n - at < group ? now->n - at : group, w->fn, w->ctx);
 	}
 	return rc < 0 ? err_restore(&error) : 0;
 }
 
-static int map(struct lines *l, int most, lines_group_fn fn, lines_sink sink, void *ctx)
+static int map(struct lines *l, const struct work *w)
 {
 	struct batch batches[3], *before = NULL, *now = NULL, *next = &batches[0];
 	int rc;
@@ -353,12 +382,12 @@ static int map(struct lines *l, int most, lines_group_fn fn, lines_sink sink, vo
 		ahead = now->rc == 1 && in_regular_file(l);
 		if (ahead)
 			leave_block(l);
-		rc = step(l, before, now, ahead ? free_one : NULL, most, fn, sink, ctx);
+		rc = step(l, before, now, ahead ? free_one : NULL, w);
 		before = ahead ? now : NULL;
 		next = free_one;
 		/* a pipe's lines are passed on before more are waited for */
 		if (rc == 0 && !ahead)
-			rc = hand_out(now, sink, ctx);
+			rc = hand_out(now, w);
 		if (rc == 0 && !ahead && now->rc == 1)
 			collect(l, next);
 	} while (rc == 0 && now->rc == 1);
@@ -367,17 +396,21 @@ static int map(struct lines *l, int most, lines_group_fn fn, lines_sink sink, vo
 	for (int i = 0; i < 3; i++) {
 		for (int k = 0; k < BATCH_LINES; k++) {
 			buf_release(&batches[i].jobs[k].out);
-			buf_release(&batches[i].jobs[k].where_text);
+			buf_release(&batches[i].jobs[k].where);
+			free(batches[i].jobs[k].err);
 		}
 		free(batches[i].jobs);
 	}
 	return rc;
 }
 
-int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink, void *ctx)
+int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink,
+	lines_ahead_fn ahead, void *ctx)
 {
+	const struct work w = { fn, sink, ahead, ctx, LINES_GROUP };
+
 	l->read_bytes = GROUPS_READ_BYTES;
-	return map(l, LINES_GROUP, fn, sink, ctx);
+	return map(l, &w);
 }
 
 struct single {
@@ -392,8 +425,8 @@ static void run_single(void *ctx, struct lines_job *jobs, int n)
 
 	for (int i = 0; i < n; i++)
 		lines_job_done(&jobs[i],
-			s->fn(s->ctx, jobs[i].line, jobs[i].len, jobs[i].where,
-				&jobs[i].out));
+			s->fn(s->ctx, jobs[i].line, jobs[i].len,
+				lines_job_where(&jobs[i]), &jobs[i].out));
 }
 
 static int sink_single(void *ctx, const char *data, size_t len)
@@ -406,6 +439,7 @@ static int sink_single(void *ctx, const char *data, size_t len)
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx)
 {
 	struct single s = { fn, sink, ctx };
+	const struct work w = { run_single, sink_single, NULL, &s, FEW_LINES };
 
-	return map(l, FEW_LINES, run_single, sink_single, &s);
+	return map(l, &w);
 }

@@ -66,17 +66,18 @@ typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
  * works: fn and sink must not change the same things. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
 
-/* One of several lines that are worked on together. */
+/* One of several lines that are worked on together. Thousands of them are gone through in turn, so they
+ * are small. */
 struct lines_job {
-	char *line; /* borrowed, as are the others */
+	char *line; /* borrowed, as is file */
 	size_t len;
-	const char *where;
-	struct buf out; /* its output: empty, to be appended to */
-	int rc;         /* 0, or -1 with its error: set by lines_job_done */
-	struct err err;
+	struct buf out;   /* its output: empty, to be appended to */
+	const char *file; /* where it stands */
+	long number;
 
-	long number; /* for lines.c */
-	struct buf where_text;
+	int rc; /* for lines.c: 0, or -1 with its error, set by lines_job_done */
+	struct err *err;
+	struct buf where;
 };
 
 #define LINES_GROUP 128 /* most lines of a group */
@@ -84,11 +85,20 @@ struct lines_job {
 /* Works on n lines, 1 to LINES_GROUP, on any thread, and calls lines_job_done for each. */
 typedef void (*lines_group_fn)(void *ctx, struct lines_job *jobs, int n);
 
+/* Returns "file:3" of a line. Borrowed until the work on it is done. */
+const char *lines_job_where(struct lines_job *job);
+
 /* Notes what came of a line: 0, or -1 with the pending error, which becomes the line's. */
 void lines_job_done(struct lines_job *job, int rc);
 
+/* Is told, on its thread, of what the sink gets a little later, so that it can be fetched from memory what
+ * the sink will look at. Not of all. */
+typedef void (*lines_ahead_fn)(void *ctx, const char *data, size_t len);
+
 /* The same as lines_map for work that costs less for several lines together: fn gets adjacent
- * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand than the team needs. */
-int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink, void *ctx);
+ * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand than the team needs. ahead may
+ * be NULL. */
+int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink,
+	lines_ahead_fn ahead, void *ctx);
 
 #endif
