@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/gather_hold.h"
 #include "cmd/rnp-reward/gather_parts.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -12,17 +13,12 @@
 #include "common/base/money.h"
 #include "common/json/json.h"
 #include "common/record/facts.h"
-#include "common/record/gpu.h"
-
-#define GPU_CLOCK_MAX_MHZ 4000                  /* more than any that is sold */
-#define LINK_MAX_BPS      INT64_C(800000000000) /* the fastest card that is sold */
-/* above the highest tier of the proposals, 1600 down and 1200 up */
-#define LINK_UNMEASURED_MAX_BPS INT64_C(2000000000)
 
 struct draft {
 	const struct gather *g;
 	const struct gather_node *node;
 	struct buf usage, sources, unknown; /* objects but for their '}' */
+	struct buf text; /* of one source: there are some fifteen a node */
 	json_t *proven; /* the rnp.node that the last passed verdict names, paid devices only */
 	json_t *newest; /* the newest rnp.node before the end of the epoch, for the wallet */
 	const struct gather_verdict *verdict; /* the last that proves devices, or NULL */
@@ -191,78 +187,10 @@ static void keep_paid_devices(struct draft *d)
 
 /* --- facts ---------------------------------------------------------------------------------- */
 
-/* What a node says of its GPU is proven only in part, and policies pay in proportion to it: a clock that
- * no GPU has, and more memory or bandwidth than the data sheet of its model says, do not count. Returns
- * whether *v was more, and is now the most that counts. */
-static bool hold_to_model(const json_t *node, const char *name, int64_t *v)
-{
-	const json_t *gpu = json_array_get(json_object_get(node, "gpus"), 0);
-	const char *model = json_string_value(json_object_get(gpu, "model"));
-	const struct gpu_model *m = NULL;
-	int64_t most = 0;
-
-	if (strcmp(name, "gpu_clock_mhz") == 0)
-		most = GPU_CLOCK_MAX_MHZ;
-	else if (strcmp(name, "gpu_memory_bytes") != 0 &&
-		strcmp(name, "gpu_memory_bandwidth_bps") != 0)
-		return false;
-	if (!most && model)
-		m = gpu_find(model,
-			json_integer_value(json_object_get(gpu, "memory_bytes")));
-	/* a memory that no such card has: that of the plain name counts */
-	if (!most && model && !m)
-		m = gpu_find(model, 0);
-	if (m)
-		most = strcmp(name, "gpu_memory_bytes") == 0 ?
-			m->memory_bytes :
-			m->bandwidth_mbytes * 1000000;
-	if (!most || *v <= most)
-		return false;
-	*v = most;
-	return true;
-}
-
-/* A verdict measures the lower direction of a node's link. Of the direction that the node says is the
- * lower one no more counts than the best verdict of the epoch measured: a policy that pays for a link
- * asks for both; of the other, no more than a link that nobody has. Where none measured, a claim reaches
- * all published tiers, and policies that go on in proportion pay for no more. */
-static const char *hold_to_measured(const struct draft *d, const json_t *node,
-	const char *name, int64_t *v)
-{
-	bool down = strcmp(name, "down_bps") == 0;
-	int64_t measured = d->node->bandwidth;
-	int64_t most = measured ? LINK_MAX_BPS : LINK_UNMEASURED_MAX_BPS;
-	struct fact other;
-
-	if (!down && strcmp(name, "up_bps") != 0)
-		return NULL;
-	fact_read(node, down ? "up_bps" : "down_bps", &other);
-	if (measured && measured < LINK_MAX_BPS / 8 &&
-		(!other.known || (down ? *v < other.value : *v <= other.value)))
-		most = measured * 8;
-	if (*v <= most)
-		return NULL;
-	*v = most;
-	return !measured ? ", which is more than counts where no verdict measured it" :
-		most < LINK_MAX_BPS ? ", which is more than verdicts measured" :
-				      ", which is more than a link carries";
-}
-
-/* Returns what is said of a claim that counts only in part, "": it counts whole. */
-static const char *hold(const struct draft *d, const json_t *node, const char *name,
-	int64_t *v)
-{
-	const char *held = hold_to_measured(d, node, name, v);
-
-	if (held)
-		return held;
-	return hold_to_model(node, name, v) ? ", which is more than its model has" : "";
-}
-
 static void set_fact(struct draft *d, const json_t *node, const char *name,
 	const char *how)
 {
-	char source[200], at[64] = "";
+	struct buf *source = &d->text;
 	struct fact f;
 
 	fact_read(node, name, &f);
@@ -275,10 +203,16 @@ static void set_fact(struct draft *d, const json_t *node, const char *name,
 					     "the node record does not say");
 		return;
 	}
-	snprintf(at, sizeof at, "%.40s", json_string_value(json_object_get(node, "at")));
-	snprintf(source, sizeof source, "rnp.node of %s, %s: %s%s", at, how, f.source,
-		f.text ? "" : hold(d, node, name, &f.value));
-	set_text(&d->sources, name, source);
+	buf_reset(source);
+	buf_adds(source, "rnp.node of ");
+	buf_adds(source, json_string_value(json_object_get(node, "at")));
+	buf_adds(source, ", ");
+	buf_adds(source, how);
+	buf_adds(source, ": ");
+	buf_adds(source, f.source);
+	buf_adds(source,
+		f.text ? "" : gather_hold(node, name, d->node->bandwidth, &f.value));
+	set_text(&d->sources, name, source->data);
 	if (f.text)
 		set_text(&d->usage, name, f.text);
 	else
@@ -510,9 +444,12 @@ static void set_work(struct draft *d)
 	const struct gather_node *node = d->node;
 	uint32_t receipts = node->work.n;
 	struct work *work = work_of(d);
-	char source[96];
+	const char *source;
 
-	snprintf(source, sizeof source, "%" PRIu32 " receipts", receipts);
+	buf_reset(&d->text);
+	buf_add_i64(&d->text, receipts);
+	buf_adds(&d->text, " receipts");
+	source = d->text.data;
 	set_sourced(d, "worked_s", worked_ms(d, work, receipts) / 1000, source);
 	set_sourced(d, "gpu_worked_s", gpu_worked_ms(work, receipts, d->gpus) / 1000,
 		d->gpus ? source : "no GPU is proven and paid");
@@ -523,6 +460,16 @@ static void set_work(struct draft *d)
 	free(work);
 }
 
+static void say_verdicts(struct draft *d, const char *before, uint32_t n)
+{
+	buf_reset(&d->text);
+	buf_adds(&d->text, before);
+	buf_add_i64(&d->text, n);
+	buf_adds(&d->text, " verdicts, ");
+	buf_add_i64(&d->text, d->node->failed);
+	buf_adds(&d->text, " failed");
+}
+
 static void set_challenges(struct draft *d)
 {
 	const struct gather_node *node = d->node;
@@ -530,19 +477,18 @@ static void set_challenges(struct draft *d)
 	const char *none = node->void_verdicts ?
 		"no verdict in this epoch but void ones" :
 		"no verdict in this epoch";
-	char source[128];
-	int n;
+	struct buf *source = &d->text;
 
-	n = snprintf(source, sizeof source, "%" PRIu32 " verdicts, %" PRIu32 " failed",
-		node->verdicts, node->failed);
+	say_verdicts(d, "", node->verdicts);
 	if (node->void_verdicts)
-		snprintf(source + n, sizeof source - (size_t)n,
+		buf_addf(source,
 			"; %" PRIu32
 			" void, as other nodes passed their challenges first",
 			node->void_verdicts);
-	set_sourced(d, "challenges_passed", passed, source);
+	set_sourced(d, "challenges_passed", passed, source->data);
 	if (node->verdicts)
-		set_sourced(d, "passed_ppm", passed * MONEY_PPM / node->verdicts, source);
+		set_sourced(d, "passed_ppm", passed * MONEY_PPM / node->verdicts,
+			source->data);
 	else
 		set_text(&d->unknown, "passed_ppm", none);
 	if (!node->scored) {
@@ -550,10 +496,9 @@ static void set_challenges(struct draft *d)
 			node->verdicts ? "no verdict has all readings" : none);
 		return;
 	}
-	snprintf(source, sizeof source,
-		"mean of %" PRIu32 " verdicts, %" PRIu32 " failed", node->scored,
-		node->failed);
-	set_sourced(d, "score_ppm", (int64_t)(node->score_sum / node->scored), source);
+	say_verdicts(d, "mean of ", node->scored);
+	set_sourced(d, "score_ppm", (int64_t)(node->score_sum / node->scored),
+		source->data);
 }
 
 /* Adds an object, which may be empty, to another. */
@@ -592,6 +537,7 @@ void gather_usage_write(const struct gather *g, size_t i, int64_t staked_uusd,
 	buf_release(&d.usage);
 	buf_release(&d.sources);
 	buf_release(&d.unknown);
+	buf_release(&d.text);
 	json_decref(d.proven);
 	json_decref(d.newest);
 }
