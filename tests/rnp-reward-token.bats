@@ -215,6 +215,27 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 		state: \"maintenance\"}" | rnp-register sign --key node.json >late
 	assert_equal "$(cat signed failed late | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
 		jq .reputation_ppm)" "$worse"
+	# so it is when the challenge is known already: verdicts come later than challenges, and heartbeats may be dated back
+	beat() { # AT INTERVAL
+		jq -nc "{kind: \"rnp.heartbeat\", v: 1, node: \"$node\", at: \"2026-11-30T$1Z\", interval_s: $2,
+			state: \"maintenance\"}" | rnp-register sign --key node.json
+	}
+	counts() { # FAILED BEATS: whether the failure counts
+		assert_equal "$(cat signed "$1" "$2" | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
+			jq -c '[.trials, .maintenance]')" "$3"
+	}
+	jq -c 'del(.proof) | .elapsed_ns = 600000000000' failed | rnp-register sign --key judge.json >slow
+	beat 12:20:00 3600 >reply
+	counts failed reply '[60,1]'
+	counts slow reply '[61,0]'
+	beat 12:15:01 3600 >back
+	counts slow back '[61,0]'
+	beat 12:15:00 3600 >before
+	counts slow before '[60,1]'
+	# one heartbeat after the other, and one that is missing
+	for m in 10 11 12 13 14 15 16 17 18 19 20; do beat "12:$m:00" 60; done >chain
+	counts slow chain '[60,1]'
+	counts slow <(grep -v 12:18:00 chain) '[61,0]'
 	# a verdict on a challenge that another node passed first is void: neither passed nor failed,
 	# whatever the order of the records. Its own challenge, passed twice, is not
 	rnp-register keygen --out other.json >/dev/null

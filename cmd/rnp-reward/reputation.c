@@ -46,10 +46,15 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
+/* A registry takes heartbeats that are dated up to five minutes back: whoever is asked what he cannot answer
+ * could still announce a maintenance that has begun. */
+#define DATED_BACK_MS 300000
+
 /* A verdict, or a heartbeat that announces maintenance. */
 struct event {
 	char node[KEY_ADDRESS_MAX];
 	int64_t at_ms, until_ms; /* until_ms: end of a maintenance, -1 for a verdict */
+	int64_t asked_ms;        /* verdicts: when the challenge was issued */
 	bool passed;
 	bool names_challenge; /* passed, and says on which challenge */
 	bool on_anothers;     /* it is that of another node, who passed it first */
@@ -103,8 +108,13 @@ static int read_event(const struct record *r, const char *kind, struct event *e)
 	snprintf(e->node, sizeof e->node, "%s", node);
 	e->until_ms = -1;
 	if (strcmp(kind, "rnp.verdict") == 0) {
-		if (json_get_bool(r->json, r->where, "passed", &e->passed) < 0)
+		int64_t elapsed_ns = 0;
+
+		if (json_get_bool(r->json, r->where, "passed", &e->passed) < 0 ||
+			json_opt_i64(r->json, r->where, "elapsed_ns", 0,
+				JSON_SAFE_INTEGER_MAX, &elapsed_ns) < 0)
 			return -1;
+		e->asked_ms = e->at_ms - elapsed_ns / 1000000;
 		read_challenge(r->json, e);
 		return 1;
 	}
@@ -152,18 +162,47 @@ static int by_node(const void *a, const void *b)
 	return order ? order : memcmp(x->sha256, y->sha256, sizeof x->sha256);
 }
 
-static bool in_maintenance(const struct event *list, size_t n, int64_t at_ms)
+/* A maintenance lasts as long as its heartbeats follow each other without a gap. */
+struct away {
+	int64_t from_ms, to_ms;
+};
+
+/* Writes the maintenances of a node, whose events are in order, to out; returns how many there are. */
+static size_t find_maintenances(const struct event *list, size_t n, struct away *out)
 {
-	for (size_t i = 0; i < n && list[i].until_ms >= 0; i++)
-		if (list[i].at_ms <= at_ms && at_ms < list[i].until_ms)
-			return true;
-	return false;
+	size_t found = 0;
+
+	for (size_t i = 0; i < n && list[i].until_ms >= 0; i++) {
+		if (!found || list[i].at_ms > out[found - 1].to_ms)
+			out[found++] = (struct away){ list[i].at_ms, list[i].at_ms };
+		if (list[i].until_ms > out[found - 1].to_ms)
+			out[found - 1].to_ms = list[i].until_ms;
+	}
+	return found;
+}
+
+/* Whether a node had announced that it would be away when it was asked. */
+static bool in_maintenance(const struct away *list, size_t n, int64_t asked_ms)
+{
+	size_t low = 0, high = n; /* the first that was announced too late */
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (list[mid].from_ms > asked_ms - DATED_BACK_MS)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low && asked_ms < list[low - 1].to_ms;
 }
 
 /* Summarises the events of one node. verdicts_sha256 is over the hashes of the counted
  * verdicts, in order: anyone who has the verdicts can check that it covers exactly these. */
 static int write_node(const struct event *list, size_t n)
 {
+	struct away *away = xcalloc(n, sizeof *away);
+	size_t naway = find_maintenances(list, n, away);
 	struct reputation r = { 0 };
 	crypto_hash_sha256_state hash;
 	unsigned char sum[crypto_hash_sha256_BYTES];
@@ -183,7 +222,7 @@ static int write_node(const struct event *list, size_t n)
 			void_verdicts++;
 			continue;
 		}
-		if (in_maintenance(list, n, list[i].at_ms)) {
+		if (in_maintenance(away, naway, list[i].asked_ms)) {
 			announced++;
 			continue;
 		}
@@ -191,6 +230,7 @@ static int write_node(const struct event *list, size_t n)
 			opts.half_life_ms);
 		crypto_hash_sha256_update(&hash, list[i].sha256, CANON_HASH_BYTES);
 	}
+	free(away);
 	crypto_hash_sha256_final(&hash, sum);
 	sodium_bin2hex(hex, sizeof hex, sum, sizeof sum);
 	record = json_record("rnp.reputation");
