@@ -340,13 +340,18 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	say judge "{kind: \"rnp.receipt\", v: 1, node: \"$a\", signer: \"$judge\", job: \"x\",
 		from: \"2026-11-18T00:00:00Z\", to: \"2026-11-17T00:00:00Z\"}"
 	refused 65 "gpus[1].uuid" rnp-reward usage -q "${epoch[@]}" --trust "$judge" records
-	python3 - records >port 2>/dev/null 3>&- <<-'PY' &
+	timeout 120 python3 - records >port 2>/dev/null 3>&- <<-'PY' &
 		import http.server, json, sys
 		records = [json.loads(l) for l in open(sys.argv[1])]
 		class Handler(http.server.BaseHTTPRequestHandler):
 		    def do_GET(self):
 		        kind = self.path.split("kind=")[1].split("&")[0]
-		        body = json.dumps({"records": [r for r in records if r["kind"] == kind]}).encode()
+		        page = {"records": [r for r in records if r["kind"] == kind]}
+		        if self.path.startswith("/circle"):
+		            # five pages, and from the last one back to the third
+		            at = int((self.path.split("cursor=") + ["0"])[1])
+		            page["next"] = str(at + 1 if at < 5 else 3)
+		        body = json.dumps(page).encode()
 		        self.send_response(200)
 		        self.send_header("Content-Length", str(len(body)))
 		        self.end_headers()
@@ -357,6 +362,8 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	PY
 	pid=$!
 	wait_file port
+	refused 65 "its pages lead in a circle" timeout 60 rnp-reward usage -q "${epoch[@]}" --trust "$judge" \
+		--registry "http://127.0.0.1:$(<port)/circle"
 	run_split rnp-reward usage "${epoch[@]}" --trust "$judge" --registry "http://127.0.0.1:$(<port)"
 	kill $pid
 	assert_success

@@ -164,8 +164,8 @@ static int fetch_page(struct gather *g, struct http *http, const char *path,
 	if (!page || json_get_array(page, opts.registry, "records", &records) < 0 ||
 		json_opt_text(page, opts.registry, "next", &next) < 0)
 		goto out;
-	if (strlen(next) >= CURSOR_MAX || (next[0] && strcmp(next, cursor) == 0)) {
-		err_set(EX_DATAERR, "%s: the cursor of the next page is no good",
+	if (strlen(next) >= CURSOR_MAX) {
+		err_set(EX_DATAERR, "%s: the cursor of the next page is too long",
 			opts.registry);
 		goto out;
 	}
@@ -182,6 +182,7 @@ static int fetch_kind(struct gather *g, struct http *http, const char *kind,
 	int64_t from_ms, int64_t to_ms)
 {
 	char cursor[CURSOR_MAX] = "", from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
+	char before[CURSOR_MAX] = ""; /* that of a page whose number is a power of two */
 	struct buf path = BUF_INIT;
 	int rc;
 
@@ -191,9 +192,18 @@ static int fetch_kind(struct gather *g, struct http *http, const char *kind,
 		clock_format(to, to_ms);
 		buf_addf(&path, "&to=%s", to);
 	}
-	do
-		rc = fetch_page(g, http, path.data, cursor);
-	while (rc == 0 && cursor[0]);
+	/* pages that lead in a circle would be read for ever (Brent, "An improved Monte Carlo factorization
+	 * algorithm", 1980) */
+	for (long page = 1;
+		(rc = fetch_page(g, http, path.data, cursor)) == 0 && cursor[0]; page++) {
+		if (strcmp(cursor, before) == 0) {
+			rc = err_set(EX_DATAERR, "%s: its pages lead in a circle",
+				opts.registry);
+			break;
+		}
+		if (!(page & (page - 1)))
+			strcpy(before, cursor);
+	}
 	buf_release(&path);
 	return rc;
 }
