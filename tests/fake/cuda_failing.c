@@ -2,7 +2,8 @@
  * far as the program knows, and does what the file CUDA_FAILING says at the moment:
  *
  *     slow             every copy to it takes 20 ms more
- *     hold             no copy to it ends until the file says something else
+ *     hold             no copy to it ends until the file says something else, or after 30 s, and then it
+ *                      fails: a test that fails meanwhile waits for a server that could not end
  *     once OP CODE     the next call of OP (put, get, batch) fails with this code; the file is
  *                      emptied
  *     always OP CODE   so does every one
@@ -18,8 +19,16 @@
 #include "kernels/dev/dev.h"
 #include "kernels/dev/half.h"
 
+#define HOLD_MS 30000
+#define TICK_MS 20
+
 static const struct dev_ops *cpu;
 static struct dev_ops failing;
+
+static void tick(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = TICK_MS * 1000000L }, NULL);
+}
 
 /* Whether the file says "hold". */
 static bool holds(void)
@@ -43,13 +52,17 @@ static bool fails(struct dev *d, const char *op)
 	int code = 0, n = 0;
 	FILE *f;
 
-	while (strcmp(op, "put") == 0 && holds())
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	for (int ms = 0; strcmp(op, "put") == 0 && holds(); ms += TICK_MS) {
+		if (ms >= HOLD_MS)
+			return dev_fail(d, EX_UNAVAILABLE, "cuda:0: held for too long"),
+			       true;
+		tick();
+	}
 	f = path ? fopen(path, "r+e") : NULL;
 	if (f)
 		n = fscanf(f, "%15s %15s %d", how, which, &code);
 	if (n == 1 && strcmp(how, "slow") == 0 && strcmp(op, "put") == 0)
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		tick();
 	if (n != 3 || strcmp(which, op) != 0)
 		code = 0;
 	if (code && strcmp(how, "once") == 0)
