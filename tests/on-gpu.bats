@@ -91,6 +91,26 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	assert_output --partial "ok       kcheck-int8"
 }
 
+@test "on-gpu: without nvidia-smi, or where it finds no driver, a GPU is a GPU, and what keeps a tool from working is told" {
+	rm "$DIR/emulation"
+	printf '#!/bin/sh\necho "NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver."\nexit 9\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
+	# the tools of a machine whose counters and debugger are closed
+	printf '#!/bin/sh\necho "========= Error: Device not supported. Please refer to the documentation"\nexit 1\n' >"$BATS_TEST_TMPDIR/tools/compute-sanitizer"
+	printf '#!/bin/sh\necho "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"\nexit 1\n' >"$BATS_TEST_TMPDIR/tools/ncu"
+	chmod +x "$BATS_TEST_TMPDIR/tools"/*
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only t8
+	assert_line --regexp '^ok +kcheck-int8 '
+	assert_line --regexp '^skipped +memcheck-int8 .*Device not supported'
+	printf '#!/bin/sh\n' >"$DIR/bin/rnp-train" # a model would be large
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only profile
+	assert_line --regexp '^skipped +profile .*ERR_NVGPUCTRPERM'
+	jq -es '.[0].machine == "GPU without nvidia-smi" and .[0].driver == "unknown"' "$OUT/results.jsonl"
+	# but a fault that one finds is one, although the tool said otherwise in an earlier stage
+	printf '#!/bin/sh\necho "========= Invalid __global__ write of size 4 bytes"\nexit 9\n' >"$BATS_TEST_TMPDIR/tools/compute-sanitizer"
+	run -1 on_gpu run --dir "$DIR" --out "$OUT" --only memcheck-memfill
+	assert_line --regexp '^failed +memcheck-memfill .*exit status 9'
+}
+
 @test "on-gpu: training with a graph, again and without has the same losses" {
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only train-same
 	jq -es '.[0].test == "train_same_losses" and .[0].median == 1 and .[0].params.captured' "$OUT/results.jsonl"
@@ -110,7 +130,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	mv "$DIR/lib/librnp_cuda.so" "$BATS_TEST_TMPDIR/plugin"
 	echo no plug-in >"$DIR/lib/librnp_cuda.so"
 	run -69 on_gpu run --dir "$DIR" --out "$OUT" --only t8
-	assert_output --partial "not run  kcheck-int8"
+	assert_output --regexp "not run  kcheck-int8 .*kcheck: SKIP cuda: .*librnp_cuda.so"
 	assert_output --partial "call again when it does"
 	refute_output --partial memcheck
 	# also where all that shows it has passed in an earlier call
