@@ -111,7 +111,8 @@ static struct predict_kernel swiglu_forward(const struct predict_step *s,
 		.bytes = z->layers *
 			(t * (z->dim * 2 + z->hidden * 6) + z->dim * z->hidden * 4),
 		.by_wgmma = true,
-		.after = 8 * tiles * WGMMA_AFTER };
+		.after = 8 * tiles * WGMMA_AFTER,
+		.tiles = tiles / z->layers };
 
 	/* all of a tile, which has one turn of the loop over steps in it */
 	k.phases[0] = (struct predict_phase){ name, 0, 0, 8 * tiles, 0 };
@@ -222,7 +223,7 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	bool together = gates_together(s);
 	double own = together ? 2 * z.dim * z.hidden : 0;
 	/* of rows whose logits are in memory at once */
-	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1;
+	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (512 << 20)) + 1;
 	struct predict_kernel k;
 	int n = 0;
 
@@ -290,9 +291,10 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	/* each token's row of the table once: tokens of all kinds are most where all are as frequent */
 	k = rows_kernel("embed_back_kernel", "embedding backward", 1,
 		t * z.dim * 4 + z.vocab * -expm1(-t / z.vocab) * z.dim * 8, 0);
-	/* but of text one token in 25 is the same, whose rows a block adds eight at a time: keys, then
-	 * rows, while the other blocks work */
-	k.trips = k.near_trips = t / 25 / 8;
+	/* but of text one token in 25 is the same, whose rows a block adds sixteen at a time while the
+	 * other blocks work; their keys come beside the rows before them */
+	k.trips = t / 25 / 16;
+	k.near_trips = 1;
 	add(out, &n, k);
 	add(out, &n,
 		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers,
@@ -671,6 +673,9 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 			1e9;
 	if (k->by_wgmma)
 		t.tensor_ns += k->after / (4 * cycles * WGMMA_ISSUE_SHARE) * 1e6;
+	if (k->tiles > gpu->sm_count)
+		t.tensor_ns *= ceil(k->tiles / gpu->sm_count) /
+			(k->tiles / gpu->sm_count);
 	if (k->phases[0].function) {
 		t.issue_known = code && sum_phases(k, code, &issued, &shared);
 		if (t.issue_known) {

@@ -92,6 +92,9 @@ struct predict_kernel {
 	 * products of a block's next tile; what phases issue is beside them */
 	bool by_wgmma;
 	double after;
+	/* of a launch, of equal sizes, which a block of each multiprocessor makes one after the other: in
+	 * the last turn some have none. 0: not counted, as where a part is of products of many sizes */
+	double tiles;
 	/* loads one after the other in the longest chain: of the memory, and of the level-2 cache */
 	double trips, near_trips;
 	/* the part of hot_shared_cycles that is left where lanes load the same words; 0: all */

@@ -6,7 +6,7 @@
 #include "kernels/lm/cuda.cuh"
 
 #define LOGITS_BYTES ((uint64_t)32 << 20)  /* size of the logits of the few rows */
-#define GATHER_BYTES ((uint64_t)256 << 20) /* size of the gradients of the many rows */
+#define GATHER_BYTES ((uint64_t)512 << 20) /* size of the gradients of the many rows */
 #define ROWS_PER_SM  4                     /* of logits between their two passes */
 #define FEW_MIN      64                    /* with fewer rows products are slow */
 

@@ -111,9 +111,9 @@ __global__ void merge_tokens_kernel(const uint64_t *sorted, unsigned rows,
 }
 
 /* A block looks for tokens' first rows among so many, and has AHEAD rows of a token on their way
- * while it adds: of text one row in 25 may have the same token. */
+ * while it adds, and looks for those behind them: of text one row in 25 may have the same token. */
 #define TURN          8
-#define AHEAD         8
+#define AHEAD         16
 #define EMBED_THREADS 192
 
 /* Four numbers, of which n exist. */
@@ -139,6 +139,22 @@ __device__ __forceinline__ void store_four(float *p, float4 v, unsigned n, bool 
 		p[3] = v.w;
 }
 
+/* Sets the rows of the token that are next at `at` of the keys, and returns how many. */
+__device__ __forceinline__ unsigned next_rows(uint32_t (&row)[AHEAD],
+	const uint64_t *key, uint32_t token, unsigned at, unsigned rows)
+{
+	unsigned have = 0;
+
+	UNROLL
+	for (unsigned k = 0; k < AHEAD; k++) {
+		uint64_t next = at + k < rows ? key[at + k] : UINT64_MAX;
+
+		row[k] = (uint32_t)next;
+		have += token_of(next) == token;
+	}
+	return have;
+}
+
 /* Adds the rows of the token at `first` of the keys. */
 __device__ __forceinline__ void add_token(const struct lm_embed_back &e,
 	const uint64_t *key, unsigned first, unsigned rows, bool wide)
@@ -149,33 +165,29 @@ __device__ __forceinline__ void add_token(const struct lm_embed_back &e,
 		float *to = e.dw + token * e.dim + i;
 		unsigned n = e.dim - i < 4 ? (unsigned)(e.dim - i) : 4, at = first;
 		float4 sum = load_four(to, n, wide);
-		bool more = true;
+		uint32_t row[AHEAD];
+		unsigned have = next_rows(row, key, token, at, rows);
 
-		while (more) {
+		while (have) {
 			float4 x[AHEAD];
-			unsigned have = 0;
+			unsigned here = have;
 
 			UNROLL
-			for (unsigned k = 0; k < AHEAD; k++) {
-				uint64_t next = at + k < rows ? key[at + k] : UINT64_MAX;
-
-				if (token_of(next) != token)
-					continue;
-				x[k] = load_four(e.dx + (uint32_t)next * e.dim + i, n,
-					wide);
-				have = k + 1;
-			}
+			for (unsigned k = 0; k < AHEAD; k++)
+				if (k < here)
+					x[k] = load_four(e.dx + row[k] * e.dim + i, n,
+						wide);
+			at += AHEAD;
+			have = here < AHEAD ? 0 : next_rows(row, key, token, at, rows);
 			UNROLL
 			for (unsigned k = 0; k < AHEAD; k++) {
-				if (k >= have)
+				if (k >= here)
 					continue;
 				sum.x += x[k].x;
 				sum.y += x[k].y;
 				sum.z += x[k].z;
 				sum.w += x[k].w;
 			}
-			more = have == AHEAD;
-			at += AHEAD;
 		}
 		store_four(to, sum, n, wide);
 	}

@@ -101,6 +101,11 @@ static void test_limits(void)
 		.after = 2e6 };
 	t = predict_time_of(&gpu, &k, NULL);
 	CHECK(near(t.tensor_ns, 2e5) && t.limit == PREDICT_TENSOR && !t.issue_known);
+	/* 25 tiles on ten multiprocessors take as long as 30; fewer than there are of these are not counted */
+	k.tiles = 25;
+	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 2.4e5));
+	k.tiles = 9;
+	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 2e5));
 }
 
 /* Two loops of a function, by rank, by shared memory and by symbols. */
