@@ -347,7 +347,7 @@ cannot_write() {
 		cat >rest
 	} <records
 	status=0
-	wait "$watching" || status=$?
+	ended "$watching" || status=$?
 	assert_equal "$status" 0
 	assert_equal "$(jq -c .ask_uusd <<<"$first")" "$(jq -c .ask_uusd <<<"$second")"
 	[[ $(jq -r .at <<<"$first") < $(jq -r .at <<<"$second") ]]
@@ -425,7 +425,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 		jq -e '.labels.route == "/metrics" and .value >= 3' <<<"$line" >/dev/null && seen=1 && break
 	done <records
 	kill -INT "$watching"
-	wait "$watching" || true
+	ended "$watching" || true
 	stop_registry
 	assert_equal "$seen" 1
 	# on a terminal of 80 columns, with units

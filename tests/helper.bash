@@ -8,6 +8,8 @@ PATH=$RNP_BUILD/bin:$PATH
 export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
 export PYTHONDONTWRITEBYTECODE=1 # the tests leave nothing beside their modules
 unset RNP_NOW RNP_DEVICE
+# a server that does not answer fails a test, in two minutes: see .curlrc there
+export CURL_HOME=$ROOT/tests/net
 
 # Prints the path of real data outside the repository; skips the test visibly without it:
 # `file=$(data prices/x.csv) || skip_data`
@@ -60,6 +62,28 @@ wait_until() {
 	done
 	cat "$BATS_TEST_TMPDIR"/*.err >&2 2>/dev/null || true
 	fail "waited in vain for $1"
+}
+
+# process_is_gone PID: it has ended, whether somebody has waited for it or not
+process_is_gone() {
+	local state
+	read -r _ _ state _ 2>/dev/null <"/proc/$1/stat" || return 0
+	[[ $state == Z ]]
+} 2>/dev/null
+
+# ended PID: as wait, for a program that ought to end now. One that does not within two minutes is told with where it stands
+# and killed: a test that waits for it fails, and does not wait for ever.
+ended() {
+	local until=$((SECONDS + 120))
+	until process_is_gone "$1"; do
+		if ((SECONDS >= until)); then
+			echo "does not end: $(ps -o pid=,stat=,args= -p "$1"), $(cat /proc/"$1"/task/*/wchan | tr '\0' ' ')" >&2
+			kill -KILL "$1"
+			break
+		fi
+		sleep 0.02
+	done
+	wait "$1"
 }
 
 # wait_file FILE: until it is there and not empty, as the --port-file of a server that starts

@@ -67,7 +67,7 @@ memcheck() {
 	memcheck 77 rnp-register submit --registry "http://127.0.0.1:$port" forged
 	curl -s "http://127.0.0.1:$port/metrics" "http://127.0.0.1:$port/nothing" >/dev/null
 	kill "$served"
-	wait "$served" || fail "the registry ended with $?: $(cat serve.err served.log)"
+	ended "$served" || fail "the registry ended with $?: $(cat serve.err served.log)"
 	assert_equal "$(cat served.log)" ""
 }
 

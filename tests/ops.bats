@@ -3,12 +3,12 @@ load helper
 
 @test "ops: every metric of the dashboard is one that the registry serves" {
 	cd "$BATS_TEST_TMPDIR"
-	rnp-register serve --db r.db --listen 127.0.0.1:0 --port-file port 2>log &
-	local pid=$!
+	rnp-register serve --db r.db --listen 127.0.0.1:0 --port-file port 2>log 3>&- &
+	echo $! >pids
 	wait_file port
 	curl -s "http://127.0.0.1:$(cat port)/metrics" >metrics
-	kill "$pid"
-	wait "$pid" || true
+	kill "$(<pids)"
+	ended "$(<pids)"
 	for metric in $(jq -r '.panels[].targets[].expr' "$ROOT/scripts/grafana-dashboard.json" |
 		grep -o 'rnp_[a-z_]*' | sort -u); do
 		grep -q "^# TYPE ${metric%_bucket} " metrics || fail "the registry has no $metric"
@@ -73,9 +73,9 @@ leads_session() {
 		sleep 0.5
 	done
 	kill -TERM -- "-$node"
-	wait "$node" || true
+	ended "$node" || true
 	kill "$registry"
-	wait "$registry" || true
+	ended "$registry" || true
 	jq -e '.challenges_passed > 0 and .online and .challenges_failed == 0 and .pool.country == "DE"' status || {
 		tail -n 20 status node.log log
 		false
@@ -103,7 +103,7 @@ leads_session() {
 		fi
 		assert_equal "$(rnp-register list --registry "http://127.0.0.1:$(<port)" | jq -r .name)" n
 		kill "$(<pids)"
-		wait
+		ended "$(<pids)"
 	done
 	cmp before state/key.json
 	assert_equal "$(stat -c %a state/key.json)" 600
@@ -122,8 +122,8 @@ leads_session() {
 	echo $! >pids
 	wait_file port
 	RNP_COORDINATOR=http://127.0.0.1:$(cat port) STATE_DIRECTORY=$PWD/w RNP_JOIN="--device cpu" \
-		bash -c "$(unit_command rnp-train-join.service)" 2>w.err
-	wait
+		timeout 120 bash -c "$(unit_command rnp-train-join.service)" 2>w.err
+	ended "$(<pids)"
 	jq -se 'map(select(.kind == "rnp.round")) | length == 2' c/rounds.jsonl
 	jq -e --arg node "$(rnp-register address --key key)" 'select(.kind == "rnp.receipt") | .node == $node' w/receipts.jsonl
 }

@@ -52,8 +52,8 @@ start_registry() {
 
 @test "pipe: a slow writer's records come out one by one" {
 	mkfifo in
-	rnp-register canon <in >out 3>&- &
-	exec 5>in
+	exec 5<>in
+	rnp-register canon <in >out 3>&- 5>&- &
 	for n in 1 2 3; do
 		printf '{"n":%d}\n' "$n" >&5
 		for _ in {1..100}; do
@@ -63,7 +63,7 @@ start_registry() {
 		assert_equal "$(wc -l <out)" "$n"
 	done
 	exec 5>&-
-	wait
+	ended $!
 }
 
 @test "pipe: 20000 records keep their order on all cores" {

@@ -263,14 +263,14 @@ within() {
 
 stop() {
 	kill "$REGISTRY"
-	wait "$REGISTRY" || true
+	ended "$REGISTRY" || true
 	REGISTRY=
 	rm -f port
 }
 
 teardown() {
 	[[ -z ${LOSSY:-} ]] || kill "$LOSSY"
-	[[ -z ${REGISTRY:-} ]] || { kill "$REGISTRY" && wait "$REGISTRY"; }
+	[[ -z ${REGISTRY:-} ]] || { kill "$REGISTRY" && ended "$REGISTRY"; }
 }
 
 @test "poc: heartbeat | answer | submit: a registry's challenges become verdicts in its history" {

@@ -26,10 +26,11 @@ wait_for_port() {
 stop_registry() {
 	[[ -n ${server:-} ]] || return 0
 	kill "${1:--TERM}" "$server" 2>/dev/null
-	wait "$server"
 	# shellcheck disable=SC2034 # the tests read it
-	stopped_with=$?
+	stopped_with=0
+	ended "$server" || stopped_with=$?
 	server=
+	return "$stopped_with"
 }
 
 # Starts a server that misbehaves in a given way, see fake_http.py: $url, $fake

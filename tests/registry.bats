@@ -361,7 +361,7 @@ while s.recv(99): pass' "$(cat port)"
 	[[ ! -e registry.db-wal ]]
 	sleep 1.5
 	kill "$beater"
-	wait "$beater"
+	ended "$beater"
 	beats=$(wc -l <beats.json)
 	((beats >= 2))
 	start_registry

@@ -63,7 +63,7 @@ tcp_port() {
 	printf 'hello' | curl -s --data-binary @- "$url/v1/echo" | grep -qx hello
 	rnp-bench run --suite net --quick --time 30ms --peer "$url" >/dev/null
 	kill -TERM "$server"
-	wait "$server"
+	ended "$server"
 	jq -es 'map(.path) | contains(["/v1/peer", "/v1/bytes", "/v1/echo", "down", "up", "ping"])' requests.log
 	jq -es 'all(.status == 200 and .us >= 0 and .client == "127.0.0.1")' requests.log
 	server=
@@ -75,7 +75,7 @@ tcp_port() {
 	printf 'np-peer1%b' '\x01\0\0\0\0\0\0\0' >&9
 	local from=$SECONDS
 	kill -TERM "$server"
-	wait "$server"
+	ended "$server"
 	((SECONDS - from < 7))
 	exec 9>&-
 	server=
@@ -254,7 +254,7 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 	done
 	sleep 0.3
 	kill -KILL "$server"
-	wait "$measuring" || status=$?
+	ended "$measuring" || status=$?
 	[[ $status == 69 || $status == 75 ]]
 	grep -E '^rnp-bench: comm: .*[a-z]{4}' run.err
 }

@@ -131,7 +131,7 @@ root() {
 @test "bench run: throttled when the control group's quota ran out meanwhile" {
 	root /proc/self/cgroup 0::/ /proc/self/mountinfo "1 2 0:3 / /cg rw - cgroup2 c rw" \
 		/cg/cpu.stat "usage_usec 7\nnr_periods 9\nnr_throttled 0"
-	rnp-bench run --suite cpu --quick --time 300ms >"$BATS_TEST_TMPDIR/out" &
+	rnp-bench run --suite cpu --quick --time 300ms >"$BATS_TEST_TMPDIR/out" 3>&- &
 	local pid=$! i=0
 	while kill -0 "$pid" 2>/dev/null; do
 		sleep 0.02
@@ -159,7 +159,7 @@ disk_dir() {
 	assert_equal "$(jq -r '.test + " " + .unit' <<<"$output" | tr '\n' ,)" \
 		"sequential_write B/s,sequential_read B/s,random_read ns,random_write ns,"
 	jq -es 'all(.params.direct and .params.file_bytes == 16777216 and .median > 0)' <<<"$output"
-	rnp-bench run --suite disk --size 64MiB --time 30s --dir "$dir/bench" >/dev/null 2>&1 &
+	rnp-bench run --suite disk --size 64MiB --time 30s --dir "$dir/bench" >/dev/null 2>&1 3>&- &
 	local pid=$!
 	sleep 0.5
 	kill -9 "$pid"
@@ -344,7 +344,7 @@ bench_record() { # test unit median low high
 	done
 	kill -INT "$running"
 	status=0
-	wait "$running" || status=$?
+	ended "$running" || status=$?
 	assert_equal "$status" 75
 	grep -q 'interrupted: these are the results so far' message
 	jq -se 'length > 0 and all(.[]; .kind == "rnp.bench" and .median > 0)' results >/dev/null

@@ -487,7 +487,7 @@ hour() {
 	offer "RTX 4090" 1 400000 '"host":"a"' >offers
 	for i in 1 2 3 4 5 6; do
 		jq -c --arg n "$i" '.node = null | del(.node) | .gpus[0].model = "RTX 4090"' "$NODE" >"n$i.json"
-		rnp-price quote --node "$NODE" --costs c.json --state s.db offers >"q$i" &
+		rnp-price quote --node "$NODE" --costs c.json --state s.db offers >"q$i" 3>&- &
 	done
 	wait
 	assert_equal "$(sqlite3 s.db 'SELECT count(*), count(DISTINCT ask_uusd) FROM price')" "6|1"

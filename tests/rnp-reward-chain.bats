@@ -57,7 +57,7 @@ verified() {
 	# killed while the signer thinks: nothing is signed
 	by[1]="cat >first; exec sleep 60 3>&-"
 	paying --timeout 30s
-	"${command[@]}" >out 2>err &
+	"${command[@]}" >out 2>err 3>&- &
 	pid=$!
 	for _ in $(seq 400); do [[ -s first ]] && break; sleep 0.05; done
 	kill -9 $pid
@@ -144,11 +144,11 @@ verified() {
 	done >>late
 	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
 	paying --burn late
-	"${command[@]}" >out 2>err &
+	"${command[@]}" >out 2>err 3>&- &
 	pid=$!
 	wait_until "a burn that has expired" sh -c 'rnp-reward ledger --store db | grep -q "\"expired\""'
 	control '{"lies": [[], [], []]}' >/dev/null
-	wait $pid || fail "$(cat err)"
+	ended $pid || fail "$(cat err)"
 	assert_equal "$(jq -c 'select(.action == "burn") | [.base_units, .status]' out | sort | xargs)" \
 		"[475000000,finalised] [950000000,finalised]"
 	grep -q "1 burns are not due yet, the first at 2999-03-31T00:00:00Z: left to a later run" err || fail "$(cat err)"

@@ -413,7 +413,7 @@ rude() {
 	while ((killed < ${RNP_KILLS:-25})); do
 		control '{"lies": [["500", "accept-hangup"], ["late"], []], "forks": 1}' >/dev/null
 		paying -q --timeout 30s --in-flight 3 --poll 5ms
-		"${command[@]}" >out 2>err &
+		"${command[@]}" >out 2>err 3>&- &
 		pid=$!
 		sleep "0.$(printf %03d $((RANDOM % 300)))"
 		kill -9 $pid 2>/dev/null || true

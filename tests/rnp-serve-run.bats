@@ -254,7 +254,7 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	wait "$client"
 	[ "$(tail -n 2 stream | head -1)" = "data: [DONE]" ]
 	local rc=0
-	wait "$server" || rc=$?
+	ended "$server" || rc=$?
 	server=
 	[ "$rc" = 0 ]
 }

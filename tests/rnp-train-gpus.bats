@@ -18,6 +18,12 @@ setup() {
 	cd "$BATS_TEST_TMPDIR"
 }
 
+# a test that fails leaves no run of 100,000 steps behind
+teardown() {
+	# shellcheck disable=SC2046 # several
+	kill -KILL $(jobs -rp) 2>/dev/null || true
+}
+
 train() {
 	timeout 100 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 8 --precision f32 "$@" 3>&-
 }
@@ -82,7 +88,7 @@ filled() {
 		# systemd signals all processes of a service
 		[ $to = program ] || kill -TERM $ranks
 		kill -TERM $!
-		wait $!
+		ended $!
 		jq -se '.[-1].ended == "signal"' "$to.log"
 		[ -s "$to/checkpoint.safetensors" ]
 		for rank in $ranks; do
@@ -96,9 +102,9 @@ filled() {
 		>log 2>err 3>&- &
 	filled log
 	kill -KILL "$(pgrep -P $! | tail -n 1)"
-	ended=0
-	wait $! || ended=$?
-	assert_equal $ended 69
+	code=0
+	ended $! || code=$?
+	assert_equal $code 69
 	grep -v "host's memory" err >said
 	assert_equal "$(wc -l <said)" 1
 	assert_equal "$(cat said)" "rnp-train: rank 1 (cuda:1): was ended by signal 9 (Killed)"
@@ -191,7 +197,7 @@ filled() {
 	url=http://127.0.0.1:$(cat port)
 	rnp-train join --plan --device cuda:all --state s "$url" | jq -se 'length == 1'
 	timeout 100 rnp-train join -q --device cuda:all --every 1 --state s "$url" >j.out 2>j.err 3>&-
-	wait $coordinator
+	ended $coordinator
 	jq -se 'map(select(.kind == "rnp.step")) | length == 4 and .[-1].tokens == 4 * 4 * 8' j.out
 	jq -se 'map(select(.kind == "rnp.round")) | length == 2 and all(.workers == 1 and .tokens == 2 * 4 * 8)' c.out
 	cp -r "$DIR/model" n
@@ -202,12 +208,12 @@ filled() {
 	rnp-train join -q --device cuda:0,cuda:1 --every 1 --state s "http://127.0.0.1:$(cat port2)" >k.out 2>k.err 3>&- &
 	filled k.out
 	kill -KILL "$(pgrep -P $! | tail -n 1)"
-	ended=0
-	wait $! || ended=$?
-	assert_equal $ended 69
+	code=0
+	ended $! || code=$?
+	assert_equal $code 69
 	assert_equal "$(grep -c 'ended by signal' k.err)" 1
 	kill $coordinator
-	wait $coordinator || true
+	ended $coordinator || true
 }
 
 @test "gpus: steps that are replayed as graphs give the bits of steps that are asked for, in all forms of a step" {

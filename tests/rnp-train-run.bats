@@ -84,7 +84,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 		sleep 0.05
 	done
 	kill -TERM $!
-	wait $!
+	ended $!
 	jq -se '.[-1].ended == "signal"' "$BATS_TEST_TMPDIR/log"
 	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
 }
@@ -99,7 +99,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	for _ in {1..10}; do
 		kill -TERM $! 2>/dev/null || true
 	done
-	wait $!
+	ended $!
 	jq -se '.[-1].ended == "signal"' "$BATS_TEST_TMPDIR/log"
 	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
 }
@@ -266,7 +266,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	done
 	refused 75 "another run" train --out "$BATS_TEST_TMPDIR/h" --steps 5 --resume
 	kill -HUP $!
-	wait $!
+	ended $!
 	[ -s "$BATS_TEST_TMPDIR/h/checkpoint.safetensors" ]
 }
 

@@ -258,8 +258,8 @@ vectors() {
 	refused 74 "cannot write" bash -c "ulimit -f 64; rnp-train tokenize --tokenizer t --out full text"
 	[ -z "$(ls -A full)" ]
 	mkfifo pipe
-	rnp-train tokenize --tokenizer t --out killed text pipe >/dev/null 3>&- &
-	exec 9>pipe
+	exec 9<>pipe
+	rnp-train tokenize --tokenizer t --out killed text pipe >/dev/null 3>&- 9>&- &
 	for _ in $(seq 200); do
 		[ -n "$(ls -A killed 2>/dev/null)" ] && break
 		sleep 0.05
@@ -267,7 +267,7 @@ vectors() {
 	[ -n "$(ls -A killed)" ]
 	kill -TERM $!
 	local status=0
-	wait $! || status=$?
+	ended $! || status=$?
 	((status == 143))
 	exec 9>&-
 	[ -z "$(ls -A killed)" ]

@@ -197,7 +197,7 @@ for line in sys.stdin: v.validate(json.loads(line))' "$(rnp-train --schema rnp.r
 	timeout 60 rnp-train coordinate -q --model x --data "$DIR/tok" --listen 127.0.0.1:0 --port-file x.started 3>&- &
 	wait_until 'a run' test -s x.started
 	kill %%
-	wait $! || true
+	ended $! || true
 	refused 64 'was begun without --parent' "${below[@]}" --model x --parent "$url"
 	# SIGTERM while it waits for a turn that the root has not
 	start_group g

@@ -67,7 +67,6 @@ end_of() {
 	wait "$2" || { cat "$BATS_TEST_TMPDIR"/*.err >&2; fail "$1 ended with $?"; }
 	forget "$2"
 }
-process_is_gone() { [[ ! -d /proc/$1 || $(cut -d" " -f3 "/proc/$1/stat" 2>/dev/null) == Z ]]; }
 
 rounds() { jq -c 'select(.kind == "rnp.round")' "$BATS_TEST_TMPDIR/c.out"; }
 rounds_are() { (($(rounds | wc -l) >= $1)); }
