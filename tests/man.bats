@@ -156,10 +156,11 @@ rendered() {
 	((${#missing[@]} == 0)) || fail "rnp-hacking(7) names what is not there: ${missing[*]}"
 }
 
-@test "man: an example that fails is found" {
+@test "man: an example that fails is found, and what it has started does not go on" {
 	cat >"$BATS_TEST_TMPDIR/page" <<-'END'
 		.Sh EXAMPLES
 		.Bd -literal -offset indent
+		$ sleep 600 & echo $! >../started
 		$ printf '%s\en' a |
 		> grep -v a
 		b
@@ -169,4 +170,5 @@ rendered() {
 	assert_failure
 	assert_output --partial '1 of 1 examples'
 	assert_output --partial "printf '%s\n' a |"
+	wait_until 'its process to end' process_is_gone "$(cat "$BATS_TEST_TMPDIR"/example.*/started)"
 }

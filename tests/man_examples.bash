@@ -41,7 +41,7 @@ example_registry_start() {
 
 # run_example SCRIPT: returns the script's status, and prints its output when that is not 0
 run_example() {
-	local dir said status=0 example_registry=''
+	local dir script status=0 example_registry=''
 	dir=$(mktemp -d "$BATS_TEST_TMPDIR/example.XXXX")
 	mkdir -p "$dir/work" "$dir/config/rnp"
 	cp -R "$ROOT"/tests/data/man/. "$dir/work/"
@@ -54,12 +54,16 @@ run_example() {
 		sed -i "s|https://registry\.example|http://127.0.0.1:$(grep -oE '[0-9]+$' "$dir/port")|g" \
 			"$dir/script"
 	fi
-	said=$(cd "$dir/work" && timeout 60 bash -e -o pipefail "$dir/script" 2>&1 3>&-) || status=$?
+	(cd "$dir/work" && exec timeout -k 5 60 bash -e -o pipefail "$dir/script") >"$dir/said" 2>&1 3>&- &
+	script=$!
+	wait "$script" || status=$?
+	# the servers of one that failed in the middle would go on: they are in the process group of its timeout
+	kill -KILL -- "-$script" 2>/dev/null || true
 	if [[ $example_registry ]]; then
 		kill "$example_registry"
-		wait "$example_registry" || true
+		ended "$example_registry" || true
 	fi
-	((status == 0)) || printf '# exit %d of:\n%s\n# said:\n%s\n' "$status" "$(<"$dir/script")" "$said"
+	((status == 0)) || printf '# exit %d of:\n%s\n# said:\n%s\n' "$status" "$(<"$dir/script")" "$(<"$dir/said")"
 	return "$status"
 }
 
