@@ -82,6 +82,15 @@ rendered() {
 	done
 }
 
+@test "man: pages fit 80 columns" {
+	local page wide
+	for page in "$ROOT"/man/*; do
+		# a long word cannot be folded everywhere
+		wide=$(mandoc -T utf8 -O width=78 "$page" | col -bx | grep -E '^.{81}' | grep -E '[^ ] +[^ ]' || true)
+		[[ -z $wide ]] || fail "$page: $wide"
+	done
+}
+
 @test "man: JSON in the pages is JSON" {
 	cd "$BATS_TEST_TMPDIR"
 	local page
