@@ -194,10 +194,12 @@ static int64_t against_rival(struct quote *q, const struct quote_input *in,
 }
 
 /* No rival: uses the fitted price, else the proportion, an own offer's price that must not be
- * undercut, the last price, or nothing. */
+ * undercut, the last price, or nothing. Where not one offer was read, all markets may be away: then the
+ * last price goes before a fit, which is of another day. */
 static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, const struct rivals *r)
 {
+	bool silent = in->offers->n == 0 && in->last_ask_uusd >= 0;
 	int64_t customer = 0;
 
 	if (in->offers->n == 0)
@@ -205,7 +207,7 @@ static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	else
 		explain(q->why, "no rival: none of %zu offers is comparable",
 			in->offers->n);
-	if (in->mid_uusd >= 0) {
+	if (in->mid_uusd >= 0 && !silent) {
 		customer = in->mid_uusd * in->gpu_count;
 		q->basis = QUOTE_MODEL;
 	} else if (q->proportion_uusd >= 0) {

@@ -196,6 +196,17 @@ static void check_model(void)
 	CHECK(q.proportion_uusd == QUOTE_NONE);
 	CHECK_I64(1000, q.ask_uusd);
 	quote_release(&q);
+	/* a fit: asked where nobody offers the model, but not because all markets are away */
+	in.mid_uusd = 500000;
+	quote_price(&q, &in, &rules);
+	CHECK_I64(2 * 500000, q.customer_uusd);
+	quote_release(&q);
+	l.n = 0;
+	in.last_ask_uusd = 2000000;
+	quote_price(&q, &in, &rules);
+	CHECK_I64(2000000, q.ask_uusd);
+	CHECK(q.basis == QUOTE_BLIND);
+	quote_release(&q);
 	offer_list_release(&l);
 }
 
