@@ -163,3 +163,52 @@ for i in range(200000): print(json.dumps({"kind": "rnp.offer", "v": 1, "market":
 	assert_success
 	assert_equal "$(jq -s length <<<"$output")" 1
 }
+
+# price_loop DIRECTORY: one turn, as cron has it: $status, $stderr
+price_loop() {
+	run_split env RNP_NODE="$NODE" RNP_COSTS="$PWD/costs.json" RNP_MARKETS="$PWD/markets.json" RNP_PRICE_STATE="$1" "$ROOT/scripts/price-loop"
+}
+
+@test "price-loop: two at once, no place to write, a market that is away, a disk that takes less than a turn: the price stands" {
+	jq -n --arg f "$PWD/offers" '{kind: "rnp.markets", v: 1, markets: [{market: "vast", file: $f}]}' >markets.json
+	cp "$ROOT/tests/data/man/costs.json" .
+	cp "$ROOT/tests/data/man/vast.json" offers
+	mkdir state
+	price_loop "$PWD/state"
+	assert_equal "$status" 0
+	jq -e '.ask_uusd > 0' state/quote.json
+	cp -r state before
+	# another turn is at work
+	exec 9>>state/lock
+	flock 9
+	price_loop "$PWD/state"
+	exec 9>&-
+	assert_equal "$status $stderr" "75 price-loop: another turn is at work"
+	price_loop /nowhere
+	assert_equal "$status $stderr" "73 price-loop: '/nowhere' takes no files"
+	# a limit that the offers do not fit, but fewer of them would
+	[ "$(wc -c <state/offers.jsonl)" -gt 2048 ]
+	run_split bash -c 'trap "" XFSZ; ulimit -f 2; RNP_NODE=$1 RNP_COSTS=$PWD/costs.json RNP_MARKETS=$PWD/markets.json \
+		RNP_PRICE_STATE=$PWD/state "$2"' - "$NODE" "$ROOT/scripts/price-loop"
+	assert_equal "$status" 74
+	[[ ${stderr_lines[-1]} == "rnp-price: "*"cannot write to standard output: File too large" ]] || fail "$stderr"
+	cmp before/offers.jsonl state/offers.jsonl
+	cmp before/quote.json state/quote.json
+	# the market is away: the last price is written again
+	cp markets.json there
+	sed -i 's|"file": ".*"|"url": "http://127.0.0.1:1/"|' markets.json
+	price_loop "$PWD/state"
+	assert_equal "$status" 69
+	assert_equal "$(jq .ask_uusd state/quote.json)" "$(jq .ask_uusd before/quote.json)"
+	mv there markets.json
+	mkdir -p disk
+	mount -t tmpfs -o size=64k tmpfs disk 2>/dev/null || return 0
+	cp before/* disk/
+	head -c 100000 /dev/zero >disk/full 2>/dev/null || true
+	price_loop "$PWD/disk"
+	assert_equal "$status" 74
+	cmp before/quote.json disk/quote.json
+	mount -o remount,ro disk
+	price_loop "$PWD/disk"
+	assert_equal "$status $stderr" "73 price-loop: '$PWD/disk' takes no files"
+}
