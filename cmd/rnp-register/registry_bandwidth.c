@@ -132,7 +132,7 @@ static bool may_exchange(struct registry *g, struct httpd_request *q,
 	else if (!node || !q->arg)
 		httpd_error(r, 400, "which node's challenge?");
 	else if (!is_open(g, node, q->arg))
-		httpd_error(r, 409, "no such challenge to %s is open", node);
+		registry_challenge_none(r, node);
 	else
 		return is_signed(g, q, r, node);
 	return false;

@@ -312,8 +312,15 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	}
 	pthread_mutex_unlock(&g->challenger->lock);
 	if (!c)
-		httpd_error(r, 409, "no such challenge to %s is open", node);
+		registry_challenge_none(r, node);
 	return c;
+}
+
+enum httpd_when registry_challenge_none(struct httpd_reply *r, const char *node)
+{
+	return httpd_error(r, 409,
+		"no such challenge to %s is open: it was answered, or its time was over",
+		node);
 }
 
 void registry_challenge_verified(struct registry *g, const struct poc_challenge *c,

@@ -18,6 +18,9 @@ void registry_challenger_close(struct registry *g);
 json_t *registry_challenge_for(void *registry, const struct registry_put *p);
 int registry_challenge_closed(void *registry, const char *sha256);
 
+/* The error of whoever answers, or exchanges for, a challenge to a node that is not open (any more). */
+enum httpd_when registry_challenge_none(struct httpd_reply *r, const char *node);
+
 /* Call it about once a second: nodes that did not answer in time fail. */
 void registry_challenges_tick(struct registry *g);
 

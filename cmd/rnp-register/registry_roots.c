@@ -46,7 +46,7 @@ static void take_roots(struct registry *g, const json_t *record, struct httpd_re
 		json_write(&r->body, ack);
 		buf_addc(&r->body, '\n');
 	} else {
-		httpd_error(r, 409, "no such challenge to %s is open", node);
+		registry_challenge_none(r, node);
 	}
 	json_decref(ack);
 }
@@ -120,7 +120,7 @@ enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
 		begin_upload(a, q);
 	pthread_mutex_unlock(&g->challenger->lock);
 	if (!a)
-		return httpd_error(r, 409, "no such challenge to %s is open", node);
+		return registry_challenge_none(r, node);
 	if (busy) {
 		r->retry_after_s = 1;
 		return httpd_error(r, 429,
