@@ -243,6 +243,25 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 	fail "process $child is still there"
 }
 
+# On a busy machine http at its largest sizes took longer than a peer may stall, and tcp's session was gone then
+@test "comm: a session outlasts the time in which its leader measures other backends" {
+	start_peer
+	python3 - "$(tcp_port)" <<-'END'
+		import socket, struct, sys, time
+		s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60)
+		s.sendall(struct.pack("<QII", 0x31726565702d706e, 4, 0))
+		assert struct.unpack("<QII", s.recv(16, socket.MSG_WAITALL))[1] == 4
+		time.sleep(7)
+		s.sendall(struct.pack("<IIQ", 1, 1, 1024) + bytes(range(256)) * 4)
+		assert s.recv(1024, socket.MSG_WAITALL) == bytes(range(256)) * 4
+		# within a message it is not as patient
+		s.sendall(struct.pack("<IIQ", 1, 1, 1024) + b"x")
+		began = time.monotonic()
+		assert s.recv(1) == b""
+		assert time.monotonic() - began < 30
+	END
+}
+
 @test "comm: a peer that is killed while it is measured is an error with its reason" {
 	start_peer
 	rnp-bench run --suite comm --backend tcp --time 60s --peer "$url" >/dev/null 2>run.err 3>&- &

@@ -124,8 +124,12 @@ int peer_follow(struct comm *orders, struct comm *data)
 	int64_t ns;
 	int rc = buffer ? 0 : -1;
 
-	while (rc == 0 && (rc = comm_receive(orders, 0, &o, sizeof o)) == 0) {
-		rc = check_order(&o);
+	while (rc == 0) {
+		rc = comm_wait(orders, 0, PEER_ORDER_MS);
+		if (rc == 0)
+			rc = comm_receive(orders, 0, &o, sizeof o);
+		if (rc == 0)
+			rc = check_order(&o);
 		if (rc < 0 || o.work == PEER_END)
 			break;
 		if (o.work == PEER_NCCL)

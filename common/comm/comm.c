@@ -18,6 +18,11 @@ int comm_receive(struct comm *c, int from, void *data, size_t bytes)
 	return c->ops->receive(c, from, data, bytes);
 }
 
+int comm_wait(struct comm *c, int from, int64_t timeout_ms)
+{
+	return c->ops->wait ? c->ops->wait(c, from, timeout_ms) : 0;
+}
+
 int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 {
 	return c->ops->sendrecv(c, s);

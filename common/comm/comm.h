@@ -33,6 +33,8 @@ struct comm_ops {
 	const char *name;
 	int (*send)(struct comm *c, int to, const void *data, size_t bytes);
 	int (*receive)(struct comm *c, int from, void *data, size_t bytes);
+	/* NULL: receive waits as long as it takes */
+	int (*wait)(struct comm *c, int from, int64_t timeout_ms);
 	int (*sendrecv)(struct comm *c, const struct comm_sendrecv *s);
 	int (*allreduce)(struct comm *c, float *data,
 		size_t n);                  /* NULL: made of sendrecv */
@@ -60,6 +62,10 @@ struct comm {
 int comm_send(struct comm *c, int to, const void *data, size_t bytes);
 int comm_receive(struct comm *c, int from, void *data, size_t bytes);
 int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s);
+
+/* Waits until a message of that rank begins, or the connection ends, for longer than a rank may stall within
+ * one. Backends without time limits return at once. */
+int comm_wait(struct comm *c, int from, int64_t timeout_ms);
 
 /* Replaces data[i] by the sum of data[i] of all ranks, for n floats, with the same bits on
  * every rank.

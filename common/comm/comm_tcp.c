@@ -44,6 +44,23 @@ static int tcp_receive(struct comm *c, int from, void *data, size_t bytes)
 	return net_receive(t->fds[from], data, bytes);
 }
 
+static int tcp_wait(struct comm *c, int from, int64_t timeout_ms)
+{
+	struct tcp *t = c->state;
+	struct pollfd p = { t->fds[from], POLLIN, 0 };
+	int64_t until_ns = clock_mono_ns() + timeout_ms * 1000000, left_ms;
+	int rc;
+
+	do {
+		left_ms = (until_ns - clock_mono_ns()) / 1000000;
+		rc = poll(&p, 1, left_ms > 0 ? (int)left_ms : 0);
+	} while (rc < 0 && errno == EINTR);
+	if (rc > 0)
+		return 0;
+	errno = rc ? errno : EAGAIN;
+	return net_failed("receive", -1);
+}
+
 /* State of one sendrecv. */
 struct sendrecv_state {
 	const struct comm_sendrecv *s;
@@ -169,6 +186,7 @@ static void tcp_close(struct comm *c)
 static const struct comm_ops ops = { .name = "tcp",
 	.send = tcp_send,
 	.receive = tcp_receive,
+	.wait = tcp_wait,
 	.sendrecv = tcp_sendrecv,
 	.close = tcp_close };
 
