@@ -18,8 +18,8 @@ struct client {
 	char run[PROTOCOL_HEX]; /* "": not known yet */
 	int64_t skew_ms;        /* the server's clock less ours */
 	bool skew_known;
-	int64_t give_up_ms;       /* without any answer */
-	int64_t answer_ms; /* for requests that do not say how long they wait; 0: 30 s */
+	int64_t give_up_ms; /* without any answer */
+	int64_t answer_ms;  /* for requests that do not say how long they wait; 0: 30 s */
 	int64_t up_max, down_max; /* bytes a second; 0: no limit */
 	const struct http_abort *abort;
 	/* For other threads to read: the time of day of the last answer (0: none yet), and bytes at the

@@ -140,8 +140,8 @@ __device__ __forceinline__ void store_four(float *p, float4 v, unsigned n, bool 
 }
 
 /* Sets the rows of the token that are next at `at` of the keys, and returns how many. */
-__device__ __forceinline__ unsigned next_rows(uint32_t (&row)[AHEAD],
-	const uint64_t *key, uint32_t token, unsigned at, unsigned rows)
+__device__ __forceinline__ unsigned next_rows(uint32_t (&row)[AHEAD], const uint64_t *key,
+	uint32_t token, unsigned at, unsigned rows)
 {
 	unsigned have = 0;
 

@@ -156,8 +156,9 @@ static void find_fastest(struct round *r)
 	qsort(speeds, n, sizeof *speeds, ascending);
 	r->fastest = n ? (uint64_t)speeds[n - 1] : 0;
 	r->fastest_max = 0;
-	if (n && __builtin_mul_overflow((uint64_t)speeds[(n - 1) / 2],
-			 (uint64_t)FASTEST_OF_MEDIAN, &r->fastest_max))
+	if (n &&
+		__builtin_mul_overflow((uint64_t)speeds[(n - 1) / 2],
+			(uint64_t)FASTEST_OF_MEDIAN, &r->fastest_max))
 		r->fastest_max = UINT64_MAX;
 	if (r->fastest > r->fastest_max)
 		r->fastest = r->fastest_max;

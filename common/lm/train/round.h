@@ -109,7 +109,7 @@ struct round {
 	size_t members_cap, deltas_cap, late_cap, free_cap;
 	struct round_delta *late; /* for the next round */
 	uint64_t fastest;         /* speed */
-	uint64_t fastest_max;     /* of the members when the round was opened; 0: not known */
+	uint64_t fastest_max; /* of the members when the round was opened; 0: not known */
 	size_t nlate;
 	struct round_range *free; /* to be handed out again: ascending, apart */
 	size_t nfree;
