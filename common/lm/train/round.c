@@ -8,6 +8,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/lm/train/outer.h"
+#include "common/lm/train/round_speed.h"
 
 const char *const round_waits[4] = { "members", "first", "deadline", "quorum" };
 enum { WAIT_MEMBERS, WAIT_FIRST, WAIT_DEADLINE, WAIT_QUORUM };
@@ -132,50 +133,6 @@ static int check_cap(const struct round *r)
 	return 0;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The speed that all others are held against. Members say it of themselves, so no one makes everybody else's
- * turns shorter than a member so many times as fast as the median does: of two, as the slower. */
-#define FASTEST_OF_MEDIAN 16
-
-static void find_fastest(struct round *r)
-{
-	int64_t *speeds = xcalloc(r->nmembers + 1, sizeof *speeds);
-	size_t n = 0;
-
-	for (size_t i = 0; i < r->nmembers; i++)
-		if (r->members[i].here && r->members[i].speed)
-			speeds[n++] = r->members[i].speed > INT64_MAX ?
-				INT64_MAX :
-				(int64_t)r->members[i].speed;
-	qsort(speeds, n, sizeof *speeds, ascending);
-	r->fastest = n ? (uint64_t)speeds[n - 1] : 0;
-	r->fastest_max = 0;
-	if (n &&
-		__builtin_mul_overflow((uint64_t)speeds[(n - 1) / 2],
-			(uint64_t)FASTEST_OF_MEDIAN, &r->fastest_max))
-		r->fastest_max = UINT64_MAX;
-	if (r->fastest > r->fastest_max)
-		r->fastest = r->fastest_max;
-	free(speeds);
-}
-
-/* A member has come; of many that come one after the other not each is held against all. */
-static void hear_speed(struct round *r, uint64_t speed)
-{
-	if (!r->policy.dylu || speed <= r->fastest)
-		return;
-	if (r->fastest_max)
-		r->fastest = speed < r->fastest_max ? speed : r->fastest_max;
-	else
-		find_fastest(r);
-}
-
 int round_return(struct round *r, uint64_t member, uint64_t speed)
 {
 	struct round_member *m = r->members + member;
@@ -186,7 +143,7 @@ int round_return(struct round *r, uint64_t member, uint64_t speed)
 		return -1;
 	m->speed = speed;
 	set(&m->here, true, &r->here);
-	hear_speed(r, speed);
+	round_hear_speed(r, speed);
 	return 0;
 }
 
@@ -200,7 +157,7 @@ int64_t round_join(struct round *r, uint64_t speed, int64_t now)
 	r->members[r->nmembers] = (struct round_member){ .here = true, .speed = speed };
 	r->here++;
 	r->nmembers++;
-	hear_speed(r, speed);
+	round_hear_speed(r, speed);
 	return (int64_t)r->nmembers - 1;
 }
 
@@ -417,6 +374,13 @@ bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
 
 /* --- time ----------------------------------------------------------------------------------- */
 
+static int ascending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 /* The median of n values, which are sorted; of an even number the mean of the middle two. */
 static int64_t median(int64_t *v, size_t n)
 {
@@ -494,7 +458,7 @@ static void open_round(struct round *r, int64_t now)
 			set(&m->expected, is_ready(r, m), &r->expected);
 	}
 	if (r->policy.dylu)
-		find_fastest(r);
+		round_find_fastest(r);
 	r->waited[WAIT_MEMBERS] = now - r->began;
 	r->phase = ROUND_OPEN;
 	r->began = r->opened = now;
