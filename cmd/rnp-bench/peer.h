@@ -19,9 +19,9 @@
 #define PEER_BYTES_MAX  ((size_t)64 << 20)           /* of one message, body or sum */
 #define PEER_REPS_MAX   100000
 #define PEER_TIMEOUT_MS 5000 /* a peer that does nothing for this long has stalled */
-#define PEER_ORDER_MS \
-	60000 /* between two orders its leader measures with other backends */
-#define PEER_BLOCK ((size_t)128 << 10) /* one read or write, as iperf3 does them */
+/* between two orders its leader measures with other backends */
+#define PEER_ORDER_MS 60000
+#define PEER_BLOCK    ((size_t)128 << 10) /* one read or write, as iperf3 does them */
 
 enum peer_op {
 	PEER_BUSY,

@@ -273,8 +273,8 @@ static int turn(struct worker *w)
 	return worker_deliver(w);
 }
 
-#define STOPPED_MS \
-	5000 /* a coordinator that does not answer then does not keep a worker that was stopped */
+/* a coordinator that does not answer for so long does not keep a worker that was stopped */
+#define STOPPED_MS 5000
 
 /* A delta that is whole is delivered also now; it is kept, and else goes with the next start. Returns whether
  * the coordinator answered. */
