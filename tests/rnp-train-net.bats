@@ -70,6 +70,30 @@ chain_is_whole() {
 	rounds | jq -se 'all(.workers == 2)'
 }
 
+@test "coordinate: damage to what the last round left is found before anybody has a turn" {
+	cd "$BATS_TEST_TMPDIR"
+	start_coordinator --workers 1 --inner-steps 3
+	start_worker a --once
+	end_of a "${worker[a]}"
+	wait_until 'a round' rounds_are 1
+	kill_hard "$coordinator"
+	local name
+	for name in theta v pub; do
+		cp "m/coordinate/$name-1.f32" whole
+		truncate -s 4000 "m/coordinate/$name-1.f32"
+		refused 65 "$name-1.f32: has not" timeout 60 rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0
+		mv whole "m/coordinate/$name-1.f32"
+	done
+	cp m/coordinate/pub-1.f32 whole
+	printf x | dd of=m/coordinate/pub-1.f32 bs=1 seek=4001 conv=notrunc status=none
+	refused 65 'is not what the last round ended with' timeout 60 rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0
+	mv whole m/coordinate/pub-1.f32
+	start_coordinator
+	start_worker a --once
+	end_of a "${worker[a]}"
+	wait_until 'another round' rounds_are 2
+}
+
 @test "join: --once is one turn, SIGTERM leaves, and a state belongs to one worker" {
 	start_coordinator --workers 1 --inner-steps 5
 	start_worker a --once

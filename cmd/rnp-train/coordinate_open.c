@@ -466,6 +466,35 @@ out:
 	return rc;
 }
 
+/* What the last round left is there, and pub has the bits that all workers have: found only when the next round
+ * closes, damage costs every one of them a turn, and then its trust in this coordinator. */
+static int check_arrays(const struct coordinator *g)
+{
+	const char *names[COORDINATE_ARRAYS + 1];
+	unsigned char hash[32];
+	char file[64], hex[PROTOCOL_HEX];
+	int rc = 0;
+
+	coordinate_arrays(g, names);
+	for (int i = 0; rc == 0 && names[i]; i++) {
+		struct flatfile f = FLATFILE_INIT;
+
+		snprintf(file, sizeof file, "%s-%llu.f32", names[i],
+			(unsigned long long)g->round - 1);
+		rc = flatfile_open(&f, g->dir, file, g->run.parameters);
+		if (rc == 0 && strcmp(names[i], "pub") == 0) {
+			flatfile_hash(f.x, f.n, hash);
+			protocol_hex(hex, hash);
+			if (strcmp(hex, g->base) != 0)
+				rc = err_set(EX_DATAERR,
+					"%s: is not what the last round ended with",
+					f.path);
+		}
+		flatfile_close(&f);
+	}
+	return rc;
+}
+
 int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 {
 	struct buf dir = BUF_INIT;
@@ -492,8 +521,9 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 			"'%s' is no model directory: make one with init", o->model);
 	if (io_make_dirs(g->dir, 0777) < 0 || rundir_hold(&g->hold, o->model) < 0 ||
 		device_open(&g->cpu, "cpu") < 0 || open_run(g) < 0 ||
-		open_shuffle(g) < 0 || device_open(&g->d, o->device) < 0 ||
-		device_open(&g->check, "cpu") < 0 || open_eval(g) < 0)
+		check_arrays(g) < 0 || open_shuffle(g) < 0 ||
+		device_open(&g->d, o->device) < 0 || device_open(&g->check, "cpu") < 0 ||
+		open_eval(g) < 0)
 		return -1;
 	coordinate_db_sweep(g);
 	/* after a kill the model may be that of the round before */
