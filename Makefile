@@ -286,12 +286,12 @@ $(BUILD)/lib/librnp_nccl.so: common/comm/plugins/comm_nccl.c $(BUILD)/flags
 bootstrap:
 	scripts/bootstrap
 
-# rnp-train whose workers may be hostile: tests/net/evil.c stands before what packs a delta
+# rnp-train whose workers may be hostile: tests/net/evil.c stands before what packs a delta and what describes it
 EVIL := $(BUILD)/evil/rnp-train
 $(EVIL): $(call object,$(wildcard cmd/rnp-train/*.c) tests/net/evil.c) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=container_write_filled -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=container_write_filled,--wrap=delta_write -o $@ $^ $(LDLIBS)
 
 units: $(UNITS) $(EVIL)
 

@@ -63,6 +63,33 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 	losses_fall
 }
 
+@test "hostile: a delta larger than any steps can make is refused, recorded with the reason, and its worker ends" {
+	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers 2 --rounds 3 --inner-steps 6
+	start_evil huge huge
+	waits() { curl -s "$url/metrics" | grep -qx 'rnp_train_waiting 1'; }
+	wait_until 'it to wait for others' waits
+	start_worker honest1
+	start_worker honest2
+	wait_until 'it to end' process_is_gone "${worker[huge]}"
+	code=0
+	wait "${worker[huge]}" || code=$?
+	((code == 65)) || fail "ended with $code"
+	forget "${worker[huge]}"
+	grep -q 'the delta: the coordinator says 422: norm: .*, more than the .* that its steps can make' huge.err
+	for i in 1 2; do end_of "honest$i" "${worker[honest$i]}"; done
+	end_of coordinate "$coordinator"
+	rounds | rnp-register verify >/dev/null
+	huge=$(rnp-register address --key state-huge/*/key.json)
+	rounds | jq -se --arg huge "$huge" 'length == 3 and all(.workers == 2)
+		and (.[0].members[] | select(.member == $huge) | .state == "absent" and (.reason | startswith("norm: ")) and (has("norm_ppm") | not))'
+	losses_fall
+}
+
+@test "hostile: what one member says of its loss does not make the curve" {
+	train_among trimmed:0.25 boast
+	rounds | jq -se 'all(.loss_micronats < 6000000) and all(.[].members[]; .state == "counted")'
+}
+
 @test "hostile: two members with one delta are marked as copies, and neither is paid" {
 	start_coordinator --workers 4 --rounds 3 --inner-steps 6 --uusd-per-million-tokens 1000000
 	start_worker honest1

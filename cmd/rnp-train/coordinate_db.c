@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/utf8.h"
 #include "common/json/json.h"
 
 static const char *const steps[] = {
@@ -279,7 +280,7 @@ int coordinate_db_member(struct coordinator *g, const char *node, int64_t *numbe
 #define TURN_COLUMNS                                                                  \
 	"turn, node, round, base, first, sequences, step, steps, state, assigned_ms," \
 	" delivered_ms, sha256, bytes, tokens, seconds, loss_first, loss_last, norm," \
-	" member"
+	" member, reason"
 
 int64_t turn_busy_ms(const struct turn *t)
 {
@@ -311,6 +312,7 @@ static void read_turn(sqlite3_stmt *q, struct turn *t)
 	snprintf(t->base, sizeof t->base, "%s", store_text(q, 3));
 	snprintf(t->state, sizeof t->state, "%s", store_text(q, 8));
 	snprintf(t->sha256, sizeof t->sha256, "%s", store_text(q, 11));
+	snprintf(t->reason, sizeof t->reason, "%s", store_text(q, 19));
 }
 
 static int one_turn(sqlite3_stmt *q, int rc, struct turn *t)
@@ -412,6 +414,20 @@ int coordinate_db_set_turn(struct coordinator *g, const struct turn *t,
 	struct setting s = { t, reason };
 
 	return change(g, update_turn, &s);
+}
+
+int coordinate_db_refuse(struct coordinator *g, uint64_t turn, const char *reason)
+{
+	sqlite3_stmt *q = NULL;
+	char text[sizeof((struct turn *)NULL)->reason];
+
+	/* strangers' words are in it */
+	snprintf(text, sizeof text, "%s", reason);
+	utf8_clean_line(text);
+	return done(q,
+		RUN_SQL(g, q,
+			"UPDATE turns SET reason = ? WHERE turn = ? AND state = 'open'",
+			"ti", text, (int64_t)turn));
 }
 
 int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all,

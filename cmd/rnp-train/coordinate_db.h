@@ -24,6 +24,8 @@ struct turn {
 	uint64_t turn, member, round, first, sequences, step, steps, tokens, bytes;
 	char node[KEY_ADDRESS_MAX], base[PROTOCOL_HEX], sha256[PROTOCOL_HEX];
 	char state[16]; /* open, delivered, counted, late, refused, absent */
+	char reason
+		[256]; /* why what came of it was refused, "": nothing was, or see counted_in */
 	double norm;
 	int64_t assigned_ms, delivered_ms, seconds, loss_first, loss_last;
 };
@@ -42,6 +44,8 @@ int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn
 int coordinate_db_open_turn(struct coordinator *g, const char *node, struct turn *t);
 /* Makes a turn, and sets its number. This and what follows keep g->r in the same transaction. */
 int coordinate_db_new_turn(struct coordinator *g, struct turn *t);
+/* What came for a turn that is open was refused; something better may follow. */
+int coordinate_db_refuse(struct coordinator *g, uint64_t turn, const char *reason);
 /* The state and facts of a turn. */
 int coordinate_db_set_turn(struct coordinator *g, const struct turn *t,
 	const char *reason);

@@ -329,12 +329,36 @@ static enum httpd_when refuse_over(struct coordinator *g, struct httpd_reply *r,
 		coordinate_refuse(g, r, t->sha256[0] ? 409 : 410, "turn: is over");
 }
 
+/* No worker's steps make a delta so large; its square could overflow what is made of all. */
+static int check_norm(const struct coordinator *g, const struct turn *t, double norm)
+{
+	double max = training_norm_max(&g->run, delta_elements(g, t));
+
+	if (norm <= max)
+		return 0;
+	return err_set(EX_DATAERR,
+		"norm: %.3g, more than the %.3g that its steps can make", norm, max);
+}
+
+/* Said to the member, and to everybody if nothing better comes. */
+static void refuse_delta(struct coordinator *g, struct httpd_reply *r, uint64_t turn)
+{
+	struct err why;
+
+	err_save(&why);
+	pthread_mutex_lock(&g->lock);
+	if (coordinate_db_refuse(g, turn, why.text) < 0)
+		err_clear();
+	pthread_mutex_unlock(&g->lock);
+	coordinate_refuse(g, r, 422, why.text);
+}
+
 /* With check_lock. */
 static enum httpd_when check_and_deliver(struct coordinator *g, struct httpd_request *q,
 	struct httpd_reply *r, struct turn *t, const struct delta *d)
 {
 	char *path = coordinate_path(g, "delta-%" PRIu64 ".rnpg", t->turn);
-	bool theirs, taken;
+	bool theirs, taken, whole;
 	double norm;
 	int rc = check_delta(g, d, t);
 
@@ -345,13 +369,18 @@ static enum httpd_when check_and_deliver(struct coordinator *g, struct httpd_req
 		/* once it is held, another thread may answer it */
 		return hold(g, q, r, d) ? HTTPD_LATER : check_and_deliver(g, q, r, t, d);
 	}
+	whole = rc == 0;
+	if (whole)
+		rc = check_norm(g, t, norm);
 	theirs = rc < 0 && err_get()->code == EX_DATAERR;
-	if (rc < 0)
-		coordinate_refuse(g, r, theirs ? 422 : 503, err_get()->text);
+	if (theirs)
+		refuse_delta(g, r, t->turn);
+	else if (rc < 0)
+		coordinate_refuse(g, r, 503, err_get()->text);
 	else
 		deliver(g, r, t, d, norm);
 	taken = rc == 0 && r->status < 300;
-	if (rc == 0 && !taken)
+	if (whole && !taken)
 		unlink(path);
 	pieces_end(g, t->turn, theirs || taken);
 	free(path);

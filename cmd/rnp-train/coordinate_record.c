@@ -10,13 +10,22 @@
 #include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/json/json.h"
 #include "common/lm/train/flat.h"
 #include "common/record/signature.h"
 
+/* A record has no larger numbers, and 0 for what is none. */
+static int64_t whole_number(double v)
+{
+	return isnan(v)                           ? 0 :
+		v > (double)JSON_SAFE_INTEGER_MAX ? JSON_SAFE_INTEGER_MAX :
+						    llround(v);
+}
+
 static int64_t ppm(double part, double whole)
 {
-	return whole > 0 && isfinite(part) ? llround(part / whole * 1e6) : 0;
+	return whole > 0 && part >= 0 ? whole_number(part / whole * 1e6) : 0;
 }
 
 static json_t *member_facts(const struct turn *t, const struct counted *c,
@@ -48,6 +57,8 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 		if (c->copied)
 			json_set_text(m, "reason", "copy of another member's delta");
 	}
+	if (!c && t->reason[0])
+		json_set_text(m, "reason", t->reason);
 	json_set_text(m, "state", state);
 	return m;
 }
@@ -60,15 +71,32 @@ static const struct counted *find(const struct closed *x, uint64_t turn)
 	return NULL;
 }
 
-/* Sums over the deltas that count. */
+/* Sums over the deltas that count, and the median of the losses: members say them of themselves, and one that
+ * lies must not make the curve that everybody looks at. */
 struct sums {
 	int64_t loss, tokens, busy_ms, dropped;
 };
+
+static int ascending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of values from 0 on, which are sorted. */
+static int64_t median(int64_t *v, size_t n)
+{
+	qsort(v, n, sizeof *v, ascending);
+	return !n ? 0 : v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2;
+}
 
 static json_t *all_members(const struct turn *all, size_t n, const struct closed *x,
 	int64_t ms, bool asynchronous, struct sums *s)
 {
 	json_t *members = json_array();
+	int64_t *losses = xcalloc(n + 1, sizeof *losses);
+	size_t nlosses = 0;
 
 	*s = (struct sums){ 0 };
 	for (size_t i = 0; i < n; i++) {
@@ -81,11 +109,13 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 		s->dropped += !c || c->refused;
 		if (!c || c->refused)
 			continue;
-		s->loss += all[i].loss_last / (int64_t)x->k;
+		losses[nlosses++] = all[i].loss_last;
 		s->tokens += (int64_t)all[i].tokens;
 		s->busy_ms += busy_ms < ms ? busy_ms :
 					     ms; /* of a late one, in this round */
 	}
+	s->loss = median(losses, nlosses);
+	free(losses);
 	return members;
 }
 
@@ -194,9 +224,9 @@ static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
 	/* of an older round the parameters are gone */
 	if (g->o.valid && round + 1 == g->round) {
 		rc = validate(g, &loss);
-		if (rc == 0)
+		if (rc == 0 && isfinite(loss))
 			json_set_i64(facts, "validation_loss_micronats",
-				llround(loss * 1e6));
+				whole_number(loss * 1e6));
 	}
 	json_set_time(facts, "at", now_ms);
 	if (rc == 0)

@@ -65,6 +65,7 @@ struct worker {
 	int rank, size, gpus;
 	int local; /* ranks of this machine, all of them with --mpi and several --device */
 	bool forgotten; /* the turn of the last delta was over: it does not count */
+	int refused;    /* deltas in a row, for what they are */
 	bool apart;     /* the ranks are in different places */
 	bool alike;     /* what failed last did so on all of them */
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */

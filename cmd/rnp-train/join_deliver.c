@@ -19,8 +19,9 @@
 #define REQUEST_BYTES ((uint64_t)256 << 10) /* worth a connection */
 #define IN_FLIGHT \
 	((uint64_t)16 << 20) /* of all requests: what the coordinator keeps in memory */
-#define AGAIN_PART 32        /* of the pieces, one may be sent once more */
-#define LAST_MS    20        /* for answers that came with the record's */
+#define AGAIN_PART  32       /* of the pieces, one may be sent once more */
+#define LAST_MS     20       /* for answers that came with the record's */
+#define REFUSED_MAX 3 /* deltas in a row: this machine does not compute what others do */
 
 /* No delta is left to be sent; where a kill keeps this from the disk, the coordinator says so again. */
 static int end_delta(struct worker *w)
@@ -31,14 +32,22 @@ static int end_delta(struct worker *w)
 	return worker_keep(w, NULL, 0);
 }
 
-/* Nobody wants the delta: said, and forgotten. */
+/* Nobody wants the delta: said, and forgotten. One that is refused is made again, and again the same. */
 static int forget(struct worker *w, const struct http_response *r)
 {
+	bool enough = r->status == 422 && ++w->refused >= REFUSED_MAX;
+	struct err why;
+
 	client_refused(r, EX_DATAERR, "the delta");
-	prog_warn("%s", err_get()->text);
+	err_save(&why);
 	err_clear();
 	w->forgotten = true;
-	return end_delta(w);
+	if (end_delta(w) < 0)
+		return -1;
+	if (enough)
+		return worker_kept(w) < 0 ? -1 : err_restore(&why);
+	prog_warn("%s", why.text);
+	return 0;
 }
 
 /* Whether the coordinator has the delta already, of an upload whose last answer was lost. */
@@ -284,12 +293,15 @@ static int post_record(struct upload *u, bool early)
 	record = delta_write(d, &w->run, client_now_ms(&w->client));
 	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64, w->key.address, d->turn);
 	rc = client_post(&w->client, path, record, &r);
-	if (rc == 0 && r.status == 200)
+	if (rc == 0 && r.status == 200) {
+		w->refused = 0;
 		rc = end_delta(w);
-	else if (rc == 0 && early)
-		rc = 1;
-	else if (rc == 0)
-		rc = r.status == 422 && u->found ? 3 : forget(w, &r);
+	} else if (rc == 0 && r.status == 422) {
+		/* what was there has been looked at, and is there no more */
+		rc = u->found ? 3 : forget(w, &r);
+	} else if (rc == 0) {
+		rc = early ? 1 : forget(w, &r);
+	}
 	json_decref(record);
 	http_response_release(&r);
 	return rc;
@@ -333,7 +345,7 @@ static int post_early(struct upload *u)
 	}
 	/* what is still under way is there already, and its answer most often, too: who reads it may keep
 	 * the connection */
-	if (rc < 1 &&
+	if (rc != 1 &&
 		poll(&(struct pollfd){ .fd = u->ended.fd, .events = POLLIN }, 1,
 			LAST_MS) < 1)
 		http_abort(&u->stop);
@@ -392,7 +404,7 @@ static int start_uploaders(struct upload *u)
 
 /* All pieces that are not there, over several connections: one alone waits for each answer, and on a long
  * way its window grows slowly; and the record. Returns 0: the delta is taken, or nobody wants it; 2: the
- * record is left, whose answer decides; -1. */
+ * record is left, whose answer decides; 3: as post_record; -1. */
 static int put_all(struct upload *u)
 {
 	struct uploader c[CLIENT_CONNECTIONS_MAX];
@@ -415,7 +427,7 @@ static int put_all(struct upload *u)
 	}
 	for (int i = 0; i < started; i++)
 		end_uploader(&c[i], i);
-	if (taken < 1)
+	if (taken != 1)
 		return taken;
 	return rc < 0 ? -1 : 2;
 }

@@ -362,6 +362,18 @@ uint64_t training_steps_before(const struct training *t, uint64_t round)
 	return done + (round - i) * t->inner_steps;
 }
 
+double training_norm_max(const struct training *t, uint64_t elements)
+{
+	/* m is at most so many times the root of v (Cauchy-Schwarz); neither bias correction nor decay makes
+	 * of it what the hundred does not cover */
+	double b1 = (double)t->beta1_ppm / 1e6, b2 = (double)t->beta2_ppm / 1e6;
+	double rest = (1 - b2) * (1 - b1 * b1 / b2);
+	double step = (1 - b1) / sqrt(rest > 1e-12 ? rest : 1e-12);
+
+	return 100 * fmax(1, step) * (double)t->lr_ppb / 1e9 * (double)t->inner_steps *
+		sqrt((double)elements);
+}
+
 uint64_t training_round_steps(const struct training *t, uint64_t round)
 {
 	uint64_t before = training_steps_before(t, round);

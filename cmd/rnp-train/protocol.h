@@ -87,6 +87,10 @@ size_t training_ranges(const struct training *t, uint64_t round,
 uint64_t training_round_steps(const struct training *t, uint64_t round);
 uint64_t training_steps_before(const struct training *t, uint64_t round);
 
+/* The largest norm of so many elements of a delta that is still taken: a hundred times what AdamW's bound on a
+ * step makes of all inner steps. What earlier turns left out goes with a delta, and groups have momentum. */
+double training_norm_max(const struct training *t, uint64_t elements);
+
 /* How many rounds of its own a group takes for all turns of the run above, with as many members as its
  * quorum, at most INT64_MAX; 0: that run has no end. */
 uint64_t training_rounds_below(const struct training *above,

@@ -1,6 +1,6 @@
 /* evil.c - what makes a hostile worker of `rnp-train join`: linked into it with --wrap=container_write_filled,
  * it spoils each delta, of a whole model or of a fragment, as RNP_EVIL says before it is packed, and everything
- * else is the real program, with good signatures. It trains on the CPU, whose memory is the host's. Two of one
+ * else is the real program, with good signatures; one that boasts changes its record, by --wrap=delta_write. It trains on the CPU, whose memory is the host's. Two of one
  * operator, "lead" and "copy", send the same delta; the files in between are named RNP_EVIL_FILE and more. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/protocol.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
+#include "common/json/json.h"
 
 int __real_container_write_filled(struct dev *d, const char *method,
 	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
@@ -18,6 +20,11 @@ int __real_container_write_filled(struct dev *d, const char *method,
 int __wrap_container_write_filled(struct dev *d, const char *method,
 	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
 	struct container_facts *facts);
+
+json_t *__real_delta_write(const struct delta *d, const struct training *t,
+	int64_t now_ms);
+json_t *__wrap_delta_write(const struct delta *d, const struct training *t,
+	int64_t now_ms);
 
 /* A delta that is packed. */
 struct spoilt {
@@ -109,6 +116,8 @@ static int spoil(void *arg, uint64_t from, uint64_t count, float *out)
 			out[i] = -out[i];
 		else if (strcmp(how, "scale") == 0)
 			out[i] *= 100;
+		else if (strcmp(how, "huge") == 0)
+			out[i] = i % 2 ? 3e38f : -3e38f;
 		else if (strcmp(how, "random") == 0)
 			out[i] = (float)(4e-3 * (rng_f64(&rng) - 0.5));
 		else if (strcmp(how, "idle") == 0)
@@ -126,4 +135,16 @@ int __wrap_container_write_filled(struct dev *d, const char *method,
 
 	return __real_container_write_filled(d, method, spoil, &s, feedback, n, path,
 		facts);
+}
+
+json_t *__wrap_delta_write(const struct delta *d, const struct training *t,
+	int64_t now_ms)
+{
+	const char *how = getenv("RNP_EVIL");
+	struct delta copy = *d;
+
+	if (how && strcmp(how, "boast") == 0)
+		copy.loss_first_micronats = copy.loss_last_micronats =
+			JSON_SAFE_INTEGER_MAX;
+	return __real_delta_write(&copy, t, now_ms);
 }

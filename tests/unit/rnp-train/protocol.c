@@ -503,6 +503,43 @@ static void busy(void)
 	CHECK_I64(0, turn_busy_ms(&t));
 }
 
+/* How far AdamW moves a parameter in so many steps whose gradients are 1, behind many that were 0. */
+static double moved(double b1, double b2, double lr, int steps)
+{
+	double m = 0, v = 0, sum = 0;
+
+	for (int i = 1; i <= 2000 + steps; i++) {
+		double g = i > 2000;
+
+		m = b1 * m + (1 - b1) * g;
+		v = b2 * v + (1 - b2) * g * g;
+		if (v > 0)
+			sum += lr * (m / (1 - pow(b1, i))) / sqrt(v / (1 - pow(b2, i)));
+	}
+	return sum;
+}
+
+static void norms(void)
+{
+	struct training t = a_run();
+
+	CHECK(fabs(training_norm_max(&t, 10000) /
+			      (100 * 4e-4 * 50 * 100 * 0.1 /
+				      sqrt(0.05 * (1 - 0.81 / 0.95))) -
+		      1) < 1e-12);
+	for (int i = 0; i < 3; i++) {
+		static const int64_t b1[] = { 900000, 900000, 0 };
+		static const int64_t b2[] = { 950000, 999000, 999900 };
+		double far;
+
+		t.beta1_ppm = b1[i];
+		t.beta2_ppm = b2[i];
+		far = moved((double)b1[i] / 1e6, (double)b2[i] / 1e6, 4e-4, 50);
+		CHECK(far <= training_norm_max(&t, 1) / 100);
+		CHECK(far > training_norm_max(&t, 1) / 1000); /* it is not just large */
+	}
+}
+
 int main(void)
 {
 	struct dev d = DEV_INIT, emulated = DEV_INIT;
@@ -517,6 +554,7 @@ int main(void)
 	busy();
 	assignments();
 	numbers();
+	norms();
 	sizes(&d);
 	filled(&d, &d);
 	if (open_emulation(&emulated) == 0)
