@@ -581,6 +581,50 @@ through_a_proxy() {
 	through_a_proxy https://nowhere.invalid --ca c.pem
 }
 
+# All requests go to the coordinator; the second one for work is answered here, as by one whose clock was set back a day
+clock_set_back='
+import email.utils, http.client, http.server, sys, time
+asked = 0
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def pass_on(self):
+        global asked
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        asked += self.path.startswith("/v1/work")
+        if self.path.startswith("/v1/work") and asked == 2:
+            status, headers, answer = 401, {"Date": email.utils.formatdate(time.time() - 86400, usegmt=True)}, b"{}"
+        else:
+            c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+            c.request(self.command, self.path, body, dict(self.headers))
+            r = c.getresponse()
+            status, headers, answer = r.status, dict(r.getheaders()), r.read()
+            headers.pop("Content-Length", None), headers.pop("Connection", None)
+        self.send_response_only(status)
+        for name, value in headers.items(): self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+    do_GET = do_PUT = do_POST = do_HEAD = pass_on
+    def log_message(self, *a): pass
+s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), H)
+print(s.server_port, flush=True)
+s.serve_forever()'
+
+@test "join: a clock that is set, here or there, while it works is learnt again" {
+	cd "$BATS_TEST_TMPDIR"
+	start_coordinator --workers 1 --rounds 3 --inner-steps 2
+	python3 -c "$clock_set_back" "$(cat port)" >clock.port 2>clock.err 3>&- &
+	worker[clock]=$!
+	wait_until 'the relay' test -s clock.port
+	url=http://127.0.0.1:$(cat clock.port)
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	# a day back, and where it was
+	[ "$(grep -c "this machine's clock is" a.err)" = 2 ]
+	rounds | jq -se 'length == 3 and all(.workers == 1)'
+}
+
 @test "join: over TLS with a certificate of its own, and with a clock that is a day wrong" {
 	cd "$BATS_TEST_TMPDIR"
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \

@@ -12,6 +12,7 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
+#define SKEWS_NS           INT64_C(600000000000) /* see CLIENT_SKEWS */
 #define WAIT_FIRST_MS      250
 #define WAIT_MAX_MS        5000
 #define TIMEOUT_MS         30000
@@ -27,16 +28,28 @@ int64_t client_now_ms(const struct client *c)
 	return clock_now_ms() + c->skew_ms;
 }
 
-/* A clock that is wrong: the difference is taken over once, and said. */
+/* Whether the difference may be taken over now. Clocks are set, also the coordinator's, but not all the time. */
+static bool may_take_clock(struct client *c)
+{
+	const int64_t now_ns = clock_mono_ns();
+	const int64_t oldest_ns = c->skews_ns[CLIENT_SKEWS - 1];
+
+	if (oldest_ns && now_ns - oldest_ns < SKEWS_NS)
+		return false;
+	memmove(c->skews_ns + 1, c->skews_ns, sizeof c->skews_ns - sizeof *c->skews_ns);
+	c->skews_ns[0] = now_ns;
+	return true;
+}
+
+/* A clock that is wrong: the difference is taken over, and said. */
 static bool take_clock(struct client *c, const struct http_response *r)
 {
 	int64_t skew_ms = r->date_ms - clock_now_ms();
 
-	if (c->skew_known || r->date_ms < 0 ||
-		llabs(skew_ms - c->skew_ms) < PROTOCOL_SKEW_MS / 2)
+	if (r->date_ms < 0 || llabs(skew_ms - c->skew_ms) < PROTOCOL_SKEW_MS / 2 ||
+		!may_take_clock(c))
 		return false;
 	c->skew_ms = skew_ms;
-	c->skew_known = true;
 	prog_warn(
 		"this machine's clock is %lld s off the coordinator's, which is used instead",
 		(long long)(-skew_ms / 1000));

@@ -11,13 +11,16 @@
 #include "cmd/rnp-train/protocol.h"
 #include "common/net/http.h"
 
+#define CLIENT_SKEWS 3 /* in ten minutes; more: the other side plays */
+
 struct client {
 	struct http http;
 	const char *url, *ca, *proxy; /* borrowed */
 	const struct key *key;
 	char run[PROTOCOL_HEX]; /* "": not known yet */
 	int64_t skew_ms;        /* the server's clock less ours */
-	bool skew_known;
+	int64_t skews_ns
+		[CLIENT_SKEWS]; /* when it was last taken over, from the latest on; 0: never */
 	int64_t give_up_ms; /* without any answer */
 	int64_t answer_ms;  /* for requests that do not say how long they wait; 0: 30 s */
 	int64_t up_max, down_max; /* bytes a second; 0: no limit */
