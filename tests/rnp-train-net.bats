@@ -143,6 +143,8 @@ chain_is_whole() {
 	[ "$(code "$url/v1/params/none")" = 400 ]
 	[ "$(code "$url/v1/update/$(printf '0%.0s' {1..64})")" = 404 ]
 	[ "$(code -d '{"kind":"rnp.join","v":1}' "$url/v1/join")" = 400 ]
+	# what is kept of every node
+	[ "$(head -c 5000 /dev/zero | tr '\0' ' ' | code --data-binary @- "$url/v1/join")" = 413 ]
 	# a record of another run, well signed
 	make_join() {
 		jq -nc --arg node "$(rnp-register address --key k.json)" --arg run "$1" --arg at "$2" \

@@ -23,7 +23,9 @@
 #include "common/record/signature.h"
 
 #define RECORD_BODY_MAX ((size_t)64 << 10)
-#define ROUNDS_MAX      100 /* records of one answer */
+/* kept for each of NODES_MAX nodes; one has some hundred bytes */
+#define JOIN_BODY_MAX ((size_t)4 << 10)
+#define ROUNDS_MAX    100 /* records of one answer */
 
 /* --- who asks --------------------------------------------------------------------------------- */
 
@@ -683,7 +685,7 @@ void coordinate_metrics(void *ctx, struct buf *out)
 
 const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/run", get_run),
-	HTTPD_POST("/v1/join", post_join, RECORD_BODY_MAX, .slow = true),
+	HTTPD_POST("/v1/join", post_join, JOIN_BODY_MAX, .slow = true),
 	HTTPD_POST("/v1/leave", post_leave, 0, .slow = true),
 	HTTPD_GET("/v1/work", get_work, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/base", get_base, .slow = true, .gone = gone),
