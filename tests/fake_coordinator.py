@@ -6,7 +6,8 @@ as a real one would, but for what KIND says: config (a model of another size tha
 that fits nowhere), endless (parameters without end), wrong (parameters with another hash), garbage
 (no container), text (ids beyond the vocabulary), unsigned (the record of the run is changed), other
 (assignments for somebody else), range-elsewhere, range-endless, range-huge (ranges of the parameters that
-begin elsewhere, never end, are of a whole beyond any bound), steps (more steps than the run has), forever (an answer that never
+begin elsewhere, never end, are of a whole beyond any bound), steps (more steps than the run has), nothing, again (no work,
+or that the worker has to join again, at once and always; each time a line on standard error), forever (an answer that never
 ends, one byte at a time)."""
 import json
 import os
@@ -109,6 +110,9 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/v1/run":
             return self.answer(run_text)
         if path == "/v1/work":
+            if kind in ("nothing", "again"):
+                print("asked", file=sys.stderr, flush=True)
+                return self.answer("", 204) if kind == "nothing" else self.answer('{"error":"join again"}', 410)
             member = query.removeprefix("member=")
             steps = record["inner_steps"] + (1 if kind == "steps" else 0)
             return self.own("rnp.assignment", member=record["node"] if kind == "other" else member, turn=1, round=1,

@@ -20,7 +20,10 @@ setup() {
 	coordinator='' worker=()
 	cd "$BATS_TEST_TMPDIR" || return
 }
-teardown() { [[ -z ${liar:-} ]] || kill "$liar" 2>/dev/null || true; }
+teardown() {
+	stop_training
+	[[ -z ${liar:-} ]] || kill "$liar" 2>/dev/null || true
+}
 
 # lie KIND: a coordinator at $url
 lie() {
@@ -73,6 +76,24 @@ found() {
 	found 'for another member'
 	lie steps
 	found 'do not go together'
+}
+
+@test "liar: no work, or to join again, at once and always: it is not asked without a pause" {
+	local kind n
+	for kind in nothing again; do
+		lie $kind
+		rnp-train join -q "$url" --data "$DIR/tok" --state state --device cpu 2>join.err >/dev/null 3>&- &
+		worker[a]=$!
+		wait_until 'it to be asked' test -s liar.err
+		sleep 3
+		n=$(grep -c asked liar.err)
+		((n >= 2 && n <= 8)) || fail "$kind: asked $n times in some 3 s"
+		kill -TERM "${worker[a]}"
+		end_of a "${worker[a]}"
+		kill "$liar"
+		wait "$liar" 2>/dev/null || true
+		liar=''
+	done
 }
 
 @test "liar: text that never ends or is of another vocabulary" {

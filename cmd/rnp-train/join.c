@@ -9,6 +9,7 @@
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/join_ranks.h"
 #include "cmd/rnp-train/options.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/cli/out.h"
@@ -302,6 +303,8 @@ static int work(struct worker *w)
 	if (rc == 0 && w->state.pending)
 		rc = worker_deliver(w);
 	while (rc == 0 && !*w->stopped) {
+		int64_t began_ns = clock_mono_ns();
+
 		rc = turn(w);
 		/* steps of the next turns go by speed */
 		if (rc == 0 && w->run.outer == UPDATE_DN && !told && !w->o.once) {
@@ -310,10 +313,10 @@ static int work(struct worker *w)
 		}
 		if (rc == 0 && w->o.once)
 			break;
-		if (rc == 1)
-			rc = 0;
-		else if (rc == 2)
-			rc = worker_join(w);
+		if (rc == 1 || rc == 2) {
+			client_pace(&w->client, began_ns);
+			rc = rc == 2 && !*w->stopped ? worker_join(w) : 0;
+		}
 	}
 	if (*w->stopped && rc < 0) {
 		err_clear();

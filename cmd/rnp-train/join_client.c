@@ -13,6 +13,7 @@
 #include "common/record/signature.h"
 
 #define SKEWS_NS           INT64_C(600000000000) /* see CLIENT_SKEWS */
+#define PACE_MS            1000
 #define WAIT_FIRST_MS      250
 #define WAIT_MAX_MS        5000
 #define TIMEOUT_MS         30000
@@ -74,6 +75,14 @@ static int wait_ms(const struct client *c, int64_t ms)
 	struct pollfd p = { .fd = c->abort ? c->abort->fd : -1, .events = POLLIN };
 
 	return poll(&p, 1, (int)ms) > 0 ? -1 : 0;
+}
+
+void client_pace(const struct client *c, int64_t began_ns)
+{
+	int64_t ms = PACE_MS - (clock_mono_ns() - began_ns) / 1000000;
+
+	if (ms > 0)
+		wait_ms(c, ms);
 }
 
 /* A body in memory, read as it is sent: only so is its rate limited. */

@@ -38,6 +38,10 @@ int64_t client_now_ms(const struct client *c);
  * wrong. Returns it, or NULL with err_set(). */
 json_t *client_run(struct client *c);
 
+/* Behind an answer that brought nothing: waits until a second after began_ns (monotonic), or the program is to
+ * end. One who says so at once is not asked without a pause. */
+void client_pace(const struct client *c, int64_t began_ns);
+
 /* A request that is signed (signed_by_us) or carries a record. path: "/v1/work?member=...". body may
  * be NULL. Tries while nobody answers, for give_up_ms. Returns 0 with any status below 500 in
  * r->status, or -1 with err_set(): 75 nobody answers, or aborted (r->aborted), 65 no HTTP. */

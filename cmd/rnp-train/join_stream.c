@@ -233,16 +233,19 @@ int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
 	q.path = path;
 	while (rc == 1 && !*w->stopped) {
 		struct http_response r = HTTP_RESPONSE_INIT;
+		int64_t began_ns = clock_mono_ns();
 
 		rc = client_send(&w->client, &q, &r);
-		if (rc == 0 && r.status == 204)
+		if (rc == 0 && r.status == 204) {
+			client_pace(&w->client, began_ns);
 			rc = 1;
-		else if (rc == 0 && r.status == 410)
+		} else if (rc == 0 && r.status == 410) {
 			rc = 2;
-		else if (rc == 0 && r.status != 200)
+		} else if (rc == 0 && r.status != 200) {
 			rc = client_refused(&r, EX_DATAERR, "waiting for a round");
-		else if (rc == 0)
+		} else if (rc == 0) {
 			rc = read_member(w, &r.body, base, version);
+		}
 		http_response_release(&r);
 	}
 	return rc;
