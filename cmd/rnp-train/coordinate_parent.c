@@ -133,15 +133,23 @@ static int next_turn(struct parent *p, struct assignment *a)
 	int rc = 1;
 
 	while (rc && !p->stopped) {
+		int64_t began_ns = clock_mono_ns();
+
 		rc = worker_ask(w, false, a);
-		if (rc == 2 && (rc = worker_join(w)) != 0)
-			return rc;
-		else if (rc == 0 && a->turn)
+		if (rc == 2) {
+			rc = worker_join(w);
+			if (rc)
+				return rc;
+			rc = 1; /* a member again, without a turn yet */
+		} else if (rc == 0) {
 			rc = worker_get_base(w, a->base, a->round - 1);
+		}
 		if (rc >= 0 && worker_kept(w) < 0)
 			rc = -1;
 		if (rc < 0)
 			return -1;
+		if (rc)
+			client_pace(&w->client, began_ns);
 	}
 	return rc ? err_set(EX_TEMPFAIL, "stopped while it waited for a turn") : 0;
 }
