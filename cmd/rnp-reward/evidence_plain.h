@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cmd/rnp-reward/evidence_shape.h"
 #include "cmd/rnp-reward/gather_item.h"
 #include "common/base/buf.h"
 #include "common/record/key.h"
@@ -44,9 +45,11 @@ struct evidence_plain {
 struct evidence_scratch {
 	struct buf canon, inner, facts;
 	struct buf texts; /* proof and record of each that was read and not yet hashed */
+	/* of each shape: the field, plus 1, that followed one, plus 1, in the last object; 0: none */
+	signed char after[SHAPES][SHAPE_FIELDS_MAX + 1];
 };
 /* clang-format off */
-#define EVIDENCE_SCRATCH_INIT { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT }
+#define EVIDENCE_SCRATCH_INIT { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT, { { 0 } } }
 /* clang-format on */
 
 void evidence_scratch_release(struct evidence_scratch *s);

@@ -25,12 +25,12 @@
 #define ONE_OF(name, list)       { KEY(name), .type = SHAPE_ENUM, .words = (list) }
 
 /* One for each shape: where its names are. */
-static signed char guesses[12][SHAPE_GUESSES];
+static signed char guesses[SHAPES][SHAPE_GUESSES];
 
 #define SHAPE(f, i, must) SHAPE_FACTS(f, i, must, 0)
 #define SHAPE_FACTS(f, i, must, which)                                                      \
 	{ .fields = (f), .n = (int)(sizeof(f) / sizeof *(f)), .required = (must), .facts = (which), \
-		.guess = guesses[i] }
+		.guess = guesses[i], .number = (i) }
 /* clang-format on */
 
 /* --- verdicts --------------------------------------------------------------------------------- */

@@ -55,7 +55,10 @@ struct shape {
 	uint64_t required;  /* a bit for each field that must be there */
 	uint64_t facts;     /* of a node's objects: those that gather_item_facts has */
 	signed char *guess; /* the field that a key may be; -1: none. See shape_find */
+	int number;         /* of the shape */
 };
+
+#define SHAPES 12
 
 #define SHAPE_BIT(i) (UINT64_C(1) << (i))
 
