@@ -365,42 +365,56 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
 	struct sizes z = sizes_of(c);
-	uint64_t layers = c->layers, parts = (s->context + 127) / 128;
+	uint64_t layers = c->layers;
 	double l = z.layers, w = layer_weights(&z) * l + z.vocab * z.dim;
 	double each = s->weight_bytes_32 / 32,
 	       keys = l * (double)s->context * 2 * z.kv * 2;
+	/* of layers that take a norm, and make it: q, k and v, and g, u and SwiGLU */
+	double together = l * z.dim * (z.q + 2 * z.kv + 2 * z.hidden);
+	bool bf16 = each == 2;
+	struct predict_kernel k;
 	int n = 0;
 
-	if (each == 2) /* 16 rows for one, each the sum of two halves */
+	if (bf16) { /* 16 rows for one, each the sum of two halves */
+		add(out, &n,
+			(struct predict_kernel){ .kernel = "project_bf16_group_kernel",
+				.part = "linear layers with norm, SwiGLU",
+				.launches = 2 * layers,
+				.bytes = together * each,
+				.operations = 2 * together,
+				.repeated = 32,
+				/* a block finds the norm's factor, then reads x again,
+				 * while its weights are on their way */
+				.near_trips = 4.0 * (double)layers });
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_rows_kernel<1>",
 				.part = "linear layers",
-				.launches = 7 * layers + 1,
-				.bytes = w * each,
-				.operations = 2 * w,
+				.launches = 2 * layers + 1,
+				.bytes = (w - together) * each,
+				.operations = 2 * (w - together),
 				.repeated = 32 });
-	else
+	} else {
 		add(out, &n,
 			rows_kernel(s->rows_kernel ? s->rows_kernel :
 						     "project_wide_kernel<0, 1>",
 				"linear layers", 7 * layers + 1, w * each,
 				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2)));
-	add(out, &n, rows_kernel(part_name(c), "attention", layers, keys, 0));
+	}
+	/* a block a part, of which the last joins them: what each leaves for that stays in the level-2
+	 * cache. A list of pages, then keys, then values; a counter, then the parts */
+	k = rows_kernel(part_name(c), "attention", layers, keys, 0);
+	k.trips = 2 * l;
+	k.near_trips = 3 * l;
+	add(out, &n, k);
 	add(out, &n,
-		rows_kernel(c->head_dim == 64 ? "paged_join_kernel<64>" :
-						"paged_join_kernel<128>",
-			"attention, parts", parts > 1 ? layers : 0,
-			l * (double)parts * z.q * 8, 0));
-	add(out, &n, rows_kernel("paged_put_kernel", "cache", layers, l * z.kv * 12, 0));
+		rows_kernel("rotate_put_kernel", "positions, cache", layers,
+			l * ((z.q + z.kv) * 8 + z.kv * 12), 0));
 	add(out, &n,
-		rows_kernel("rotate_kernel<float>", "positions", layers,
-			l * (z.q + z.kv) * 8, 0));
+		rows_kernel("norm_kernel<float>", "norm", bf16 ? 1 : 2 * layers + 1,
+			(bf16 ? 1 : 2 * l + 1) * z.dim * 8, 0));
 	add(out, &n,
-		rows_kernel("norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * z.dim * 8, 0));
-	add(out, &n,
-		rows_kernel("swiglu_kernel<float>", "SwiGLU", layers, l * z.hidden * 12,
-			0));
+		rows_kernel("swiglu_kernel<float>", "SwiGLU", bf16 ? 0 : layers,
+			l * z.hidden * 12, 0));
 	if (s->rows_kernel)
 		add(out, &n,
 			rows_kernel("quantize_kernel", "activations to int8",

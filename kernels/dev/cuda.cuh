@@ -14,6 +14,8 @@
 #define UNROLL_4
 #define UNROLL_16
 #define UNROLL_1
+#define GRID_CONSTANT
+#define CUDA_ORDERED(at, bytes) emu_race_forget(at, bytes)
 #else
 #include <cuda_runtime.h>
 /* kernel<<<grid, block, 0, stream>>>(arguments); a template's name must contain no comma */
@@ -27,10 +29,15 @@
 	kernel<<<grid, block, bytes, stream>>>(__VA_ARGS__)
 #define LARGE_SHARED(type, name, count) extern __shared__ type name[]
 /* before a loop: unroll it completely, by four or sixteen, or not at all */
-#define UNROLL                    _Pragma("unroll")
-#define UNROLL_16                 _Pragma("unroll 16")
-#define UNROLL_4                  _Pragma("unroll 4")
-#define UNROLL_1                  _Pragma("unroll 1")
+#define UNROLL                          _Pragma("unroll")
+#define UNROLL_16                       _Pragma("unroll 16")
+#define UNROLL_4                        _Pragma("unroll 4")
+#define UNROLL_1                        _Pragma("unroll 1")
+/* of a parameter that is const: it has an address, so that an index into it makes no copy */
+#define GRID_CONSTANT                   __grid_constant__
+/* for the emulation: what other blocks wrote there is ordered before what follows, by fences and atomics, which
+ * it knows nothing of */
+#define CUDA_ORDERED(at, bytes)         (void)0
 #endif
 
 /* For functions that return int and have a `struct dev *d`. */

@@ -28,11 +28,9 @@
 #ifdef CUDA_EMU
 #include "tests/kernels/cuda_emu_wgmma.h"
 typedef struct emu_tensor_map wgmma_map;
-#define GRID_CONSTANT
 #else
 #include <cuda.h>
 typedef CUtensorMap wgmma_map;
-#define GRID_CONSTANT __grid_constant__
 #endif
 
 /* Whether this compilation has them. */
@@ -165,12 +163,12 @@ __device__ __forceinline__ void wgmma_load(void *to, const wgmma_map *map, unsig
 #ifdef CUDA_EMU
 	emu_tensor_load(to, map, (int)x, (int)y, b);
 #else
-	asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		     "[%0], [%1, {%2, %3}], [%4];"
-		     :
-		     : "r"(wgmma_shared(to)), "l"(map), "r"(x), "r"(y),
-		     "r"(wgmma_shared(b))
-		     : "memory");
+	asm volatile(
+		"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		"[%0], [%1, {%2, %3}], [%4];"
+		:
+		: "r"(wgmma_shared(to)), "l"(map), "r"(x), "r"(y), "r"(wgmma_shared(b))
+		: "memory");
 #endif
 }
 
@@ -242,31 +240,31 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[128], uint64_t a, uint
 #define D4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
 #define D64(i) D16(i), D16(i + 16), D16(i + 32), D16(i + 48)
-	asm volatile(
-		"{\n"
-		".reg .pred p;\n"
-		"setp.ne.b32 p, %130, 0;\n"
-		"wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-		"%0, %1, %2, %3, %4, %5, %6, %7, "
-		"%8, %9, %10, %11, %12, %13, %14, %15, "
-		"%16, %17, %18, %19, %20, %21, %22, %23, "
-		"%24, %25, %26, %27, %28, %29, %30, %31, "
-		"%32, %33, %34, %35, %36, %37, %38, %39, "
-		"%40, %41, %42, %43, %44, %45, %46, %47, "
-		"%48, %49, %50, %51, %52, %53, %54, %55, "
-		"%56, %57, %58, %59, %60, %61, %62, %63, "
-		"%64, %65, %66, %67, %68, %69, %70, %71, "
-		"%72, %73, %74, %75, %76, %77, %78, %79, "
-		"%80, %81, %82, %83, %84, %85, %86, %87, "
-		"%88, %89, %90, %91, %92, %93, %94, %95, "
-		"%96, %97, %98, %99, %100, %101, %102, %103, "
-		"%104, %105, %106, %107, %108, %109, %110, %111, "
-		"%112, %113, %114, %115, %116, %117, %118, %119, "
-		"%120, %121, %122, %123, %124, %125, %126, %127"
-		"}, %128, %129, p, 1, 1, %131, %132;\n"
-		"}"
-		: D64(0), D64(64)
-		: "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED), "n"((int)B_TURNED));
+	asm volatile("{\n"
+		     ".reg .pred p;\n"
+		     "setp.ne.b32 p, %130, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31, "
+		     "%32, %33, %34, %35, %36, %37, %38, %39, "
+		     "%40, %41, %42, %43, %44, %45, %46, %47, "
+		     "%48, %49, %50, %51, %52, %53, %54, %55, "
+		     "%56, %57, %58, %59, %60, %61, %62, %63, "
+		     "%64, %65, %66, %67, %68, %69, %70, %71, "
+		     "%72, %73, %74, %75, %76, %77, %78, %79, "
+		     "%80, %81, %82, %83, %84, %85, %86, %87, "
+		     "%88, %89, %90, %91, %92, %93, %94, %95, "
+		     "%96, %97, %98, %99, %100, %101, %102, %103, "
+		     "%104, %105, %106, %107, %108, %109, %110, %111, "
+		     "%112, %113, %114, %115, %116, %117, %118, %119, "
+		     "%120, %121, %122, %123, %124, %125, %126, %127"
+		     "}, %128, %129, p, 1, 1, %131, %132;\n"
+		     "}"
+		     : D64(0), D64(64)
+		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
+		     "n"((int)B_TURNED));
 #undef D4
 #undef D16
 #undef D64
@@ -277,7 +275,7 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[128], uint64_t a, uint
 /* Makes the map of a bf16 matrix of `rows` rows of `columns` numbers, `ld` apart, whose boxes have
  * WGMMA_WIDE numbers of box_rows rows. Returns 0; 1: it is not aligned to 16 bytes, or the driver has
  * no such maps. */
-int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns, uint64_t ld,
-	unsigned box_rows);
+int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns,
+	uint64_t ld, unsigned box_rows);
 
 #endif

@@ -278,6 +278,19 @@ uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
 	return 0;
 }
 
+/* One by one: starting an operation costs a CPU nothing that it could save. */
+static int cpu_project_group(struct dev *d, const struct lm_project_group *x)
+{
+	(void)d, (void)x;
+	return 1;
+}
+
+static int cpu_rotate_put(struct dev *d, const struct lm_rotate_put *x)
+{
+	(void)d, (void)x;
+	return 1;
+}
+
 static int cpu_project(struct dev *d, const struct lm_project *x)
 {
 	struct project_work w = { &cpu_of(d)->lm->kernels, *x };

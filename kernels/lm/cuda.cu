@@ -8,15 +8,18 @@
 int cuda_lm_prepare(struct dev *d, uint64_t *bytes)
 {
 	struct cuda *c = cuda_of(d);
+	const uint64_t scratch_bytes = (LM_SCRATCH_FLOATS + LM_COUNTERS) * 4;
 	uint64_t lt_bytes = 0;
 
 	if (cuda_lt_prepare(d, &lt_bytes) < 0)
 		return -1;
 	if (bytes)
-		*bytes = LM_SCRATCH_FLOATS * sizeof *c->lm_scratch + lt_bytes;
-	if (!c->lm_scratch)
-		CUDA_TRY(cudaMalloc((void **)&c->lm_scratch,
-			LM_SCRATCH_FLOATS * sizeof *c->lm_scratch));
+		*bytes = scratch_bytes + lt_bytes;
+	if (c->lm_scratch)
+		return 0;
+	CUDA_TRY(cudaMalloc((void **)&c->lm_scratch, scratch_bytes));
+	CUDA_TRY(cudaMemsetAsync(c->lm_scratch + LM_SCRATCH_FLOATS, 0, LM_COUNTERS * 4,
+		c->stream));
 	return 0;
 }
 

@@ -18,6 +18,8 @@
 /* The allocations of prepare: memory for partial sums, and for products before they are
  * converted to another type. */
 #define LM_SCRATCH_FLOATS ((uint64_t)4 << 20)
+/* behind them: how many blocks have done their part of what the last one puts together, and resets to 0 */
+#define LM_COUNTERS 256
 
 /* --- numbers ------------------------------------------------------------------------------- */
 
@@ -180,6 +182,35 @@ __device__ __forceinline__ unsigned lm_count(uint64_t at, uint64_t end)
 	return end - at < LM_PACK ? (unsigned)(end - at) : LM_PACK;
 }
 
+/* Rotates eight pairs of a head: from i on in both halves of it, or 16 adjacent numbers when
+ * interleaved. */
+template <class T>
+__device__ __forceinline__ void lm_rotate_pack(const struct lm_rotate &r, uint64_t row,
+	uint64_t head, uint64_t i, bool wide)
+{
+	uint64_t half = r.head_dim / 2;
+	T *x = (T *)r.x + row * r.ld + head * lm_rotate_stride(&r);
+	const float *table = r.table + lm_rotate_position(&r, row) * r.head_dim + 2 * i;
+	/* where the two groups of numbers lie, and how many of them exist */
+	T *at = x + (r.interleaved ? 2 * i : i);
+	T *bt = r.interleaved ? at + LM_PACK : at + half;
+	unsigned count = lm_count(i, half), na = count, nb = count;
+	float a[LM_PACK], b[LM_PACK], t[2 * LM_PACK];
+
+	if (r.interleaved) {
+		na = 2 * count < LM_PACK ? 2 * count : LM_PACK;
+		nb = 2 * count - na;
+	}
+	lm_load(a, at, na, wide);
+	lm_load(b, bt, nb, wide);
+	lm_load(t, table, 2 * count < LM_PACK ? 2 * count : LM_PACK, wide);
+	lm_load(t + LM_PACK, table + LM_PACK,
+		2 * count > LM_PACK ? 2 * count - LM_PACK : 0, wide);
+	lm_rotate_pairs(a, b, t, r.interleaved, r.inverse);
+	lm_store(at, a, na, wide);
+	lm_store(bt, b, nb, wide);
+}
+
 /* Whether packs of rows of `width` numbers can be wide. NULL counts as aligned. */
 static inline bool lm_wide(uint64_t width, const void *a, const void *b, const void *c,
 	const void *d)
@@ -191,6 +222,12 @@ static inline bool lm_wide(uint64_t width, const void *a, const void *b, const v
 static inline uint64_t lm_packs(uint64_t n)
 {
 	return (n + LM_PACK - 1) / LM_PACK;
+}
+
+static inline bool lm_rotate_wide(const struct lm_rotate *r)
+{
+	return lm_wide(r->head_dim / 2, r->x, r->table, NULL, NULL) &&
+		r->ld % LM_PACK == 0 && lm_rotate_stride(r) % LM_PACK == 0;
 }
 
 /* --- sums ---------------------------------------------------------------------------------- */
@@ -211,6 +248,29 @@ __device__ __forceinline__ float lm_warp_max(float v, int width = 32)
 		v = other > v ? other : v;
 	}
 	return v;
+}
+
+/* 1 / the root of the mean of a row's squares, by a warp. */
+__device__ __forceinline__ float lm_row_rms(const float *x, uint64_t dim, float eps,
+	bool wide)
+{
+	float v[LM_PACK], squares = 0;
+
+	for (uint64_t i = threadIdx.x % 32 * LM_PACK; i < dim; i += 32 * LM_PACK) {
+		lm_load(v, x + i, lm_count(i, dim), wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			squares += v[k] * v[k];
+	}
+	return 1 / sqrtf(lm_warp_sum(squares) / (float)dim + eps);
+}
+
+/* silu(g) u, or gelu(g) u. */
+__device__ __forceinline__ float lm_gated(float g, float u, bool gelu)
+{
+	float z = gelu ? LM_GELU_1 * (g + LM_GELU_3 * g * g * g) : g;
+
+	return u * (g / (1 + expf(-z)));
 }
 
 /* Stores an output of a linear layer: y = (sum + bias) + from. */
@@ -257,6 +317,8 @@ int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s);
 
 /* bf16 weights; w, x and their rows lie at multiples of 16 bytes. Returns as these. */
 int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p);
+/* Of a few rows: one kernel makes all. */
+int cuda_lm_project_bf16_group(struct dev *d, const struct lm_project_group *g);
 
 /* For heads of 64, 128 and 256 columns. Returns as these. */
 int cuda_lm_paged_split(struct dev *d, const struct lm_paged_attend *a);

@@ -382,6 +382,13 @@ struct lm_paged_put {
 	uint64_t rows, width;
 };
 
+/* The rotations of q and of k, then k and v into the cache, as the operations of these names make them, to the
+ * bit. k.x is put.k. */
+struct lm_rotate_put {
+	struct lm_rotate q, k;
+	struct lm_paged_put put;
+};
+
 /* Causal attention of rows that may each belong to another sequence. Row r is the token at
  * position[r] of a sequence whose list of blocks begins at blocks[table[r]]; it sees the keys
  * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
@@ -486,12 +493,14 @@ struct lm_adamw {
 
 /* prepare allocates what the operations need besides their arguments. It is called before the
  * first of them; calling it again is fine. bytes receives the memory that this takes, or is
- * NULL. Operations in LM_OPS_PREPARED require it. */
-#define LM_OPS_FREE(OP, t)                                                              \
-	OP(t, prepare, (struct dev * d, uint64_t * bytes), (d, bytes))                  \
-	OP(t, project, (struct dev * d, const struct lm_project *p), (d, p))            \
-	OP(t, quantize, (struct dev * d, const struct lm_quantize *q), (d, q))          \
-	OP(t, head_scratch, (struct dev * d, const struct lm_head *h, uint64_t *bytes), \
+ * NULL. Operations in LM_OPS_PREPARED require it. project_group and rotate_put return 1 where a device
+ * makes what they are of one by one, and then have started nothing. */
+#define LM_OPS_FREE(OP, t)                                                               \
+	OP(t, prepare, (struct dev * d, uint64_t * bytes), (d, bytes))                   \
+	OP(t, project, (struct dev * d, const struct lm_project *p), (d, p))             \
+	OP(t, project_group, (struct dev * d, const struct lm_project_group *p), (d, p)) \
+	OP(t, quantize, (struct dev * d, const struct lm_quantize *q), (d, q))           \
+	OP(t, head_scratch, (struct dev * d, const struct lm_head *h, uint64_t *bytes),  \
 		(d, h, bytes))
 
 #define LM_OPS_PREPARED(OP, t)                                                       \
@@ -513,6 +522,7 @@ struct lm_adamw {
 	OP(t, clip, (struct dev * d, const struct lm_clip *x), (d, x))               \
 	OP(t, adamw, (struct dev * d, const struct lm_adamw *x), (d, x))             \
 	OP(t, paged_put, (struct dev * d, const struct lm_paged_put *x), (d, x))     \
+	OP(t, rotate_put, (struct dev * d, const struct lm_rotate_put *x), (d, x))   \
 	OP(t, paged_attend, (struct dev * d, const struct lm_paged_attend *x), (d, x))
 
 #define LM_OPS(OP, t)      \

@@ -36,6 +36,55 @@ int cuda_lm_paged_put(struct dev *d, const struct lm_paged_put *p)
 	return lm_started(d);
 }
 
+#define ROTATE_THREADS 64
+
+/* A block for each head of a row of q and k. */
+__global__ void __launch_bounds__(ROTATE_THREADS)
+	rotate_put_kernel(const GRID_CONSTANT struct lm_rotate_put x, bool wide)
+{
+	uint64_t heads = x.q.heads + x.k.heads, dim = lm_rotate_stride(&x.k);
+	uint64_t bytes = lm_cache_bytes(x.put.type, x.put.width);
+
+	for (uint64_t n = blockIdx.x; n < x.put.rows * heads; n += gridDim.x) {
+		uint64_t row = n / heads, h = n % heads;
+		bool key = h >= x.q.heads;
+		const struct lm_rotate &r = key ? x.k : x.q;
+
+		h -= key ? x.q.heads : 0;
+		for (uint64_t i = threadIdx.x * LM_PACK; i < r.head_dim / 2;
+			i += ROTATE_THREADS * LM_PACK)
+			lm_rotate_pack<float>(r, row, h, i, wide);
+		if (!key)
+			continue;
+		__syncthreads();
+		/* halves of the block: keys and values */
+		for (uint64_t g = threadIdx.x % (ROTATE_THREADS / 2); g < dim / 32;
+			g += ROTATE_THREADS / 2) {
+			bool value = threadIdx.x >= ROTATE_THREADS / 2;
+			const float *from = value ? x.put.v : x.put.k;
+
+			lm_cache_put_32(x.put.type,
+				(char *)(value ? x.put.values : x.put.keys) +
+					x.put.slot[row] * bytes,
+				from + row * x.put.width, h * (dim / 32) + g,
+				x.put.width);
+		}
+	}
+}
+
+int cuda_lm_rotate_put(struct dev *d, const struct lm_rotate_put *x)
+{
+	uint64_t dim = lm_rotate_stride(&x->k), n = x->put.rows;
+
+	if (!n || x->q.dtype != LM_DTYPE_F32 || x->k.dtype != LM_DTYPE_F32 || dim % 32 ||
+		x->k.ld != x->put.width || x->k.heads * dim != x->put.width)
+		return 1;
+	n *= x->q.heads + x->k.heads;
+	LAUNCH(rotate_put_kernel, cuda_grid(d, n, 1), ROTATE_THREADS, cuda_of(d)->stream,
+		*x, lm_rotate_wide(&x->q) && lm_rotate_wide(&x->k));
+	return lm_started(d);
+}
+
 /* Row of key j, in bytes. */
 __device__ uint64_t place_of(const struct lm_paged_attend *a, const uint32_t *blocks,
 	uint64_t j)

@@ -2,7 +2,7 @@
  * 2023, Flash-Decoding). The keys that a row sees are split, from the first on, into parts of
  * SPLIT. A thread block computes a part for up to four heads that share keys and values, which it
  * loads 16 bytes at a time, eight numbers a lane. Where there are few rows each part has its own
- * block and a second kernel joins the parts; where there are many, a block computes all parts of
+ * block, and that which is the last to end joins the parts; where there are many, a block computes all parts of
  * its row, and rows of one sequence, as those of a prompt are, share a block that loads a part's
  * keys and values once for 16 of them. Parts are joined in order by the same operations, and each
  * sum has the same terms in the same order, so that the bits are the same: multiply-adds are
@@ -227,48 +227,62 @@ __device__ __forceinline__ heads_task heads_of(const struct lm_paged_attend &a,
 	return t;
 }
 
-/* Each block computes one part, and leaves it in room: out, largest and sum of each head. */
-template <int TYPE, int D, int MOST>
-__global__ void __launch_bounds__(THREADS, 5) paged_part_kernel(struct lm_paged_attend a,
-	uint64_t tasks, uint64_t parts, float *room)
+/* Joins the parts of a task's heads, which lie in `room`, where other blocks wrote them. */
+template <int D>
+__device__ __forceinline__ void join_parts(const struct lm_paged_attend &a,
+	const heads_task &t, const view &v, uint64_t parts, const volatile float *room)
 {
-	typedef part_room<D, MOST> room_type;
-	SHARED(room_type, s, 1);
+	for (unsigned i = threadIdx.x; i < t.heads * D; i += THREADS) {
+		const volatile float *from = room + i / D * parts * (D + 2);
+		running sum = { -INFINITY, 0, 0 };
 
-	for (uint64_t n = blockIdx.x; n < tasks * parts; n += gridDim.x) {
-		heads_task t = heads_of(a, n / parts);
-		view v = view_of(a, t.r);
-
-		if (n % parts >= v.parts)
-			continue;
-		compute_part<TYPE, D, MOST>(s, a, v, t.r, t.h0, t.heads, t.kv * D,
-			n % parts);
-		for (unsigned i = threadIdx.x; i < t.heads * (D + 2); i += THREADS) {
-			unsigned h = i / (D + 2), c = i % (D + 2);
-
-			room[((t.r * a.heads + t.h0 + h) * parts + n % parts) * (D + 2) +
-				c] = c < D ? s->out[0][h][c] :
-				c == D     ? s->largest[h] :
-					     s->sum[h];
-		}
+		UNROLL_4
+		for (uint64_t part = 0; part < v.parts; part++, from += D + 2)
+			join(&sum, from[D], from[D + 1], from[i % D]);
+		a.out[t.r * a.ldo + t.h0 * D + i] = sum.out / sum.sum;
 	}
 }
 
-template <int D>
-__global__ void __launch_bounds__(D)
-	paged_join_kernel(struct lm_paged_attend a, uint64_t parts, const float *room)
+/* Each block computes one part, and leaves it in room: out, largest and sum of each head. The last one of a
+ * task joins all. */
+template <int TYPE, int D, int MOST>
+__global__ void __launch_bounds__(THREADS, 5) paged_part_kernel(struct lm_paged_attend a,
+	uint64_t tasks, uint64_t parts, float *room, unsigned *done)
 {
-	for (uint64_t n = blockIdx.x; n < a.rows * a.heads; n += gridDim.x) {
-		uint64_t r = n / a.heads, h = n % a.heads;
-		view v = view_of(a, r);
-		running sum = { -INFINITY, 0, 0 };
+	typedef part_room<D, MOST> room_type;
+	SHARED(room_type, s, 1);
+	SHARED(unsigned, before, 1);
 
-		for (uint64_t part = 0; part < v.parts; part++) {
-			const float *from = room + (n * parts + part) * (D + 2);
+	for (uint64_t n = blockIdx.x; n < tasks * parts; n += gridDim.x) {
+		uint64_t task = n / parts, part = n % parts;
+		heads_task t = heads_of(a, task);
+		view v = view_of(a, t.r);
+		float *mine = room + (t.r * a.heads + t.h0) * parts * (D + 2);
 
-			join(&sum, from[D], from[D + 1], from[threadIdx.x]);
+		if (part >= v.parts)
+			continue;
+		compute_part<TYPE, D, MOST>(s, a, v, t.r, t.h0, t.heads, t.kv * D, part);
+		for (unsigned i = threadIdx.x; i < t.heads * (D + 2); i += THREADS) {
+			unsigned h = i / (D + 2), c = i % (D + 2);
+
+			mine[(h * parts + part) * (D + 2) + c] = c < D ? s->out[0][h][c] :
+				c == D                                 ? s->largest[h] :
+									 s->sum[h];
 		}
-		a.out[r * a.ldo + h * D + threadIdx.x] = sum.out / sum.sum;
+		__threadfence();
+		__syncthreads();
+		if (threadIdx.x == 0) {
+			before[0] = atomicAdd(done + task, 1u);
+			if (before[0] + 1 == v.parts)
+				CUDA_ORDERED(mine, t.heads * parts * (D + 2) * 4);
+		}
+		__syncthreads();
+		if (before[0] + 1 < v.parts)
+			continue;
+		__threadfence();
+		join_parts<D>(a, t, v, parts, mine);
+		if (threadIdx.x == 0)
+			done[task] = 0; /* for the next launch */
 	}
 }
 
@@ -698,7 +712,7 @@ static int launch(struct dev *d, const struct lm_paged_attend *a)
 	auto part_kernel = a->heads == a->kv_heads ? paged_part_kernel<TYPE, D, 1> :
 						     paged_part_kernel<TYPE, D, HEADS>;
 	auto row_kernel = paged_row_kernel<TYPE, D>;
-	auto join_kernel = paged_join_kernel<D>;
+	static_assert(BLOCKS_WANTED <= LM_COUNTERS, "a counter for each task");
 	uint64_t group = a->heads / a->kv_heads;
 	uint64_t tasks = a->rows * a->kv_heads * ((group + HEADS - 1) / HEADS);
 	uint64_t parts = (a->keys_max + SPLIT - 1) / SPLIT;
@@ -722,9 +736,7 @@ static int launch(struct dev *d, const struct lm_paged_attend *a)
 			tiles);
 	} else {
 		LAUNCH(part_kernel, cuda_grid(d, tasks * parts, 1), THREADS, stream, *a,
-			tasks, parts, room);
-		LAUNCH(join_kernel, cuda_grid(d, a->rows * a->heads, 1), D, stream, *a,
-			parts, (const float *)room);
+			tasks, parts, room, (unsigned *)(room + LM_SCRATCH_FLOATS));
 	}
 	return lm_started(d);
 }

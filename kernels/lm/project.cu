@@ -210,3 +210,8 @@ int cuda_lm_project(struct dev *d, const struct lm_project *p)
 		rc = cuda_lm_project_tensor(d, p);
 	return rc > 0 ? cuda_lm_project_quantized(d, p) : rc;
 }
+
+int cuda_lm_project_group(struct dev *d, const struct lm_project_group *g)
+{
+	return cuda_lm_project_bf16_group(d, g);
+}

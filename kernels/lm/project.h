@@ -54,6 +54,21 @@ struct lm_project {
 	bool packed; /* w is what lm_pack made for this device */
 };
 
+/* Up to three layers of lm_norm of the same x in one operation: norms, products and SwiGLU are what the
+ * operations of these names make, to the bit. All have the same type, x, rows and k, which is ldx, too. */
+#define LM_GROUP 3
+
+struct lm_project_group {
+	struct lm_project p[LM_GROUP];
+	uint32_t n;
+	const float *norm; /* [k] */
+	float eps;
+	/* not NULL: there are two, g and u, of as many outputs and without `from`, and what is stored is
+	 * SwiGLU of them alone, [rows, outputs]; their y are not used */
+	float *gated;
+	bool gelu;
+};
+
 /* Where byte `at` of a block of Q6_K lies among packed ones, which have its fields in the order in
  * which they are used: f16, scales, then of each half upper bits and nibbles. */
 HD uint64_t lm_packed_6_k(uint64_t at)

@@ -4,7 +4,8 @@
  * warps that read W straight from memory, many by tiles in shared memory. Both take the same
  * numbers into the same places of the same instructions in the same order, CHUNK along k in one
  * sum and then the sums in order, so that the bits of a row do not depend on which it was. Besides
- * tensor cores there are additions alone: contraction (-fmad) changes nothing. */
+ * tensor cores there are additions alone: contraction (-fmad) changes nothing, but the norm and
+ * SwiGLU of layers that are made together, as it does where these are kernels of their own. */
 #include "kernels/dev/tensor.cuh"
 #include "kernels/lm/cuda.cuh"
 
@@ -68,105 +69,160 @@ __device__ __forceinline__ void multiply_half(float (&sum)[4], const unsigned (&
 }
 #endif
 
-/* A block makes 16 outputs of 8 EIGHTS rows: its warps take a chunk of k each, straight from
- * memory, and their sums are added in the order of the chunks. */
+#if CUDA_TENSOR
+/* This lane's rows of x, of each eight one. */
+template <int EIGHTS> struct plain_rows {
+	const float *x[EIGHTS];
+
+	__device__ __forceinline__ float4 four(unsigned i, uint64_t k) const
+	{
+		return load_four(x[i] + k);
+	}
+};
+
+/* The same, of eight, times r and the norm's weights, as lm_norm has it. */
+struct normed_rows {
+	const float *x, *w;
+	float rms;
+
+	/* rounded before it is split: what is subtracted there must not become part of it */
+	__device__ __forceinline__ float one(float v, float by) const
+	{
+#ifdef __CUDA_ARCH__
+		return __fmul_rn(__fmul_rn(v, rms), by);
+#else
+		return v * rms * by;
+#endif
+	}
+
+	__device__ __forceinline__ float4 four(unsigned, uint64_t k) const
+	{
+		float4 v = load_four(x + k), by = load_four(w + k);
+
+		return make_float4(one(v.x, by.x), one(v.y, by.y), one(v.z, by.z),
+			one(v.w, by.w));
+	}
+};
+
+/* Where a lane's parts of rows j0 + g and j0 + g + 8 of W begin. What does not exist is made of the
+ * last row, and not stored. */
+struct weight_rows {
+	const uint16_t *w[2];
+
+	__device__ __forceinline__ weight_rows(const struct lm_project &p, uint64_t j0)
+	{
+		UNROLL
+		for (unsigned i = 0; i < 2; i++) {
+			uint64_t j = j0 + 8 * i + threadIdx.x % 32 / 4;
+
+			w[i] = (const uint16_t *)p.w + (j < p.n ? j : p.n - 1) * p.k +
+				threadIdx.x % 4 * 8;
+		}
+	}
+};
+
+/* Adds up 16 outputs of 8 EIGHTS rows by a block: its warps take a chunk of k each, straight from
+ * memory, and their sums are added in the order of the chunks. Number threadIdx.x + e THREADS of the
+ * results is in total[e]. */
+template <int EIGHTS, class X>
+__device__ __forceinline__ void add_outputs(float (&total)[(EIGHTS + 1) / 2], float *sums,
+	const weight_rows &from, const X &x, uint64_t all)
+{
+	enum { GROUPS = (EIGHTS + 1) / 2, RESULTS = 128 * EIGHTS };
+	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	unsigned g = lane / 4, t = lane % 4;
+	uint64_t chunks = (all + CHUNK - 1) / CHUNK;
+
+	for (uint64_t c0 = 0; c0 < chunks; c0 += WARPS) {
+		uint64_t begin = (c0 + warp) * CHUNK;
+		uint64_t end = begin + CHUNK < all ? begin + CHUNK : all;
+		float sum[GROUPS][2][4] = {};
+
+		UNROLL_ROWS
+		for (uint64_t k = begin; k < end; k += STEP) {
+			bool there = k + 8 * t < all;
+			left a[GROUPS][2];
+			uint4 b[2] = {};
+
+			UNROLL
+			for (int i = 0; i < 2 && there; i++)
+				b[i] = __ldg(
+					(const uint4 *)(const void *)(from.w[i] + k));
+			UNROLL
+			for (int i = 0; i < GROUPS; i++)
+				UNROLL
+			for (int h = 0; h < 2; h++) {
+				float4 upper = {}, lower = {};
+
+				if (there)
+					upper = x.four(2 * i, k + 4 * h);
+				if (there && 2 * i + 1 < EIGHTS)
+					lower = x.four((2 * i + 1) % EIGHTS, k + 4 * h);
+				a[i][h] = left_of(upper, lower);
+			}
+			UNROLL
+			for (int n = 0; n < 2 * GROUPS; n++)
+				multiply_half<0>(sum[n / 2][n % 2], a[n / 2][0].low,
+					b[n % 2]);
+			UNROLL
+			for (int n = 0; n < 2 * GROUPS; n++)
+				multiply_half<1>(sum[n / 2][n % 2], a[n / 2][1].low,
+					b[n % 2]);
+			UNROLL
+			for (int n = 0; n < 2 * GROUPS; n++)
+				multiply_half<0>(sum[n / 2][n % 2], a[n / 2][0].high,
+					b[n % 2]);
+			UNROLL
+			for (int n = 0; n < 2 * GROUPS; n++)
+				multiply_half<1>(sum[n / 2][n % 2], a[n / 2][1].high,
+					b[n % 2]);
+		}
+		__syncthreads(); /* until the sums before are read */
+		UNROLL
+		for (unsigned e = 0; e < 8 * GROUPS; e++) {
+			unsigned r = e / 8 * 16 + e / 2 % 2 * 8 + g;
+
+			if (e / 8 * 2 + e / 2 % 2 < EIGHTS)
+				sums[warp * RESULTS + r * 16 + e / 4 % 2 * 8 + 2 * t +
+					e % 2] = sum[e / 8][e / 4 % 2][e % 4];
+		}
+		__syncthreads();
+		UNROLL
+		for (unsigned e = 0; e < GROUPS; e++) {
+			unsigned at = threadIdx.x + e * THREADS;
+
+			for (unsigned s = 0; s < WARPS && c0 + s < chunks && at < RESULTS;
+				s++)
+				total[e] += sums[s * RESULTS + at];
+		}
+	}
+}
+#endif
+
+/* A block makes 16 outputs of 8 EIGHTS rows. */
 template <int EIGHTS>
 __global__ void __launch_bounds__(THREADS, 2)
 	project_bf16_rows_kernel(struct lm_project p)
 {
 #if CUDA_TENSOR
-	enum { GROUPS = (EIGHTS + 1) / 2, RESULTS = 128 * EIGHTS, EACH = GROUPS };
+	enum { RESULTS = 128 * EIGHTS, EACH = (EIGHTS + 1) / 2 };
 	SHARED(float, sums, WARPS *RESULTS);
-	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	unsigned g = lane / 4, t = lane % 4;
 	uint64_t down = (p.rows + 8 * EIGHTS - 1) / (8 * EIGHTS);
-	uint64_t tasks = (p.n + 15) / 16 * down, chunks = (p.k + CHUNK - 1) / CHUNK;
+	uint64_t tasks = (p.n + 15) / 16 * down;
 
 	for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
 		uint64_t j0 = task / down * 16, r0 = task % down * 8 * EIGHTS;
-		const uint16_t *w[2];
-		const float *x[EIGHTS];
+		plain_rows<EIGHTS> x;
 		float total[EACH] = {};
 
-		/* what does not exist is made of the last row, and not stored */
-		for (unsigned i = 0; i < 2; i++) {
-			uint64_t j = j0 + 8 * i + g;
-
-			w[i] = (const uint16_t *)p.w + (j < p.n ? j : p.n - 1) * p.k +
-				8 * t;
-		}
 		UNROLL
 		for (unsigned i = 0; i < EIGHTS; i++) {
-			uint64_t r = r0 + 8 * i + g;
+			uint64_t r = r0 + 8 * i + threadIdx.x % 32 / 4;
 
-			x[i] = p.x + (r < p.rows ? r : p.rows - 1) * p.ldx + 8 * t;
+			x.x[i] = p.x + (r < p.rows ? r : p.rows - 1) * p.ldx +
+				threadIdx.x % 4 * 8;
 		}
-		for (uint64_t c0 = 0; c0 < chunks; c0 += WARPS) {
-			uint64_t begin = (c0 + warp) * CHUNK;
-			uint64_t end = begin + CHUNK < p.k ? begin + CHUNK : p.k;
-			float sum[GROUPS][2][4] = {};
-
-			UNROLL_ROWS
-			for (uint64_t k = begin; k < end; k += STEP) {
-				bool there = k + 8 * t < p.k;
-				left a[GROUPS][2];
-				uint4 b[2] = {};
-
-				UNROLL
-				for (int i = 0; i < 2 && there; i++)
-					b[i] = __ldg(
-						(const uint4 *)(const void *)(w[i] + k));
-				UNROLL
-				for (int i = 0; i < GROUPS; i++)
-					UNROLL
-				for (int h = 0; h < 2; h++) {
-					float4 upper = {}, lower = {};
-
-					if (there)
-						upper = load_four(x[2 * i] + k + 4 * h);
-					if (there && 2 * i + 1 < EIGHTS)
-						lower = load_four(
-							x[(2 * i + 1) % EIGHTS] + k +
-							4 * h);
-					a[i][h] = left_of(upper, lower);
-				}
-				UNROLL
-				for (int n = 0; n < 2 * GROUPS; n++)
-					multiply_half<0>(sum[n / 2][n % 2],
-						a[n / 2][0].low, b[n % 2]);
-				UNROLL
-				for (int n = 0; n < 2 * GROUPS; n++)
-					multiply_half<1>(sum[n / 2][n % 2],
-						a[n / 2][1].low, b[n % 2]);
-				UNROLL
-				for (int n = 0; n < 2 * GROUPS; n++)
-					multiply_half<0>(sum[n / 2][n % 2],
-						a[n / 2][0].high, b[n % 2]);
-				UNROLL
-				for (int n = 0; n < 2 * GROUPS; n++)
-					multiply_half<1>(sum[n / 2][n % 2],
-						a[n / 2][1].high, b[n % 2]);
-			}
-			__syncthreads(); /* until the sums before are read */
-			UNROLL
-			for (unsigned e = 0; e < 8 * GROUPS; e++) {
-				unsigned r = e / 8 * 16 + e / 2 % 2 * 8 + g;
-
-				if (e / 8 * 2 + e / 2 % 2 < EIGHTS)
-					sums[warp * RESULTS + r * 16 + e / 4 % 2 * 8 +
-						2 * t + e % 2] =
-						sum[e / 8][e / 4 % 2][e % 4];
-			}
-			__syncthreads();
-			UNROLL
-			for (unsigned e = 0; e < EACH; e++) {
-				unsigned at = threadIdx.x + e * THREADS;
-
-				for (unsigned s = 0;
-					s < WARPS && c0 + s < chunks && at < RESULTS; s++)
-					total[e] += sums[s * RESULTS + at];
-			}
-		}
+		add_outputs<EIGHTS>(total, sums, weight_rows(p, j0), x, p.k);
 		UNROLL
 		for (unsigned e = 0; e < EACH; e++) {
 			unsigned at = threadIdx.x + e * THREADS;
@@ -178,6 +234,83 @@ __global__ void __launch_bounds__(THREADS, 2)
 	}
 #else
 	(void)p;
+#endif
+}
+
+#if CUDA_TENSOR
+/* Asks for the weights of 16 outputs, which lie one after the other. */
+__device__ __forceinline__ void fetch_outputs(const struct lm_project &p, uint64_t j0)
+{
+#ifdef __CUDA_ARCH__
+	const char *w = (const char *)p.w + j0 * p.k * 2;
+	uint64_t bytes = (p.n - j0 < 16 ? p.n - j0 : 16) * p.k * 2;
+
+	for (uint64_t i = threadIdx.x * 128; i < bytes; i += THREADS * 128)
+		asm volatile("prefetch.global.L2 [%0];" : : "l"(w + i));
+#else
+	(void)p, (void)j0;
+#endif
+}
+#endif
+
+/* Layers that take the norm of the same few rows. A block makes 16 outputs of one of them, or of both g
+ * and u; it finds the norm's factors itself while its first weights are on their way, which one kernel
+ * after the other would leave the memory idle for. */
+__global__ void __launch_bounds__(THREADS, 2)
+	project_bf16_group_kernel(const GRID_CONSTANT struct lm_project_group q)
+{
+#if CUDA_TENSOR
+	SHARED(float, sums, WARPS * 128);
+	SHARED(float, rms, 8);
+	unsigned warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4;
+	uint64_t rows = q.p[0].rows, ldx = q.p[0].ldx, k = q.p[0].k, tasks = 0;
+	normed_rows x;
+
+	for (unsigned i = 0; i < (q.gated ? 1 : q.n); i++)
+		tasks += (q.p[i].n + 15) / 16;
+	for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
+		uint64_t left = task, r = threadIdx.x / 16, j;
+		unsigned which = 0, parts = q.gated ? 2 : 1;
+		float g = 0;
+
+		while (left >= (q.p[which].n + 15) / 16)
+			left -= (q.p[which++].n + 15) / 16;
+		if (task == blockIdx.x) {
+			for (unsigned i = 0; i < parts; i++)
+				fetch_outputs(q.p[which + i], left * 16);
+			if (warp < rows) {
+				float v = lm_row_rms(q.p[0].x + warp * ldx, k, q.eps,
+					true);
+
+				if (threadIdx.x % 32 == 0)
+					rms[warp] = v;
+			}
+			__syncthreads();
+			row = row < rows ? row : (unsigned)rows - 1;
+			x.x = q.p[0].x + row * ldx + threadIdx.x % 4 * 8;
+			x.w = q.norm + threadIdx.x % 4 * 8;
+			x.rms = rms[row];
+		}
+		j = left * 16 + threadIdx.x % 16;
+		UNROLL_1
+		for (unsigned i = 0; i < parts; i++) {
+			const struct lm_project &p = q.p[which + i];
+			float total[1] = {};
+
+			add_outputs<1>(total, sums, weight_rows(p, left * 16), x, k);
+			if (r >= rows || j >= p.n)
+				continue;
+			if (!q.gated)
+				lm_project_store(p, r, j, total[0]);
+			else if (p.bias)
+				total[0] += p.bias[j];
+			if (q.gated && i)
+				q.gated[r * p.n + j] = lm_gated(g, total[0], q.gelu);
+			g = total[0];
+		}
+	}
+#else
+	(void)q;
 #endif
 }
 
@@ -393,4 +526,22 @@ int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p)
 	if (p->rows <= 8)
 		return launch_rows<1>(d, p);
 	return p->rows <= 16 ? launch_rows<2>(d, p) : launch_rows<4>(d, p);
+}
+
+int cuda_lm_project_bf16_group(struct dev *d, const struct lm_project_group *g)
+{
+	const struct lm_project *p = g->p;
+	uint64_t tasks = 0;
+
+	if (!cuda_tensor(d) || p->k < K_MIN || !p->rows || p->rows > 8 ||
+		p->ldx != p->k || !lm_wide(p->k, p->x, g->norm, NULL, NULL))
+		return 1;
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (p[i].type != LM_WEIGHT_BF16 || !p[i].n || (uintptr_t)p[i].w % 16)
+			return 1;
+		tasks += g->gated && i ? 0 : (p[i].n + 15) / 16;
+	}
+	LAUNCH(project_bf16_group_kernel, cuda_grid(d, tasks, 1), THREADS,
+		cuda_of(d)->stream, *g);
+	return lm_started(d);
 }

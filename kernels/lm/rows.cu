@@ -693,45 +693,21 @@ int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n)
 
 /* --- rotary positions ---------------------------------------------------------------------- */
 
-/* A thread rotates eight pairs: from i on in both halves of a head, or 16 adjacent numbers when
- * interleaved. */
+/* A thread rotates eight pairs. */
 template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 {
-	uint64_t half = r.head_dim / 2, packs = (half + LM_PACK - 1) / LM_PACK;
+	uint64_t packs = (r.head_dim / 2 + LM_PACK - 1) / LM_PACK;
 	uint64_t all = r.rows * r.heads * packs;
 
-	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
-		uint64_t i = n % packs * LM_PACK, row = n / packs / r.heads;
-		T *head = (T *)r.x + row * r.ld +
-			n / packs % r.heads * lm_rotate_stride(&r);
-		const float *table = r.table + lm_rotate_position(&r, row) * r.head_dim +
-			2 * i;
-		/* where the two groups of numbers lie, and how many of them exist */
-		T *at = head + (r.interleaved ? 2 * i : i);
-		T *bt = r.interleaved ? at + LM_PACK : at + half;
-		unsigned count = lm_count(i, half), na = count, nb = count;
-		float a[LM_PACK], b[LM_PACK], t[2 * LM_PACK];
-
-		if (r.interleaved) {
-			na = 2 * count < LM_PACK ? 2 * count : LM_PACK;
-			nb = 2 * count - na;
-		}
-		lm_load(a, at, na, wide);
-		lm_load(b, bt, nb, wide);
-		lm_load(t, table, 2 * count < LM_PACK ? 2 * count : LM_PACK, wide);
-		lm_load(t + LM_PACK, table + LM_PACK,
-			2 * count > LM_PACK ? 2 * count - LM_PACK : 0, wide);
-		lm_rotate_pairs(a, b, t, r.interleaved, r.inverse);
-		lm_store(at, a, na, wide);
-		lm_store(bt, b, nb, wide);
-	}
+	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE)
+		lm_rotate_pack<T>(r, n / packs / r.heads, n / packs % r.heads,
+			n % packs * LM_PACK, wide);
 }
 
 int cuda_lm_rotate(struct dev *d, const struct lm_rotate *r)
 {
-	uint64_t half = r->head_dim / 2, n = r->rows * r->heads * lm_packs(half);
-	bool wide = lm_wide(half, r->x, r->table, NULL, NULL) && r->ld % LM_PACK == 0 &&
-		lm_rotate_stride(r) % LM_PACK == 0;
+	uint64_t n = r->rows * r->heads * lm_packs(r->head_dim / 2);
+	bool wide = lm_rotate_wide(r);
 
 	if (!n)
 		return 0;
@@ -755,13 +731,8 @@ template <class T> __global__ void swiglu_kernel(struct lm_swiglu s, bool wide)
 		lm_load(g, x, count, wide);
 		lm_load(u, x + s.hidden, count, wide);
 		UNROLL
-		for (int k = 0; k < LM_PACK; k++) {
-			float z = g[k];
-
-			if (s.gelu)
-				z = LM_GELU_1 * (z + LM_GELU_3 * z * z * z);
-			u[k] *= g[k] / (1 + expf(-z));
-		}
+		for (int k = 0; k < LM_PACK; k++)
+			u[k] = lm_gated(g[k], u[k], s.gelu);
 		lm_store((T *)s.y + r * s.hidden + i, u, count, wide);
 	}
 }

@@ -212,6 +212,113 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
 	free(x), free(y), free(want);
 }
 
+/* q and k are rotated, and k and v stored, one after the other into the first half of the output, and
+ * together into the second: each holds rows of q and k, then keys and values. */
+struct in_one {
+	struct lm_rotate_put all;
+	const float *q, *k; /* before */
+	bool must;          /* the device does so in one operation */
+};
+
+static uint64_t half_bytes(const struct in_one *g)
+{
+	const struct lm_rotate_put *x = &g->all;
+
+	return 4 * x->put.rows * (x->q.ld + x->k.ld) +
+		2 * 4 * LM_PAGE * lm_cache_bytes(x->put.type, x->put.width);
+}
+
+/* Sets where the results go, and what is rotated there. */
+static int place(struct dev *d, struct lm_rotate_put *x, const struct in_one *g,
+	char *half)
+{
+	uint64_t q = 4 * g->all.put.rows * g->all.q.ld,
+		 k = 4 * g->all.put.rows * g->all.k.ld;
+
+	*x = g->all;
+	x->q.x = half;
+	x->k.x = half + q;
+	x->put.k = x->k.x;
+	x->put.keys = half + q + k;
+	x->put.values = (char *)x->put.keys +
+		4 * LM_PAGE * lm_cache_bytes(x->put.type, x->put.width);
+	return d->ops->fill(d, (uint32_t *)(void *)half, 0, half_bytes(g) / 4) < 0 ||
+			d->ops->copy(d, half, g->q, q) < 0 ||
+			d->ops->copy(d, half + q, g->k, k) < 0 ?
+		-1 :
+		0;
+}
+
+static int one_by_one(struct dev *d, const struct in_one *g, char *half)
+{
+	struct lm_rotate_put x;
+
+	if (place(d, &x, g, half) < 0 || d->ops->lm->rotate(d, &x.q) < 0 ||
+		d->ops->lm->rotate(d, &x.k) < 0)
+		return -1;
+	return d->ops->lm->paged_put(d, &x.put);
+}
+
+static int run_rotate_put(struct dev *d, void *out, const void *arguments)
+{
+	const struct in_one *g = arguments;
+	char *half = (char *)out + half_bytes(g);
+	struct lm_rotate_put x;
+	int rc;
+
+	if (one_by_one(d, g, out) < 0 || place(d, &x, g, half) < 0)
+		return -1;
+	rc = d->ops->lm->rotate_put(d, &x);
+	if (rc == 1 && g->must)
+		return dev_fail(d, 70, "done one by one");
+	return rc == 1 ? one_by_one(d, g, half) : rc;
+}
+
+static void rotate_put(struct kcheck *k, uint64_t heads, uint64_t kv_heads, uint64_t dim,
+	uint64_t rotary, enum lm_cache_type type, bool interleaved)
+{
+	static const uint32_t slots[] = { 5, 63, 0 }, positions[] = { 2, 0, 4 };
+	enum { ROWS = sizeof slots / sizeof *slots, POSITIONS = 5 };
+	uint64_t qs = ROWS * heads * dim, ks = ROWS * kv_heads * dim;
+	float *q = numbers(qs, 1), *keys = numbers(ks, 2), *values = numbers(ks, 3),
+	      *table = numbers(POSITIONS * rotary, 4);
+	struct lm_rotate r = { .dtype = LM_DTYPE_F32,
+		.table = kcheck_put(k, table, POSITIONS * rotary * 4, 0),
+		.position = kcheck_put(k, positions, sizeof positions, 0),
+		.rows = ROWS,
+		.head_dim = rotary,
+		.stride = dim,
+		.interleaved = interleaved };
+	struct in_one g = { .q = kcheck_put(k, q, qs * 4, 0),
+		.k = kcheck_put(k, keys, ks * 4, 0),
+		.must = strcmp(k->column, "emu") == 0 && dim % 32 == 0 };
+	struct kcase c = { .run = run_rotate_put, .arguments = &g };
+	char *want, *place;
+
+	g.all.q = g.all.k = r;
+	g.all.q.heads = heads;
+	g.all.q.ld = heads * dim;
+	g.all.k.heads = kv_heads;
+	g.all.k.ld = kv_heads * dim;
+	g.all.put = (struct lm_paged_put){ .type = type,
+		.v = kcheck_put(k, values, ks * 4, 0),
+		.slot = kcheck_put(k, slots, sizeof slots, 0),
+		.rows = ROWS,
+		.width = kv_heads * dim };
+	want = calloc(2, half_bytes(&g));
+	place = kcheck_put(k, want, half_bytes(&g), 0);
+	if (one_by_one(&k->dev, &g, place) == 0 &&
+		k->dev.ops->get(&k->dev, want, place, half_bytes(&g)) == 0)
+		memcpy(want + half_bytes(&g), want, half_bytes(&g));
+	c.want = want;
+	c.out_bytes = 2 * half_bytes(&g);
+	snprintf(c.label, sizeof c.label, "rotate_put %s %llu heads on %llu of %llu%s",
+		types[type], (unsigned long long)heads, (unsigned long long)kv_heads,
+		(unsigned long long)dim, interleaved ? ", interleaved" : "");
+	kcheck_case(k, &c);
+	free(q), free(keys), free(values), free(table), free(want);
+}
+
 void check_lm_paged(struct kcheck *k)
 {
 	static const struct shape shapes[] = {
@@ -278,9 +385,12 @@ void check_lm_paged(struct kcheck *k)
 			if (type != LM_CACHE_Q8_0 || shapes[i].head_dim % 32 == 0)
 				attend(k, &shapes[i], type);
 		put(k, 64, type);
+		rotate_put(k, 6, 2, 64, 64, type, t == 1);
+		rotate_put(k, 2, 1, 128, 24, type, t == 2);
 		if (type == LM_CACHE_Q8_0)
 			continue;
 		put(k, 8, type);
 		put(k, 129, type);
+		rotate_put(k, 2, 2, 40, 40, type, false);
 	}
 }

@@ -279,6 +279,134 @@ static void groups(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_
 	free(w), free(x), free(want);
 }
 
+/* Layers of one norm, made one by one into the first half of the output, and together into the second. */
+struct in_one {
+	struct lm_project_group group;
+	float *normed, *gates; /* memory for one by one */
+	bool must;             /* the device makes them together */
+};
+
+/* Where output i of the group goes in a half of the output. */
+static float *place_of(const struct in_one *g, void *half, uint32_t i)
+{
+	float *to = half;
+
+	for (uint32_t n = 0; n < i; n++)
+		to += g->group.p[n].rows * g->group.p[n].n;
+	return to;
+}
+
+static int one_by_one(struct dev *d, void *out, const struct in_one *g)
+{
+	const struct lm_project *p = g->group.p;
+	struct lm_norm n = { .dtype = LM_DTYPE_F32,
+		.y = g->normed,
+		.x = p->x,
+		.w = g->group.norm,
+		.rows = p->rows,
+		.dim = p->k,
+		.eps = g->group.eps };
+	struct lm_swiglu s = { .dtype = LM_DTYPE_F32,
+		.y = out,
+		.x = g->gates,
+		.rows = p->rows,
+		.hidden = p->n,
+		.gelu = g->group.gelu };
+
+	if (d->ops->lm->norm(d, &n) < 0)
+		return -1;
+	for (uint32_t i = 0; i < g->group.n; i++) {
+		struct lm_project one = p[i];
+
+		one.x = g->normed;
+		one.y = g->group.gated ? g->gates + i * p->n : place_of(g, out, i);
+		one.ldy = g->group.gated ? 2 * p->n : one.n;
+		if (d->ops->lm->project(d, &one) < 0)
+			return -1;
+	}
+	return g->group.gated ? d->ops->lm->swiglu(d, &s) : 0;
+}
+
+static int run_together(struct dev *d, void *out, const void *arguments)
+{
+	struct in_one g = *(const struct in_one *)arguments;
+	uint32_t results = g.group.gated ? 1 : g.group.n;
+	float *half = place_of(&g, out, results);
+	int rc;
+
+	for (uint32_t i = 0; i < g.group.n; i++) {
+		g.group.p[i].y = place_of(&g, half, i);
+		g.group.p[i].ldy = g.group.p[i].n;
+	}
+	g.group.gated = g.group.gated ? half : NULL;
+	if (one_by_one(d, out, &g) < 0)
+		return -1;
+	rc = d->ops->lm->project_group(d, &g.group);
+	if (rc == 1 && g.must)
+		return dev_fail(d, 70, "made one by one");
+	return rc == 1 ? one_by_one(d, half, &g) : rc;
+}
+
+/* What is made together has the bits of what is made one by one. gates: g and u of SwiGLU or GeGLU; else
+ * outputs like those of q, k and v. */
+static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
+	bool gates, bool gelu, bool bias)
+{
+	float values[1], *x = malloc(rows * cols * 4), *w = malloc(cols * 4),
+			 *offsets = malloc(n * 4);
+	struct in_one g = { .group = { .n = gates ? 2 : 3,
+				    .eps = 1e-5f,
+				    .gated = gates ? values : NULL,
+				    .gelu = gelu },
+		.must = strcmp(k->column, "emu") == 0 };
+	uint64_t count = 0;
+	struct kcase c = { .run = run_together, .arguments = &g };
+	float *want;
+
+	for (uint64_t i = 0; i < rows * cols; i++)
+		x[i] = sinf((float)i) * 3;
+	for (uint64_t i = 0; i < cols; i++)
+		w[i] = 1 + cosf((float)i) / 2;
+	for (uint64_t i = 0; i < n; i++)
+		offsets[i] = sinf((float)i * 5);
+	g.group.norm = kcheck_put(k, w, cols * 4, 0);
+	for (uint32_t i = 0; i < g.group.n; i++) {
+		struct lm_project *p = &g.group.p[i];
+		uint64_t bytes;
+
+		/* not all of the same size, nor of 16 outputs */
+		*p = (struct lm_project){ .type = LM_WEIGHT_BF16,
+			.rows = rows,
+			.n = gates || i == 0 ? n : (n + 1) / 2,
+			.k = cols,
+			.ldx = cols };
+		bytes = p->n * cols * 2;
+		unsigned char *weights = malloc(bytes);
+
+		make_weights(weights, p->type, p->n, cols);
+		p->x = i ? g.group.p->x : kcheck_put(k, x, rows * cols * 4, 0);
+		p->w = kcheck_put(k, weights, bytes, 0);
+		p->bias = bias ? kcheck_put(k, offsets, p->n * 4, 0) : NULL;
+		free(weights);
+		count += gates && i ? 0 : rows * p->n;
+	}
+	want = calloc(2 * count + 2 * rows * n, 4);
+	g.normed = kcheck_put(k, x, rows * cols * 4, 0);
+	g.gates = kcheck_put(k, want, 2 * rows * n * 4, 0);
+	float *place = kcheck_put(k, want, 2 * count * 4, 0);
+
+	if (one_by_one(&k->dev, place, &g) == 0 &&
+		k->dev.ops->get(&k->dev, want, place, count * 4) == 0)
+		memcpy(want + count, want, count * 4);
+	c.want = want;
+	c.out_bytes = 2 * count * 4;
+	snprintf(c.label, sizeof c.label, "project %llux%llux%llu together%s%s",
+		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
+		gates ? gelu ? ", GeGLU" : ", SwiGLU" : "", bias ? " + bias" : "");
+	kcheck_case(k, &c);
+	free(x), free(w), free(offsets), free(want);
+}
+
 static int run_quantize(struct dev *d, void *out, const void *arguments)
 {
 	struct lm_quantize q = *(const struct lm_quantize *)arguments;
@@ -338,6 +466,11 @@ void check_lm_project(struct kcheck *k)
 	quantize(k, 1, 32);
 	quantize(k, 3, 160);
 	quantize(k, 2, 1056);
+	together(k, 1, 17, 64, false, false, false);
+	together(k, 8, 40, 552, false, false, true);
+	together(k, 1, 49, 4360, true, false, false);
+	together(k, 3, 16, 96, true, false, true);
+	together(k, 5, 33, 136, true, true, false);
 	for (int type = 0; type < LM_WEIGHTS; type++) {
 		for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			if (!lm_weight_is_super((enum lm_weight)type))

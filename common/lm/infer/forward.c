@@ -273,12 +273,13 @@ static int adapt(struct lm_forward *f, const struct lm_matrix *w, float *y, uint
 	return 0;
 }
 
-/* Multiplies x, or x8 if w is quantised, by a matrix. x is needed for adapters in any case. */
-static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
-	uint64_t ldy, const float *x, uint64_t rows, const float *from)
+/* x, or x8 if w is quantised, times a matrix. */
+static struct lm_project product_of(const struct lm_forward *f, const struct lm_matrix *w,
+	float *y, uint64_t ldy, const float *x, uint64_t rows, const float *from)
 {
 	const void *packed = atomic_load_explicit(&w->packed, memory_order_acquire);
-	struct lm_project p = { .type = w->type,
+
+	return (struct lm_project){ .type = w->type,
 		.y = y,
 		.x = x,
 		.x8 = f->x8,
@@ -291,10 +292,23 @@ static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
 		.k = w->k,
 		.ldx = w->k,
 		.ldy = ldy };
+}
+
+/* Computes it. x is needed for adapters in any case. */
+static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
+	uint64_t ldy, const float *x, uint64_t rows, const float *from)
+{
+	struct lm_project p = product_of(f, w, y, ldy, x, rows, from);
 
 	if (ops(f)->project(f->w->d, &p) < 0)
 		return -1;
 	return f->adapts && w->adapted != LM_ADAPTED ? adapt(f, w, y, ldy, x) : 0;
+}
+
+/* Returns 0; 1: the device makes the products one by one, and nothing was started; or -1. */
+static int project_together(struct lm_forward *f, const struct lm_project_group *g)
+{
+	return f->w->d->is_host || f->adapts ? 1 : ops(f)->project_group(f->w->d, g);
 }
 
 /* y = norm(x) w + from; from may be NULL. */
@@ -324,11 +338,13 @@ static int norm_heads(struct lm_forward *f, float *x, const float *w, uint64_t h
 	return w ? norm_to(f, x, x, w, f->rows * heads, f->w->config.head_dim, NULL) : 0;
 }
 
-static int rotate_heads(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer)
+static struct lm_rotate rotation(const struct lm_forward *f, float *x, uint64_t heads,
+	uint32_t layer)
 {
 	const struct lm_config *c = &f->w->config;
 	bool local = c->rope.local_base > 0 && lm_config_window(c, layer);
-	struct lm_rotate r = { .dtype = LM_DTYPE_F32,
+
+	return (struct lm_rotate){ .dtype = LM_DTYPE_F32,
 		.x = x,
 		.table = local ? f->local_table : f->table,
 		.position = column(f, f->narrowed ? CHOSEN_POSITION : POSITION),
@@ -338,25 +354,18 @@ static int rotate_heads(struct lm_forward *f, float *x, uint64_t heads, uint32_t
 		.head_dim = lm_config_rotary(c),
 		.stride = c->head_dim,
 		.interleaved = c->rope.interleaved };
+}
+
+static int rotate_heads(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer)
+{
+	struct lm_rotate r = rotation(f, x, heads, layer);
 
 	return ops(f)->rotate(f->w->d, &r);
 }
 
-/* Of one row q and k are heads side by side: one operation rotates both. */
-static int rotate(struct lm_forward *f, uint32_t layer)
+static struct lm_paged_put putting(const struct lm_forward *f, uint32_t layer)
 {
-	const struct lm_config *c = &f->w->config;
-
-	if (f->rows == 1)
-		return rotate_heads(f, f->q, c->heads + c->kv_heads, layer);
-	return rotate_heads(f, f->q, c->heads, layer) < 0 ?
-		-1 :
-		rotate_heads(f, f->k, c->kv_heads, layer);
-}
-
-static int store(struct lm_forward *f, uint32_t layer)
-{
-	struct lm_paged_put p = { .type = lm_cache_type(f->cache),
+	return (struct lm_paged_put){ .type = lm_cache_type(f->cache),
 		.keys = lm_cache_keys(f->cache, layer),
 		.values = lm_cache_values(f->cache, layer),
 		.k = f->k,
@@ -364,8 +373,33 @@ static int store(struct lm_forward *f, uint32_t layer)
 		.slot = column(f, SLOT),
 		.rows = f->rows,
 		.width = lm_kv_dim(&f->w->config) };
+}
+
+static int store(struct lm_forward *f, uint32_t layer)
+{
+	struct lm_paged_put p = putting(f, layer);
 
 	return ops(f)->paged_put(f->w->d, &p);
+}
+
+/* Rotates q and k, and stores k and v. */
+static int rotate_and_store(struct lm_forward *f, uint32_t layer)
+{
+	const struct lm_config *c = &f->w->config;
+	struct lm_rotate_put all = { rotation(f, f->q, c->heads, layer),
+		rotation(f, f->k, c->kv_heads, layer), putting(f, layer) };
+	int rc = f->w->d->is_host ? 1 : ops(f)->rotate_put(f->w->d, &all);
+
+	if (rc <= 0)
+		return rc;
+	/* of one row q and k are heads side by side: one operation rotates both */
+	if (f->rows == 1)
+		rc = rotate_heads(f, f->q, c->heads + c->kv_heads, layer);
+	else
+		rc = rotate_heads(f, f->q, c->heads, layer) < 0 ?
+			-1 :
+			rotate_heads(f, f->k, c->kv_heads, layer);
+	return rc < 0 ? -1 : store(f, layer);
 }
 
 static int attend(struct lm_forward *f, uint32_t layer)
@@ -452,6 +486,56 @@ static int keys_and_values(struct lm_forward *f, const struct lm_layer *l)
 		0;
 }
 
+/* Queries, keys and values of all rows. */
+static int all_heads(struct lm_forward *f, const struct lm_layer *l)
+{
+	const struct lm_config *c = &f->w->config;
+	uint64_t kv = lm_kv_dim(c), rows = f->rows;
+	struct lm_project_group g = {
+		.p = { product_of(f, &l->q, f->q, l->q.n, f->x, rows, NULL),
+			product_of(f, &l->k, f->k, kv, f->x, rows, NULL),
+			product_of(f, &l->v, f->v, kv, f->x, rows, NULL) },
+		.n = 3,
+		.norm = l->attn_norm,
+		.eps = (float)c->rms_eps
+	};
+	int rc = project_together(f, &g);
+
+	if (rc > 0)
+		return layer_input(f, l) < 0 || queries(f, l) < 0 ? -1 :
+								    keys_and_values(f, l);
+	return rc < 0 || norm_heads(f, f->q, l->q_norm, c->heads) < 0 ?
+		-1 :
+		norm_heads(f, f->k, l->k_norm, c->kv_heads);
+}
+
+/* What `down` multiplies. */
+static int gates(struct lm_forward *f, const struct lm_layer *l)
+{
+	const struct lm_config *c = &f->w->config;
+	uint64_t hidden = c->hidden, rows = f->rows;
+	struct lm_project_group g = {
+		.p = { product_of(f, &l->gate, NULL, 0, f->x, rows, NULL),
+			product_of(f, &l->up, NULL, 0, f->x, rows, NULL) },
+		.n = 2,
+		.norm = l->ffn_norm,
+		.eps = (float)c->rms_eps,
+		.gated = f->y,
+		.gelu = c->gelu
+	};
+	int rc = project_together(f, &g);
+
+	if (rc <= 0)
+		return rc;
+	if (norm(f, f->x, l->ffn_norm, rows) < 0 ||
+		quantize(f, f->h, c->dim, rows,
+			is_quantized(&l->gate) || is_quantized(&l->up)) < 0 ||
+		project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
+		project(f, &l->up, f->gu + hidden, 2 * hidden, f->h, rows, NULL) < 0)
+		return -1;
+	return swiglu(f);
+}
+
 /* Leaves of the pass the rows whose logits are wanted: behind the keys and values of the last layer nobody reads
  * the others. */
 static int narrow(struct lm_forward *f)
@@ -483,15 +567,11 @@ static int project_heads(struct lm_forward *f, const struct lm_layer *l, uint32_
 {
 	const struct lm_config *c = &f->w->config;
 
-	if (layer_input(f, l) < 0)
-		return -1;
 	if (!narrows(f, i))
-		return queries(f, l) < 0 || keys_and_values(f, l) < 0 ||
-				rotate(f, i) < 0 ?
-			-1 :
-			store(f, i);
-	if (keys_and_values(f, l) < 0 || rotate_heads(f, f->k, c->kv_heads, i) < 0 ||
-		store(f, i) < 0 || narrow(f) < 0)
+		return all_heads(f, l) < 0 ? -1 : rotate_and_store(f, i);
+	if (layer_input(f, l) < 0 || keys_and_values(f, l) < 0 ||
+		rotate_heads(f, f->k, c->kv_heads, i) < 0 || store(f, i) < 0 ||
+		narrow(f) < 0)
 		return -1;
 	if (!f->rows)
 		return 0;
@@ -502,22 +582,14 @@ static int project_heads(struct lm_forward *f, const struct lm_layer *l, uint32_
 
 static int layer(struct lm_forward *f, uint32_t i)
 {
-	const struct lm_config *c = &f->w->config;
 	const struct lm_layer *l = &f->w->layers[i];
-	uint64_t hidden = c->hidden, rows;
 
 	if (project_heads(f, l, i) < 0)
 		return -1;
-	rows = f->rows;
-	if (!rows)
+	if (!f->rows)
 		return 0;
 	if (attend(f, i) < 0 || add_product(f, &l->o, f->a, l->attn_post_norm) < 0 ||
-		norm(f, f->x, l->ffn_norm, rows) < 0 ||
-		quantize(f, f->h, c->dim, rows,
-			is_quantized(&l->gate) || is_quantized(&l->up)) < 0 ||
-		project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
-		project(f, &l->up, f->gu + hidden, 2 * hidden, f->h, rows, NULL) < 0 ||
-		swiglu(f) < 0)
+		gates(f, l) < 0)
 		return -1;
 	return add_product(f, &l->down, f->y, l->ffn_post_norm);
 }

@@ -506,7 +506,17 @@ static void touched(struct lm_weights *w)
 
 static struct dev_ops counting;
 static const struct dev_ops *counted;
-static int replayed, captured;
+static struct lm_ops counting_lm;
+static int replayed, captured, grouped;
+static bool one_by_one;
+
+static int count_group(struct dev *d, const struct lm_project_group *g)
+{
+	int rc = one_by_one ? 1 : counted->lm->project_group(d, g);
+
+	grouped += rc == 0;
+	return rc;
+}
 
 static int count_launch(struct dev *d, void *graph)
 {
@@ -537,6 +547,9 @@ static bool open_emulation(struct dev *d)
 	counting = *counted;
 	counting.graph_launch = count_launch;
 	counting.graph_end = count_end;
+	counting_lm = *counted->lm;
+	counting_lm.project_group = count_group;
+	counting.lm = &counting_lm;
 	d->ops = &counting;
 	return true;
 }
@@ -618,6 +631,40 @@ static void graphs(const struct model_file *s)
 	dev_close(&d);
 }
 
+/* Tokens whose layers a GPU makes together have the bits of those of which it makes each by itself. */
+static void groups(void)
+{
+	static float want[12][VOCAB], got[12][VOCAB];
+	struct dev d = DEV_INIT;
+	struct model_file *s = NULL;
+	struct lm_weights *w = NULL;
+	struct lm_config c;
+
+	if (!open_emulation(&d))
+		return;
+	CHECK(lm_config_preset(&c, "nano", VOCAB) == 0);
+	c.dim = 96;
+	c.hidden = 168;
+	c.layers = 2;
+	c.heads = 6;
+	c.kv_heads = 2;
+	c.head_dim = 16;
+	c.context = TEXT;
+	CHECK(model_file_make(&s, NULL, &c, LM_BF16, 5) == 0);
+	CHECK(lm_weights_open(&w, &d, s) == 0);
+	one_by_one = true;
+	speak(w, true, want);
+	one_by_one = false;
+	CHECK_I64(0, grouped);
+	speak(w, true, got);
+	CHECK(memcmp(want, got, sizeof want) == 0);
+	/* of each layer q, k and v, and g and u: of passes that are launched or captured */
+	CHECK(grouped > 0 && grouped % 4 == 0);
+	lm_weights_close(w);
+	model_file_close(s);
+	dev_close(&d);
+}
+
 static void refusals(struct lm_weights *m, struct lm_stream *stream)
 {
 	uint32_t bad = VOCAB;
@@ -665,6 +712,7 @@ int main(void)
 	every_level();
 	packs(&d);
 	graphs(s);
+	groups();
 	lm_stream_close(stream);
 	lm_weights_close(m);
 	model_file_close(s);

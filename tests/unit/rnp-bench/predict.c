@@ -170,6 +170,15 @@ static double sum_of(const struct predict_kernel *k, int n, bool operations)
 }
 
 /* Two layers of 4 heads of 64, hidden 512, vocabulary 1000: by hand. */
+static uint64_t launches_of(const struct predict_kernel *k, int n)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += k[i].launches;
+	return sum;
+}
+
 static void test_steps(void)
 {
 	struct predict_step s = { .model = { .vocab = 1000,
@@ -199,8 +208,11 @@ static void test_steps(void)
 	CHECK(predict_train(k, &s) == n && strcmp(k[0].kernel, "cuBLASLt") == 0);
 	/* a token reads every weight and key once */
 	n = predict_token(k, &s);
-	CHECK(near(k[0].bytes, 2 * (weights + head)));
-	CHECK(near(k[1].bytes, 2 * 128 * 2 * 256 * 2));
+	CHECK(near(k[0].bytes, 2 * 2.0 * 256 * (3 * 256 + 2 * 512)));
+	CHECK(near(k[0].bytes + k[1].bytes, 2 * (weights + head)));
+	CHECK(near(k[2].bytes, 2 * 128 * 2 * 256 * 2));
+	/* six launches a layer, the last norm and the output layer */
+	CHECK(launches_of(k, n) == 2 * 6 + 2);
 	n = predict_prompt(k, &s);
 	CHECK(near(k[0].operations, 2 * 128 * weights) && near(k[0].repeated, 2));
 	s.weight_bytes_32 = 34;
@@ -208,7 +220,7 @@ static void test_steps(void)
 	s.tensor_kernel = "tensor";
 	n = predict_token(k, &s);
 	CHECK(near(k[0].bytes, 34.0 / 32 * (weights + head)) &&
-		!strcmp(k[0].kernel, "rows"));
+		!strcmp(k[0].kernel, "rows") && launches_of(k, n) == 2 * 16 + 3);
 	n = predict_prompt(k, &s);
 	CHECK(n > 0 && near(k[0].operations, 2 * 128 * weights) && k[0].is_int8);
 	CHECK(predict_gpu_find("h100") && !predict_gpu_find("H1"));
