@@ -53,6 +53,14 @@ struct entry *entries_find(const struct entries *e, const char *key)
 	return NULL;
 }
 
+/* The verdict rests on the interval: one without its own median within is none. */
+static int check_figure(struct figure f, const char *where)
+{
+	if (f.low <= f.median && f.median <= f.high)
+		return 0;
+	return err_set(EX_DATAERR, "%s: median: not between low and high", where);
+}
+
 /* Of several records with one key the last counts. */
 static int add(struct entries *e, char *line, size_t len, const char *where)
 {
@@ -60,7 +68,8 @@ static int add(struct entries *e, char *line, size_t len, const char *where)
 	struct entry *known;
 	char *key;
 
-	if (!record || schema_check(record, where, "rnp.bench") < 0) {
+	if (!record || schema_check(record, where, "rnp.bench") < 0 ||
+		check_figure(figure_of(record), where) < 0) {
 		json_decref(record);
 		return -1;
 	}

@@ -57,12 +57,13 @@ static json_t *tool_calls(const json_t *calls)
 		json_t *function = json_object_get(call, "function");
 		const json_t *text = json_object_get(function, "arguments");
 		json_t *arguments = json_is_string(text) ?
-			json_parse_object(json_string_value(text),
-				json_string_length(text), "arguments") :
+			json_parse_spelled(json_string_value(text),
+				json_string_length(text), JSON_DEPTH_MAX, "arguments") :
 			NULL;
 
-		if (arguments)
-			json_object_set_new(function, "arguments", arguments);
+		if (json_is_object(arguments))
+			json_object_set(function, "arguments", arguments);
+		json_decref(arguments);
 		err_clear();
 	}
 	return copy;

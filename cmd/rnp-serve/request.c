@@ -472,7 +472,7 @@ int request_parse(struct request *q, enum request_kind kind, const char *text, s
 		.n = 1,
 		.parallel_tool_calls = true };
 	lm_sampling_defaults(&q->sampling, 0);
-	q->body = json_parse(text, len, DEPTH_MAX, "body");
+	q->body = json_parse_spelled(text, len, DEPTH_MAX, "body");
 	if (!q->body)
 		return api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
 	if (!json_is_object(q->body))

@@ -42,11 +42,12 @@ static bool deeper_than(const char *text, size_t len, int depth_max)
 	return false;
 }
 
-json_t *json_parse(const char *text, size_t len, int depth_max, const char *where)
+static json_t *parse(const char *text, size_t len, int depth_max, const char *where,
+	bool spelled)
 {
 	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
 	json_error_t error;
-	json_t *v = json_read(text, len, depth_max);
+	json_t *v = json_read(text, len, depth_max, spelled);
 
 	if (v)
 		return v;
@@ -81,6 +82,16 @@ json_t *json_parse(const char *text, size_t len, int depth_max, const char *wher
 		err_set(EX_DATAERR, "%s: not JSON: %s (byte %d)", where, error.text,
 			error.position);
 	return v;
+}
+
+json_t *json_parse(const char *text, size_t len, int depth_max, const char *where)
+{
+	return parse(text, len, depth_max, where, false);
+}
+
+json_t *json_parse_spelled(const char *text, size_t len, int depth_max, const char *where)
+{
+	return parse(text, len, depth_max, where, true);
 }
 
 json_t *json_parse_object(const char *text, size_t len, const char *where)

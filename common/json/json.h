@@ -23,9 +23,15 @@
 
 /* Reads exactly one JSON value (any type) from len bytes. Refused, with EX_DATAERR: duplicate
  * keys, depth beyond depth_max, NUL (raw or \u0000), bad UTF-8, NaN, numbers that overflow,
- * anything after the value. Integers beyond 64 bits become reals. The caller owns the result
- * (json_decref); NULL on error. */
+ * anything after the value. Integers beyond 64 bits become reals, and whole numbers up to 2^53 integers,
+ * however they are spelled: a signature covers the value, so that whoever passes a record on may spell 3600
+ * as 3.6e3, and must not change what is read by that. The caller owns the result (json_decref); NULL on
+ * error. */
 json_t *json_parse(const char *text, size_t len, int depth_max, const char *where);
+
+/* The same, but 1.0 stays a real: for what is shown to a model, or written as it came. */
+json_t *json_parse_spelled(const char *text, size_t len, int depth_max,
+	const char *where);
 
 /* The same, but the value must be an object, of JSON_DEPTH_MAX or of the depth given. */
 json_t *json_parse_object(const char *text, size_t len, const char *where);

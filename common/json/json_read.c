@@ -10,6 +10,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
+#include "common/json/json.h"
 
 #define NUMBER_BYTES_MAX 64 /* longer ones go through the heap */
 
@@ -17,6 +18,7 @@
 struct reader {
 	const char *at, *end;
 	int depth;          /* levels that may still be opened */
+	bool spelled;       /* 1.0 is no integer */
 	struct buf scratch; /* a string without its escapes */
 };
 
@@ -229,7 +231,7 @@ static bool small_integer(const char *s, const char *end, int64_t *out)
 	return true;
 }
 
-static json_t *number_of(const char *text, bool whole)
+static json_t *number_of(const char *text, bool whole, bool spelled)
 {
 	char *end;
 	double d;
@@ -243,6 +245,9 @@ static json_t *number_of(const char *text, bool whole)
 			return json_integer(v);
 	}
 	d = strtod(text, &end); /* underflow is 0, overflow is refused */
+	if (!spelled && *end == '\0' && fabs(d) <= (double)JSON_SAFE_INTEGER_MAX &&
+		d == (double)(int64_t)d)
+		return json_integer((int64_t)d);
 	return *end == '\0' && isfinite(d) ? json_real(d) : NULL;
 }
 
@@ -262,11 +267,11 @@ static json_t *read_number(struct reader *r)
 	if (len < sizeof few) {
 		memcpy(few, start, len);
 		few[len] = '\0';
-		return number_of(few, whole);
+		return number_of(few, whole, r->spelled);
 	}
 	buf_reset(&r->scratch);
 	buf_add(&r->scratch, start, len);
-	return number_of(r->scratch.data, whole);
+	return number_of(r->scratch.data, whole, r->spelled);
 }
 
 /* --- values ------------------------------------------------------------------------------ */
@@ -362,9 +367,12 @@ static json_t *read_value(struct reader *r)
 	}
 }
 
-json_t *json_read(const char *text, size_t len, int depth_max)
+json_t *json_read(const char *text, size_t len, int depth_max, bool spelled)
 {
-	struct reader r = { .at = text, .end = text + len, .depth = depth_max };
+	struct reader r = { .at = text,
+		.end = text + len,
+		.depth = depth_max,
+		.spelled = spelled };
 	json_t *v = read_value(&r);
 
 	skip_space(&r);

@@ -4,11 +4,12 @@
 #define RNP_COMMON_JSON_JSON_READ_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Reads exactly one value from len bytes, nested at most depth_max deep. The rules are those of
  * json_parse. Returns NULL without a reason if anything is wrong: json_parse then calls
- * jansson, which decides what is refused, and why. */
-json_t *json_read(const char *text, size_t len, int depth_max);
+ * jansson, which decides what is refused, and why. spelled: as for json_parse_spelled. */
+json_t *json_read(const char *text, size_t len, int depth_max, bool spelled);
 
 #endif

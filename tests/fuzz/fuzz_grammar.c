@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t n = zero ? (size_t)(zero - data) : size, i;
 	const char *text = zero ? (const char *)zero + 1 : "{\"a\":[1]}";
 	size_t len = zero ? size - n - 1 : strlen(text);
-	json_t *schema = json_parse((const char *)data, n, 64, "fuzz"), *value;
+	json_t *schema = json_parse_spelled((const char *)data, n, 64, "fuzz"), *value;
 	struct lm_grammar *g = NULL;
 	struct lm_matcher *m;
 
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check_mask(m);
 	}
 	if (i == len && lm_matcher_done(m)) {
-		value = json_parse(text, len, 96, "made");
+		value = json_parse_spelled(text, len, 96, "made");
 		must(value || strstr(err_get()->text, "uplicate"));
 		json_decref(value);
 		err_clear();

@@ -74,7 +74,7 @@ static void check_schemas(json_t *v)
 static void check_reader(const char *text, size_t size)
 {
 	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-	json_t *ours = json_read(text, size, JSON_DEPTH_MAX_CANON), *theirs;
+	json_t *ours = json_read(text, size, JSON_DEPTH_MAX_CANON, false), *theirs;
 	struct buf a = BUF_INIT, b = BUF_INIT;
 	json_error_t error;
 

@@ -27,7 +27,7 @@ static void compare(const char *text, size_t len)
 	json_t *ours, *theirs;
 	struct buf a = BUF_INIT, b = BUF_INIT;
 
-	ours = json_read(copy, len, 64);
+	ours = json_read(copy, len, 64, false);
 	theirs = by_jansson(copy, len);
 	CHECK((ours != NULL) == (theirs != NULL));
 	if ((ours != NULL) != (theirs != NULL))
@@ -95,20 +95,43 @@ static void check_mutations(void)
 
 static void check_depth(void)
 {
-	json_t *v = json_read("[[[1]]]", 7, 3);
+	json_t *v = json_read("[[[1]]]", 7, 3, false);
 
 	CHECK(v != NULL);
 	json_decref(v);
-	CHECK(json_read("[[[1]]]", 7, 2) == NULL);
-	CHECK(json_read("[[[]]]", 6, 2) == NULL);
-	CHECK(json_read("{\"a\":{}}", 8, 1) == NULL);
-	v = json_read("[[],[],[[]]]", 12, 3); /* levels that were closed do not count */
+	CHECK(json_read("[[[1]]]", 7, 2, false) == NULL);
+	CHECK(json_read("[[[]]]", 6, 2, false) == NULL);
+	CHECK(json_read("{\"a\":{}}", 8, 1, false) == NULL);
+	v = json_read("[[],[],[[]]]", 12, 3,
+		false); /* levels that were closed do not count */
 	CHECK(v != NULL);
 	json_decref(v);
 	/* of a document with one huge integer the others stay what they are */
-	v = json_read("[9223372036854775808,1]", 23, 3);
+	v = json_read("[9223372036854775808,1]", 23, 3, false);
 	CHECK(json_is_real(json_array_get(v, 0)) &&
 		json_is_integer(json_array_get(v, 1)));
+	json_decref(v);
+}
+
+/* A signature covers 3600, so that 3.6e3 must be read as the same. */
+static void check_spelling(void)
+{
+	static const char text[] =
+		"[3.6e3,3600.0,36e2,-0.0,-5.0,9007199254740991.0,0.5,9007199254740994.0,1e300]";
+	static const json_int_t whole[] = { 3600, 3600, 3600, 0, -5, 9007199254740991 };
+	json_t *v = json_read(text, strlen(text), 3, false), *item;
+	size_t i;
+
+	CHECK(json_array_size(v) == 9);
+	json_array_foreach(v, i, item) {
+		CHECK(json_is_integer(item) == (i < 6));
+		if (i < 6)
+			CHECK_I64(whole[i], json_integer_value(item));
+	}
+	json_decref(v);
+	v = json_read(text, strlen(text), 3, true);
+	json_array_foreach(v, i, item)
+		CHECK(json_is_real(item));
 	json_decref(v);
 }
 
@@ -117,9 +140,10 @@ int main(void)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		compare(texts[i], strlen(texts[i]));
 	compare("\"a\0b\"", 5);
-	CHECK(json_read("1\0", 2, 64) == NULL); /* jansson skips it */
-	CHECK(json_read("\0", 1, 64) == NULL);
+	CHECK(json_read("1\0", 2, 64, false) == NULL); /* jansson skips it */
+	CHECK(json_read("\0", 1, 64, false) == NULL);
 	check_mutations();
 	check_depth();
+	check_spelling();
 	TEST_END();
 }

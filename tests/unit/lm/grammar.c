@@ -81,7 +81,7 @@ static void free_tokens(void)
 
 static struct lm_grammar *compile(const char *schema)
 {
-	json_t *s = json_parse(schema, strlen(schema), 100, "schema");
+	json_t *s = json_parse_spelled(schema, strlen(schema), 100, "schema");
 	struct lm_grammar *g = NULL;
 
 	CHECK(s != NULL);
