@@ -456,7 +456,10 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	(($(grep -cE '^ *[1-6] +[0-9.]+ ' screen) == 6))
 	on_terminal 80 'NO_COLOR=1 rnp-bench run -q --quick --suite cpu --time 20ms' >>screen
 	grep -qE '^suite +test +median +low +high +n +slowed$' screen
-	awk 'length > 80 { print; bad = 1 } END { exit bad }' screen
+	on_terminal 80 'NO_COLOR=1 rnp-bench predict' >>screen
+	grep -qE '^part +launches +time +limit +share .* use$' screen
+	# characters, not bytes
+	run ! grep -E '^.{81}' screen
 }
 
 @test "cli: figures with intervals, prices with their range and policies side by side are rows at 80 columns" {

@@ -270,6 +270,10 @@ static int run(int n, char **args)
 	int rc, count;
 	double all = 1;
 
+	/* names of kernels are long */
+	if (out_width() && out_width() < 140)
+		out_columns(
+			"part,launches,ns=time,limit,share_ppm,tokens_per_s,utilisation_ppm=use");
 	rc = read_options(&s);
 	s.wgmma = strcmp(gpu->arch, "sm_90") == 0;
 	if (rc == 0 && n > 0)
@@ -361,7 +365,8 @@ const struct command command_predict = {
 		"slowest first, and one of all. Without FILE the issue of instructions and shared memory\n"
 		"are not looked at.\n"
 		"A model: a measurement confirms or corrects it.",
-	.columns = "part,kernel,launches,ns,limit,share_ppm,tokens_per_s,utilisation_ppm",
+	.columns =
+		"part,kernel,launches,ns=time,limit,share_ppm,tokens_per_s,utilisation_ppm=use",
 	.opts = opts,
 	.run = run,
 };
