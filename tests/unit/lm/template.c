@@ -222,7 +222,8 @@ static int filter(const char *path)
 		lm_template_parse(&t, buf_text(&text), text.len, "template") < 0)
 		buf_adds(&error, err_get()->text);
 	while ((n = getline(&in, &cap, stdin)) > 0) {
-		json_t *v = json_parse_spelled(in, (size_t)n, 512, "stdin"), *o = json_object();
+		json_t *v = json_parse_spelled(in, (size_t)n, 512, "stdin"),
+		       *o = json_object();
 		struct lm_template_text out = { 0 };
 
 		if (v && t && lm_template_render(t, v, &env, &out) == 0)
