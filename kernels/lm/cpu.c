@@ -323,15 +323,17 @@ static void paged_part(void *work, uint64_t from, uint64_t to)
 	w->attend(&w->a, from, to);
 }
 
-/* Returns how many pairs of a row and a head a thread takes at least. Rows of a prompt share their
- * keys: whole heads stay together if there are enough of them, else blocks of rows. */
+/* Returns how many pairs of a row and a head a thread takes at least. Rows of a prompt share their keys, and heads
+ * of a row may: whole heads of keys stay together if there are enough of them, else blocks of rows. */
 static uint64_t paged_grain(const struct lm_paged_attend *a)
 {
-	if (a->rows < PAGED_TOGETHER / 2)
-		return 1;
-	return a->rows <= 2 * PAGED_TOGETHER && a->heads >= 2 * (uint64_t)team_size() ?
-		a->rows :
-		PAGED_TOGETHER;
+	uint64_t group = a->heads / a->kv_heads, whole = a->rows * group;
+
+	if (a->rows <= 2 * PAGED_TOGETHER && a->kv_heads >= 2 * (uint64_t)team_size())
+		return whole;
+	if (a->rows >= PAGED_TOGETHER / 2)
+		return PAGED_TOGETHER;
+	return a->kv_heads * a->rows >= (uint64_t)team_size() ? group : 1;
 }
 
 /* Rows of one head are adjacent pairs, so that each thread gets as many long rows of a prompt
