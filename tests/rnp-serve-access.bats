@@ -156,6 +156,12 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	grep -qi '^access-control-allow-origin: https://page.example' headers
 }
 
+@test "access: keys that can be read only once are refused, and nothing waits for them" {
+	cd "$BATS_TEST_TMPDIR"
+	mkfifo keys
+	refused 66 "cannot read 'keys': not a regular file" timeout -k 1 20 rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --api-keys keys
+}
+
 @test "access: other machines are served only with keys or --open" {
 	cd "$BATS_TEST_TMPDIR"
 	refused 64 "who may ask" rnp-serve run --model "$DIR/model" --listen 0.0.0.0:0

@@ -85,6 +85,15 @@ questions() {
 	[ "$(wc -l <out)" = 300 ]
 	head -5 in >few
 	refused 65 "more than there are lines" rnp-serve batch --model "$DIR/model" --resume out few
+	# what holds no answers is not cut, not even behind its last line break, and not taken for them
+	printf %s "$(cat few)" >questions
+	refused 65 "questions:1: not the answer to line 1" rnp-serve batch --model "$DIR/model" --resume questions questions
+	(head -1 out; printf 'a note of mine') >questions
+	refused 65 "questions:2: not the beginning of an answer" rnp-serve batch --model "$DIR/model" --resume questions few
+	printf 'a note of mine' | cmp - <(tail -n 1 questions)
+	sed 1d out >questions
+	refused 65 "questions:1: not the answer to line 1" rnp-serve batch --model "$DIR/model" --resume questions few
+	refused 66 "not a regular file" rnp-serve batch --model "$DIR/model" --resume /dev/full few
 }
 
 @test "bench: closed and open loop, drawn and given prompts" {

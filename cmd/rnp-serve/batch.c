@@ -1,9 +1,11 @@
 /* batch.c - rnp-serve batch: reads requests in OpenAI's batch format, writes the answers in the
  * order of the input. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/rnp-serve/api_error.h"
@@ -20,6 +22,7 @@
 #include "common/json/json.h"
 
 #define LINE_MAX_BYTES ((size_t)16 << 20)
+#define ANSWER_BEGIN   "{\"id\":\"batch_req_%lld"
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
 static const char *model, *tokenizer, *device, *resume, *cache_type, *type,
@@ -72,23 +75,49 @@ struct batch {
 
 /* --- what was answered before -------------------------------------------------------------------------- */
 
+/* Counts the whole lines of the file of --resume, which must be answers from the first on: another file, such as
+ * the questions themselves, is never cut or added to. */
+static int count_answers(struct batch *b, const struct buf *text)
+{
+	const char *at = buf_text(text), *end = at + text->len, *newline;
+	char begin[64];
+
+	for (; (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
+		int n = snprintf(begin, sizeof begin, ANSWER_BEGIN "\"",
+			(long long)b->skip + 1);
+
+		if (newline - at < n || memcmp(at, begin, (size_t)n) != 0)
+			return err_set(EX_DATAERR, "%s:%lld: not the answer to line %lld",
+				resume, (long long)b->skip + 1, (long long)b->skip + 1);
+		b->skip++;
+	}
+	/* nor what a process that was killed left of the next one */
+	if (at < end && *at &&
+		memcmp(at, ANSWER_BEGIN, end - at < 5 ? (size_t)(end - at) : 5) != 0)
+		return err_set(EX_DATAERR, "%s:%lld: not the beginning of an answer",
+			resume, (long long)b->skip + 1);
+	return 0;
+}
+
 /* Opens the file of --resume and counts its whole lines; a partial last line, left by a process
  * that was killed, is truncated. */
 static int open_resume(struct batch *b)
 {
 	struct buf text = BUF_INIT;
 	const char *last;
+	struct stat st;
 	int rc = -1;
 
 	b->fd = open(resume, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (b->fd < 0)
 		return err_sys(0, "cannot write '%s'", resume);
+	if (fstat(b->fd, &st) == 0 && !S_ISREG(st.st_mode))
+		return err_set(EX_NOINPUT, "cannot write '%s': not a regular file",
+			resume);
 	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0)
 		return err_set(EX_TEMPFAIL, "'%s' is written by another process", resume);
-	if (io_read(&text, resume, SIZE_MAX / 4) < 0)
+	if (io_read(&text, resume, SIZE_MAX / 4) < 0 || count_answers(b, &text) < 0)
 		goto out;
-	for (size_t i = 0; i < text.len; i++)
-		b->skip += text.data[i] == '\n';
 	last = text.len ? memrchr(text.data, '\n', text.len) : NULL;
 	text.len = last ? (size_t)(last - text.data) + 1 : 0;
 	if (ftruncate(b->fd, (off_t)text.len) < 0 || lseek(b->fd, 0, SEEK_END) < 0)
@@ -230,8 +259,8 @@ static void add_answer(struct buf *out, const struct batch *b, const struct item
 
 	while (len && body->data[len - 1] == '\n')
 		len--;
-	buf_addf(out, "{\"id\":\"batch_req_%lld\",\"custom_id\":",
-		(long long)(b->lines - b->pending + 1));
+	buf_addf(out,
+		ANSWER_BEGIN "\",\"custom_id\":", (long long)(b->lines - b->pending + 1));
 	if (item->custom_id)
 		canon_string(out, item->custom_id, strlen(item->custom_id));
 	else

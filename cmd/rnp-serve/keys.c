@@ -150,6 +150,9 @@ static int look(const char *path, int64_t *changed_ns)
 
 	if (stat(path, &s) < 0)
 		return err_sys(0, "cannot read '%s'", path);
+	/* it is read again and again: a pipe would be waited for, whatever signal comes */
+	if (!S_ISREG(s.st_mode))
+		return err_set(EX_NOINPUT, "cannot read '%s': not a regular file", path);
 	if (s.st_mode & (S_IWGRP | S_IWOTH))
 		return err_set(EX_NOPERM, "'%s' may be written by others: chmod go-w",
 			path);
