@@ -76,9 +76,12 @@ verified() {
 		[[ $code == 75 || $code == 65 ]] || fail "$refusal: $code $(cat err)"
 	done
 	assert_equal "$(control '{}' | jq .landed)" 0
-	by[1]="node $ROOT/tests/solana_signer.mjs payer.json asked"
-	pay >out
+	# a signer that takes more than half of a blockhash's life for each of two transactions
+	control '{"block_ms": 60}' >/dev/null
+	by[1]="sleep 5; exec node $ROOT/tests/solana_signer.mjs payer.json asked"
+	pay --timeout 240s >out
 	assert_equal "$(statuses out)" "12 finalised"
+	control '{"block_ms": 10}' >/dev/null
 	audit
 	verified
 	# the same message as before the kill, then others

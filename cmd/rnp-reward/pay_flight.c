@@ -205,8 +205,8 @@ static int take_nonce(struct pay_run *run, struct ledger_tx *list, int n, int tx
 	return 1;
 }
 
-/* Gives planned transactions a nonce each, or all one blockhash. Returns how many can be signed,
- * or -1. */
+/* Gives planned transactions a nonce each, or all one blockhash; for a signer only the next one. Returns how
+ * many can be signed, or -1. */
 static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	struct solana_key blockhash;
@@ -222,6 +222,9 @@ static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 			ready++;
 			continue;
 		}
+		/* a person takes a while for each, and a blockhash does not live longer for that */
+		if (!run->key && ready)
+			continue;
 		if (run->nonces.n) {
 			rc = take_nonce(run, list, n, i);
 		} else {
@@ -240,7 +243,8 @@ static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 	return ready;
 }
 
-/* Signs planned transactions: with a key in one commit, with a signer one by one. */
+/* Signs planned transactions: with a key in one commit; with a signer one, which is sent before the next is
+ * asked for. */
 static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	int ready = prepare(run, list, n), rc = 0;
@@ -249,9 +253,11 @@ static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 		return ready;
 	if (run->key && store_begin(&run->ledger->store) < 0)
 		return -1;
-	for (int i = 0; i < n && rc >= 0; i++)
-		if (list[i].status == PAY_PLANNED && list[i].asked)
+	for (int i = 0, done = 0; i < n && rc >= 0 && (run->key || !done); i++)
+		if (list[i].status == PAY_PLANNED && list[i].asked) {
 			rc = sign(run, &list[i]);
+			done++;
+		}
 	if (!run->key)
 		return rc < 0 ? -1 : 0;
 	if (rc < 0) {
