@@ -25,8 +25,9 @@
 #ifdef CUDA_EMU
 #define UNROLL_ROWS
 #else
-#define UNROLL_ROWS _Pragma("unroll (EIGHTS < 2 ? 4 : 2)")
+#define UNROLL_ROWS _Pragma("unroll (X::STEPS)")
 #endif
+#define K_END ((uint64_t)1 << 31) /* offsets along k have 32 bits */
 
 /* Splits two numbers: high + low, rounded once each. */
 __device__ __forceinline__ void split_two(float a, float b, unsigned *high, unsigned *low)
@@ -72,9 +73,10 @@ __device__ __forceinline__ void multiply_half(float (&sum)[4], const unsigned (&
 #if CUDA_TENSOR
 /* This lane's rows of x, of each eight one. */
 template <int EIGHTS> struct plain_rows {
+	enum { STEPS = EIGHTS < 2 ? 4 : 2 };
 	const float *x[EIGHTS];
 
-	__device__ __forceinline__ float4 four(unsigned i, uint64_t k) const
+	__device__ __forceinline__ float4 four(unsigned i, unsigned k) const
 	{
 		return load_four(x[i] + k);
 	}
@@ -82,6 +84,7 @@ template <int EIGHTS> struct plain_rows {
 
 /* The same, of eight, times r and the norm's weights, as lm_norm has it. */
 struct normed_rows {
+	enum { STEPS = 2 };
 	const float *x, *w;
 	float rms;
 
@@ -95,7 +98,7 @@ struct normed_rows {
 #endif
 	}
 
-	__device__ __forceinline__ float4 four(unsigned, uint64_t k) const
+	__device__ __forceinline__ float4 four(unsigned, unsigned k) const
 	{
 		float4 v = load_four(x + k), by = load_four(w + k);
 
@@ -126,20 +129,20 @@ struct weight_rows {
  * results is in total[e]. */
 template <int EIGHTS, class X>
 __device__ __forceinline__ void add_outputs(float (&total)[(EIGHTS + 1) / 2], float *sums,
-	const weight_rows &from, const X &x, uint64_t all)
+	const weight_rows &from, const X &x, unsigned all)
 {
 	enum { GROUPS = (EIGHTS + 1) / 2, RESULTS = 128 * EIGHTS };
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	unsigned g = lane / 4, t = lane % 4;
-	uint64_t chunks = (all + CHUNK - 1) / CHUNK;
+	unsigned chunks = (all + CHUNK - 1) / CHUNK;
 
-	for (uint64_t c0 = 0; c0 < chunks; c0 += WARPS) {
-		uint64_t begin = (c0 + warp) * CHUNK;
-		uint64_t end = begin + CHUNK < all ? begin + CHUNK : all;
+	for (unsigned c0 = 0; c0 < chunks; c0 += WARPS) {
+		unsigned begin = (c0 + warp) * CHUNK;
+		unsigned end = begin + CHUNK < all ? begin + CHUNK : all;
 		float sum[GROUPS][2][4] = {};
 
 		UNROLL_ROWS
-		for (uint64_t k = begin; k < end; k += STEP) {
+		for (unsigned k = begin; k < end; k += STEP) {
 			bool there = k + 8 * t < all;
 			left a[GROUPS][2];
 			uint4 b[2] = {};
@@ -222,7 +225,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 			x.x[i] = p.x + (r < p.rows ? r : p.rows - 1) * p.ldx +
 				threadIdx.x % 4 * 8;
 		}
-		add_outputs<EIGHTS>(total, sums, weight_rows(p, j0), x, p.k);
+		add_outputs<EIGHTS>(total, sums, weight_rows(p, j0), x, (unsigned)p.k);
 		UNROLL
 		for (unsigned e = 0; e < EACH; e++) {
 			unsigned at = threadIdx.x + e * THREADS;
@@ -297,7 +300,8 @@ __global__ void __launch_bounds__(THREADS, 2)
 			const struct lm_project &p = q.p[which + i];
 			float total[1] = {};
 
-			add_outputs<1>(total, sums, weight_rows(p, left * 16), x, k);
+			add_outputs<1>(total, sums, weight_rows(p, left * 16), x,
+				(unsigned)k);
 			if (r >= rows || j >= p.n)
 				continue;
 			if (!q.gated)
@@ -518,7 +522,7 @@ int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p)
 {
 	uint64_t tiles = (p->n + OUTPUTS - 1) / OUTPUTS * ((p->rows + ROWS - 1) / ROWS);
 
-	if (!cuda_tensor(d) || p->k < K_MIN || p->k % 8 != 0)
+	if (!cuda_tensor(d) || p->k < K_MIN || p->k % 8 != 0 || p->k >= K_END)
 		return 1;
 	if (LM_SCRATCH_FLOATS / (p->k + STEP) >= ROWS &&
 		(p->rows > MANY || (p->rows > FEW && tiles >= TILES_WANTED)))
@@ -533,7 +537,7 @@ int cuda_lm_project_bf16_group(struct dev *d, const struct lm_project_group *g)
 	const struct lm_project *p = g->p;
 	uint64_t tasks = 0;
 
-	if (!cuda_tensor(d) || p->k < K_MIN || !p->rows || p->rows > 8 ||
+	if (!cuda_tensor(d) || p->k < K_MIN || p->k >= K_END || !p->rows || p->rows > 8 ||
 		p->ldx != p->k || !lm_wide(p->k, p->x, g->norm, NULL, NULL))
 		return 1;
 	for (uint32_t i = 0; i < g->n; i++) {
