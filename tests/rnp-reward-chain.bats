@@ -55,13 +55,14 @@ verified() {
 	by=(--signer "node $ROOT/tests/solana_signer.mjs payer.json asked" --wallet "$payer")
 	refused 64 "--signer goes with --wallet" rnp-reward pay --store db --signer x --trust "$payer" --rpc http://127.0.0.1:1
 	# killed while the signer thinks: nothing is signed
-	by[1]="cat >first; exec sleep 60 3>&-"
+	by[1]='echo $$ >signer; cat >first; exec sleep 60'
 	paying --timeout 30s
 	"${command[@]}" >out 2>err 3>&- &
 	pid=$!
 	for _ in $(seq 400); do [[ -s first ]] && break; sleep 0.05; done
 	kill -9 $pid
 	wait $pid || true
+	kill "$(<signer)"
 	assert_equal "$(control '{}' | jq .landed)" 0
 	# one that goes on after its answer, whatever it is sent, does not hold the ledger for ever
 	by[1]='trap "" TERM; cat >/dev/null; exec sleep 60 >&- 2>&- 3>&-'
