@@ -176,7 +176,10 @@ disk_of_worker() {
 	start_coordinator --workers 1 "${@:2}"
 	start_worker a
 	wait_until 'a round' rounds_are 1
+	# it has rounds left, and makes none while its disk is filled
+	kill -STOP "${worker[a]}"
 	fill
+	kill -CONT "${worker[a]}"
 	wait_until 'the worker to end' process_is_gone "${worker[a]}"
 	code=0
 	wait "${worker[a]}" || code=$?
@@ -202,12 +205,12 @@ disk_of_worker() {
 
 @test "disk: a worker's is full: one line, and it goes on when there is room again" {
 	cd "$BATS_TEST_TMPDIR"
-	disk_of_worker 60 --rounds 3 --inner-steps 5
+	disk_of_worker 60 --rounds 6 --inner-steps 5
 }
 
 @test "disk: a streaming worker's is full" {
 	cd "$BATS_TEST_TMPDIR"
-	disk_of_worker 90 --rounds 3 --inner-steps 8 --fragments 2 --overlap 2
+	disk_of_worker 90 --rounds 8 --inner-steps 8 --fragments 2 --overlap 2
 }
 
 # A relay of TCP that breaks off its first eight connections behind 20000 to 90000 bytes: prints its port
