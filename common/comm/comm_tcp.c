@@ -47,14 +47,8 @@ static int tcp_receive(struct comm *c, int from, void *data, size_t bytes)
 static int tcp_wait(struct comm *c, int from, int64_t timeout_ms)
 {
 	struct tcp *t = c->state;
-	struct pollfd p = { t->fds[from], POLLIN, 0 };
-	int64_t until_ns = clock_mono_ns() + timeout_ms * 1000000, left_ms;
-	int rc;
+	int rc = net_wait(t->fds[from], POLLIN, clock_mono_ns() + timeout_ms * 1000000);
 
-	do {
-		left_ms = (until_ns - clock_mono_ns()) / 1000000;
-		rc = poll(&p, 1, left_ms > 0 ? (int)left_ms : 0);
-	} while (rc < 0 && errno == EINTR);
 	if (rc > 0)
 		return 0;
 	errno = rc ? errno : EAGAIN;

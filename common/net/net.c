@@ -112,8 +112,7 @@ int net_tune(int fd, int64_t timeout_ms)
 	return 0;
 }
 
-/* Waits until fd is ready. Returns 1, 0 when it is not in time, or -1 with errno. */
-static int wait_for(int fd, short events, int64_t deadline_ns)
+int net_wait(int fd, short events, int64_t deadline_ns)
 {
 	struct pollfd p = { fd, events, 0 };
 	int64_t left_ms;
@@ -138,7 +137,7 @@ static int try_connect(const struct addrinfo *a, int64_t deadline_ns)
 	if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
 		error = errno;
 		if (error == EINPROGRESS) {
-			ready = wait_for(fd, POLLOUT, deadline_ns);
+			ready = net_wait(fd, POLLOUT, deadline_ns);
 			if (ready <= 0)
 				error = ready ? errno : ETIMEDOUT;
 			else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
@@ -184,7 +183,7 @@ int net_accept(int listen_fd, int64_t timeout_ms)
 	int fd, ready;
 
 	do {
-		ready = wait_for(listen_fd, POLLIN, deadline_ns);
+		ready = net_wait(listen_fd, POLLIN, deadline_ns);
 		if (ready <= 0)
 			return err_set(EX_TEMPFAIL, "nobody connected in time");
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
