@@ -91,9 +91,7 @@ filled() {
 		ended $!
 		jq -se '.[-1].ended == "signal"' "$to.log"
 		[ -s "$to/checkpoint.safetensors" ]
-		for rank in $ranks; do
-			run ! kill -0 "$rank"
-		done
+		for rank in $ranks; do process_is_gone "$rank"; done
 	done
 }
 
@@ -114,13 +112,7 @@ filled() {
 	ranks=$(pgrep -P $!)
 	kill -KILL $!
 	wait $! || true
-	for _ in $(seq 100); do
-		kill -0 $ranks 2>/dev/null || break
-		sleep 0.05
-	done
-	for rank in $ranks; do
-		run ! kill -0 "$rank"
-	done
+	for rank in $ranks; do wait_until "the end of rank $rank" process_is_gone "$rank"; done
 }
 
 @test "gpus: an error is one line, of the rank that has it or of all" {
