@@ -10,6 +10,8 @@ load epoch_records
 		rnp-reward usage -q --from $from --to $to --trust "$op" "${@:2}" "$1" >usage 2>/dev/null
 		rnp-reward epoch --policy rnp-021 --store db --key op.json usage
 	}
+	# of the promised length, with its own explanation and without blank lines and comments
+	assert [ "$(grep -cvE '^ *(#.*)?$' "$ROOT/tests/stranger.py")" -le 100 ]
 	stranger() {
 		python3 "$ROOT/tests/stranger.py" "$ROOT/cmd/rnp-reward/policies/rnp-021.json" $from $to \
 			"${2:-records}" "$1" "$op"
