@@ -76,6 +76,8 @@ def serve(c):
         c.sendall(answer("302 Found", b"", "Location: file:///etc/passwd\r\n"))
     elif behaviour == "loop":
         c.sendall(answer("200 OK", b'{"nodes":[],"next":"7"}'))
+    elif behaviour == "circle":  # a leads to b, and b to a
+        c.sendall(answer("200 OK", b'{"nodes":[],"next":"%s"}' % (b"b" if b"cursor=a" in data else b"a")))
     elif behaviour == "busy-twice":
         if asked < 3:
             c.sendall(answer("503 Service Unavailable", b'{"error":"busy"}', "Retry-After: 0\r\n"))

@@ -524,7 +524,7 @@ END
 	stop_fake
 	while read -r behaviour code text; do
 		start_fake "$behaviour"
-		refused "$code" "$text" rnp-register list --registry "$url"
+		refused "$code" "$text" timeout 60 rnp-register list --registry "$url"
 		stop_fake
 	done <<-END
 		garbage 65 did not answer with HTTP
@@ -532,7 +532,8 @@ END
 		wrong-json 65 version 7
 		truncated 65 broke off
 		redirect 65 redirects to another scheme
-		loop 65 the cursor of the next page
+		loop 65 its pages lead in a circle
+		circle 65 its pages lead in a circle
 		403 77 so says the server
 		401 77 so says the server
 		400 65 so says the server

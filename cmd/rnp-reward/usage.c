@@ -12,13 +12,12 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/http.h"
+#include "common/net/registry_client.h"
 #include "common/json/json.h"
 #include "common/cli/prog.h"
 #include "common/json/schema.h"
 
-#define PAGE_BYTES_MAX ((size_t)300 << 20)
-#define CURSOR_MAX     128
-#define SLICE_NODES    64 /* that a thread writes at a time */
+#define SLICE_NODES 64 /* that a thread writes at a time */
 /* a day is signed within two weeks of its end */
 #define UPTIME_LATE_MS INT64_C(1209600000)
 /* twice the longest interval that a heartbeat may announce */
@@ -131,7 +130,7 @@ static int take_some(struct gather *g, const json_t *page, size_t from)
 	return 0;
 }
 
-static int take_page(struct gather *g, const json_t *page)
+static int take_page(void *g, const json_t *page)
 {
 	for (size_t i = 0; i < json_array_size(page); i += EVIDENCE_MANY)
 		if (take_some(g, page, i) < 0)
@@ -139,50 +138,10 @@ static int take_page(struct gather *g, const json_t *page)
 	return 0;
 }
 
-static int fetch_page(struct gather *g, struct http *http, const char *path,
-	char cursor[CURSOR_MAX])
-{
-	struct http_response r = HTTP_RESPONSE_INIT;
-	struct http_request q = { .ca_file = opts.ca,
-		.response_bytes_max = PAGE_BYTES_MAX };
-	struct buf url = BUF_INIT;
-	json_t *page = NULL, *records;
-	const char *next = "";
-	int rc = -1;
-
-	if (http_url(&url, opts.registry, path) < 0)
-		goto out;
-	if (cursor[0]) {
-		buf_adds(&url, "&cursor=");
-		http_escape(&url, cursor);
-	}
-	q.url = url.data;
-	if (http_fetch(http, &q, &r) < 0)
-		goto out;
-	page = json_parse_object_to(buf_text(&r.body), r.body.len, JSON_DEPTH_MAX_LIST,
-		opts.registry);
-	if (!page || json_get_array(page, opts.registry, "records", &records) < 0 ||
-		json_opt_text(page, opts.registry, "next", &next) < 0)
-		goto out;
-	if (strlen(next) >= CURSOR_MAX) {
-		err_set(EX_DATAERR, "%s: the cursor of the next page is too long",
-			opts.registry);
-		goto out;
-	}
-	strcpy(cursor, next);
-	rc = take_page(g, records);
-out:
-	json_decref(page);
-	buf_release(&url);
-	http_response_release(&r);
-	return rc;
-}
-
 static int fetch_kind(struct gather *g, struct http *http, const char *kind,
 	int64_t from_ms, int64_t to_ms)
 {
-	char cursor[CURSOR_MAX] = "", from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
-	char before[CURSOR_MAX] = ""; /* that of a page whose number is a power of two */
+	char from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
 	struct buf path = BUF_INIT;
 	int rc;
 
@@ -192,18 +151,8 @@ static int fetch_kind(struct gather *g, struct http *http, const char *kind,
 		clock_format(to, to_ms);
 		buf_addf(&path, "&to=%s", to);
 	}
-	/* pages that lead in a circle would be read for ever (Brent, "An improved Monte Carlo factorization
-	 * algorithm", 1980) */
-	for (long page = 1;
-		(rc = fetch_page(g, http, path.data, cursor)) == 0 && cursor[0]; page++) {
-		if (strcmp(cursor, before) == 0) {
-			rc = err_set(EX_DATAERR, "%s: its pages lead in a circle",
-				opts.registry);
-			break;
-		}
-		if (!(page & (page - 1)))
-			strcpy(before, cursor);
-	}
+	rc = registry_each_page(http, opts.registry, opts.ca, path.data, "records",
+		take_page, g);
 	buf_release(&path);
 	return rc;
 }

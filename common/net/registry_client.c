@@ -114,35 +114,36 @@ bool registry_work_read(const struct http_response *r, struct registry_work *out
 	return good;
 }
 
+/* The place in a list. Pages that lead in a circle would be followed for ever: the cursor of a page
+ * whose number is a power of two is kept, until the next such page, and comes again in every circle
+ * (Brent, "An improved Monte Carlo factorization algorithm", 1980). */
+struct place {
+	char cursor[CURSOR_MAX], kept[CURSOR_MAX]; /* "": the first page */
+	int64_t pages;
+};
+
 /* The next page's cursor replaces this one's; "" at the end. */
-static int read_cursor(char cursor[CURSOR_MAX], const json_t *page, const char *base)
+static int read_cursor(struct place *at, const json_t *page, const char *base)
 {
 	const char *next = "";
 
 	if (json_opt_text(page, base, "next", &next) < 0)
 		return -1;
-	if (strlen(next) >= CURSOR_MAX || (next[0] && strcmp(next, cursor) == 0))
-		return err_set(EX_DATAERR, "%s: the cursor of the next page is no good",
+	if (strlen(next) >= CURSOR_MAX)
+		return err_set(EX_DATAERR, "%s: the cursor of the next page is too long",
 			base);
-	strcpy(cursor, next);
+	if (next[0] && (strcmp(next, at->cursor) == 0 || strcmp(next, at->kept) == 0))
+		return err_set(EX_DATAERR, "%s: its pages lead in a circle", base);
+	strcpy(at->cursor, next);
+	at->pages++;
+	if (!(at->pages & (at->pages - 1)))
+		strcpy(at->kept, next);
 	return 0;
-}
-
-static int each_of(const json_t *items, registry_item_fn fn, void *ctx)
-{
-	const json_t *item;
-	size_t i;
-	int rc = 0;
-
-	json_array_foreach(items, i, item)
-		if ((rc = fn(ctx, item)) != 0)
-			break;
-	return rc;
 }
 
 /* Gets one page. Returns as fn does: 0 go on, 1 end, -1 with err_set. */
 static int one_page(struct http *http, struct http_request *q, const char *base,
-	const char *list, char cursor[CURSOR_MAX], registry_item_fn fn, void *ctx)
+	const char *list, struct place *at, registry_page_fn fn, void *ctx)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	json_t *page = NULL, *items;
@@ -153,33 +154,59 @@ static int one_page(struct http *http, struct http_request *q, const char *base,
 	page = json_parse_object_to(buf_text(&r.body), r.body.len, JSON_DEPTH_MAX_LIST,
 		base);
 	if (page && json_get_array(page, base, list, &items) == 0 &&
-		read_cursor(cursor, page, base) == 0)
-		rc = each_of(items, fn, ctx);
+		read_cursor(at, page, base) == 0)
+		rc = fn(ctx, items);
 out:
 	json_decref(page);
 	http_response_release(&r);
 	return rc;
 }
 
-int registry_each(struct http *http, const char *base, const char *ca, const char *path,
-	const char *list, registry_item_fn fn, void *ctx)
+int registry_each_page(struct http *http, const char *base, const char *ca,
+	const char *path, const char *list, registry_page_fn fn, void *ctx)
 {
 	struct http_request q = { .ca_file = ca, .response_bytes_max = PAGE_BYTES_MAX };
-	char cursor[CURSOR_MAX] = "";
+	struct place at = { .pages = 0 };
 	struct buf url = BUF_INIT;
 	int rc;
 
 	do {
 		buf_reset(&url);
 		rc = http_url(&url, base, path);
-		if (rc == 0 && cursor[0]) {
+		if (rc == 0 && at.cursor[0]) {
 			buf_addf(&url, "%ccursor=", strchr(path, '?') ? '&' : '?');
-			http_escape(&url, cursor);
+			http_escape(&url, at.cursor);
 		}
 		q.url = url.data;
 		if (rc == 0)
-			rc = one_page(http, &q, base, list, cursor, fn, ctx);
-	} while (rc == 0 && cursor[0]);
+			rc = one_page(http, &q, base, list, &at, fn, ctx);
+	} while (rc == 0 && at.cursor[0]);
 	buf_release(&url);
 	return rc < 0 ? -1 : 0;
+}
+
+struct each {
+	registry_item_fn fn;
+	void *ctx;
+};
+
+static int each_of(void *ctx, const json_t *items)
+{
+	struct each *e = ctx;
+	const json_t *item;
+	size_t i;
+	int rc = 0;
+
+	json_array_foreach(items, i, item)
+		if ((rc = e->fn(e->ctx, item)) != 0)
+			break;
+	return rc;
+}
+
+int registry_each(struct http *http, const char *base, const char *ca, const char *path,
+	const char *list, registry_item_fn fn, void *ctx)
+{
+	struct each e = { fn, ctx };
+
+	return registry_each_page(http, base, ca, path, list, each_of, &e);
 }

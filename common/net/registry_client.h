@@ -31,14 +31,17 @@ struct registry_work {
 };
 bool registry_work_read(const struct http_response *r, struct registry_work *out);
 
-/* Takes an item of a list. Returns 0 to go on, 1 to end, -1 with err_set. */
+/* Takes an item of a list, or the array of a page. Returns 0 to go on, 1 to end, -1 with err_set. */
 typedef int (*registry_item_fn)(void *ctx, const json_t *item);
+typedef int (*registry_page_fn)(void *ctx, const json_t *items);
 
 /* Gets all pages of a list, first to last. path: with a query, "/v1/nodes?limit=500"; list: the
- * array's name in the reply, "nodes". Returns 0, or -1: as http_fetch, or what the function
- * returned. */
+ * array's name in the reply, "nodes". Returns 0, or -1: as http_fetch, 65 when pages lead in a
+ * circle, or what the function returned. */
 int registry_each(struct http *http, const char *base, const char *ca, const char *path,
 	const char *list, registry_item_fn fn, void *ctx);
+int registry_each_page(struct http *http, const char *base, const char *ca,
+	const char *path, const char *list, registry_page_fn fn, void *ctx);
 
 /* Rows for the table of options of every client of a registry. */
 /* clang-format off */
