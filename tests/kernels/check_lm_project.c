@@ -466,6 +466,7 @@ void check_lm_project(struct kcheck *k)
 	quantize(k, 1, 32);
 	quantize(k, 3, 160);
 	quantize(k, 2, 1056);
+	quantize(k, 2, 128);
 	together(k, 1, 17, 64, false, false, false);
 	together(k, 8, 40, 552, false, false, true);
 	together(k, 1, 49, 4360, true, false, false);
