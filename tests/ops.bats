@@ -82,6 +82,19 @@ leads_session() {
 	}
 }
 
+@test "ops: a heartbeat or a fact that fails is how its unit ends, so that what a person has to mend is not tried for ever" {
+	cd "$BATS_TEST_TMPDIR"
+	export CREDENTIALS_DIRECTORY=$PWD RNP_REGISTRY=http://127.0.0.1:1
+	grep -q '^RestartPreventExitStatus=.*77' "$ROOT/scripts/systemd/rnp-heartbeat.service"
+	rnp-register keygen --out key
+	chmod 644 key
+	unit_command rnp-heartbeat.service >beat
+	run -77 bash beat
+	chmod 600 key
+	unit_command rnp-node.service >facts
+	run -64 env RNP_DETECT='--label nonsense' bash facts
+}
+
 @test "ops: the registry's unit makes a key, challenges, and goes on with key and records after a restart" {
 	cd "$BATS_TEST_TMPDIR"
 	mkdir state
