@@ -57,6 +57,18 @@ questions() {
 		map(.custom_id) == [null,"a",null,"b","c","d"] and .[3].response.body.error.param == "n"' out
 }
 
+@test "batch: a body is read as the server reads it: as deep, and its numbers as they came" {
+	jq -nc 'def nest(n): if n == 0 then {const: 1} else {type: "object", properties: {a: nest(n - 1)}, required: ["a"], additionalProperties: false} end;
+		{custom_id: "deep", url: "/v1/completions", body: {model: "any", prompt: "x", max_tokens: 400,
+			response_format: {type: "json_schema", json_schema: {name: "a", schema: nest(30)}}}}' >in
+	ask='{"messages":[{"role":"user","content":"x"}],"max_tokens":4,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"number","default":1.0}}}}}]}'
+	echo "{\"custom_id\":\"real\",\"url\":\"/v1/chat/completions\",\"body\":$ask}" >>in
+	rnp-serve batch --model "$DIR/model" in >out
+	jq -s -r '.[0].response.body.choices[0].text | fromjson' out | jq -ce '[paths] | length == 31'
+	start_serve
+	[ "$(post /v1/chat/completions "$ask" | jq .usage.prompt_tokens)" = "$(jq -s '.[1].response.body.usage.prompt_tokens' out)" ]
+}
+
 @test "batch: killed at any time and begun again, each line is answered once" {
 	questions 300 >in
 	rnp-serve batch --model "$DIR/model" in >want

@@ -206,9 +206,9 @@ static int begin(struct batch *b, struct item *item, const char *text, size_t le
 {
 	const struct reply_format *format = NULL;
 	struct request q = { 0 };
-	struct buf body = BUF_INIT;
 	enum request_kind kind = REQUEST_CHAT;
-	json_t *line = json_parse_object(text, len, where);
+	/* the body is what the server would get as a text: as deep, numbers as they came */
+	json_t *line = json_parse_spelled(text, len, REQUEST_DEPTH_MAX + 1, where);
 	const char *id = json_string_value(json_object_get(line, "custom_id"));
 	int rc = -1;
 
@@ -216,17 +216,16 @@ static int begin(struct batch *b, struct item *item, const char *text, size_t le
 		item->custom_id = xstrdup(id);
 	if (!line)
 		api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
+	else if (!json_is_object(line))
+		api_error_set(e, 400, "invalid_json", NULL, "%s: not an object", where);
 	else if (!id)
 		api_error_set(e, 400, "missing_required_parameter", "custom_id",
 			"'custom_id' is missing");
-	else if (kind_of(line, &kind, &format, e) == 0) {
-		if (json_object_get(line, "body"))
-			json_write(&body, json_object_get(line, "body"));
-		if (request_parse(&q, kind, body.data, body.len, e) == 0)
-			rc = submit(b, item, &q, format, e);
-	}
+	else if (kind_of(line, &kind, &format, e) == 0 &&
+		request_take(&q, kind, json_incref(json_object_get(line, "body")), e) ==
+			0)
+		rc = submit(b, item, &q, format, e);
 	json_decref(line);
-	buf_release(&body);
 	request_release(&q);
 	return rc;
 }

@@ -13,8 +13,6 @@
 #include "common/base/num.h"
 #include "common/json/json.h"
 
-#define DEPTH_MAX 96 /* schemas nest */
-
 int api_error_set(struct api_error *e, int status, const char *code, const char *param,
 	const char *fmt, ...)
 {
@@ -464,21 +462,30 @@ static int check_together(struct request *q, struct api_error *e)
 	return check_tools(q, e);
 }
 
-int request_parse(struct request *q, enum request_kind kind, const char *text, size_t len,
+int request_take(struct request *q, enum request_kind kind, json_t *body,
 	struct api_error *e)
 {
 	*q = (struct request){ .kind = kind,
 		.tokens_max = -1,
 		.n = 1,
-		.parallel_tool_calls = true };
+		.parallel_tool_calls = true,
+		.body = body };
 	lm_sampling_defaults(&q->sampling, 0);
-	q->body = json_parse_spelled(text, len, DEPTH_MAX, "body");
-	if (!q->body)
-		return api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
-	if (!json_is_object(q->body))
+	if (!json_is_object(body))
 		return api_error_set(e, 400, "invalid_json", NULL,
 			"the body must be a JSON object");
 	return read_fields(q, e) < 0 ? -1 : check_together(q, e);
+}
+
+int request_parse(struct request *q, enum request_kind kind, const char *text, size_t len,
+	struct api_error *e)
+{
+	json_t *body = json_parse_spelled(text, len, REQUEST_DEPTH_MAX, "body");
+
+	if (body)
+		return request_take(q, kind, body, e);
+	*q = (struct request){ 0 };
+	return api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
 }
 
 void request_release(struct request *q)

@@ -90,9 +90,15 @@ static inline bool request_has_prompts(const struct request *q)
 	return q->kind == REQUEST_COMPLETION || q->kind == REQUEST_EMBEDDING;
 }
 
+#define REQUEST_DEPTH_MAX 96 /* schemas nest */
+
 /* Parses a body. Returns 0, or -1 with e and the pending error; release q either way. */
 int request_parse(struct request *out, enum request_kind kind, const char *text,
 	size_t len, struct api_error *e);
+
+/* The same of what was parsed already, by json_parse_spelled; body is taken, and may be NULL. */
+int request_take(struct request *out, enum request_kind kind, json_t *body,
+	struct api_error *e);
 void request_release(struct request *q);
 
 /* Appends the text of a message's content: a string, or the texts of an array of parts. where names
