@@ -57,6 +57,46 @@ questions() {
 		map(.custom_id) == [null,"a",null,"b","c","d"] and .[3].response.body.error.param == "n"' out
 }
 
+# 17 MB of a text
+long() { head -c 17000000 /dev/zero | tr '\0' x; }
+
+@test "batch: a line that is too long is refused by its name, and stops nothing" {
+	{
+		printf '{"body":{"custom_id":"inner","x":["}\\"{"]}, "custom_id" : "so\\u0021 \\"long\\"","pad":"'
+		long
+		echo '"}'
+		printf '{"body":{"custom_id":"inner","pad":"'
+		long
+		echo '"},"custom_id":"behind"}'
+		printf '["custom_id",{"custom_id":"listed"},"'
+		long
+		echo '"]'
+		questions 1
+		printf '"custom_id":"' # no object, and without an end
+		long
+	} >in
+	rnp-serve batch --model "$DIR/model" in >out 2>err
+	grep -q '4 of 5 lines were refused' err
+	jq -s -e 'map(.response.status_code) == [413, 413, 413, 200, 413] and
+		map(.custom_id) == ["so! \"long\"", null, null, "q0", null] and map(.id) == [range(5) | "batch_req_\(. + 1)"] and
+		(.[1].response.body.error | .code == "request_too_large" and
+			.message == "in:2: the line is longer than 16777216 bytes")' out
+	head -2 out >some # they are passed over as others are
+	rnp-serve batch --model "$DIR/model" --resume some in
+	jq -s -e 'map(.custom_id) == ["so! \"long\"", null, null, "q0", null]' some
+}
+
+@test "batch: what is behind the limit of a line takes no memory" {
+	lines_of() { yes 1234567890123456789012345678901 | tr -d '\n' | head -c "$1"; echo; questions 1; }
+	bytes_of() { python3 -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=open("out", "w"), check=True, timeout=300)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch --model "$DIR/model"; }
+	few=$(lines_of 17000000 | bytes_of)
+	many=$(lines_of 200000000 | bytes_of)
+	jq -s -e 'map(.response.status_code) == [413, 200]' out
+	((many < few + 16000)) || fail "$few KiB became $many"
+}
+
 @test "batch: a body is read as the server reads it: as deep, and its numbers as they came" {
 	jq -nc 'def nest(n): if n == 0 then {const: 1} else {type: "object", properties: {a: nest(n - 1)}, required: ["a"], additionalProperties: false} end;
 		{custom_id: "deep", url: "/v1/completions", body: {model: "any", prompt: "x", max_tokens: 400,

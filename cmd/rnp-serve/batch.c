@@ -201,6 +201,7 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 	return rc;
 }
 
+/* Reads a whole line. */
 static int begin(struct batch *b, struct item *item, const char *text, size_t len,
 	const char *where, struct api_error *e)
 {
@@ -230,8 +231,79 @@ static int begin(struct batch *b, struct item *item, const char *text, size_t le
 	return rc;
 }
 
-static void take_line(struct batch *b, const char *text, size_t len, const char *where)
+static const char *after_space(const char *at)
 {
+	return at + strspn(at, " \t\r");
+}
+
+/* Returns what follows the string that begins at `at`; NULL: it does not end. */
+static const char *after_string(const char *at)
+{
+	for (at++; *at && *at != '"'; at++)
+		if (*at == '\\' && at[1])
+			at++;
+	return *at ? at + 1 : NULL;
+}
+
+/* Returns the value of a member of an object whose beginning is here; NULL: it has none, or not here. */
+static const char *value_in(const char *at, const char *key)
+{
+	size_t len = strlen(key);
+	int depth = 1;
+
+	if (*at++ != '{')
+		return NULL;
+	for (const char *end; *at && depth > 0; at = end) {
+		const char *next;
+
+		end = at + 1;
+		depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+		if (*at != '"')
+			continue;
+		end = after_string(at);
+		if (!end)
+			return NULL;
+		next = after_space(end);
+		if (depth == 1 && *next == ':' && strncmp(at, key, len) == 0)
+			return after_space(next + 1);
+	}
+	return NULL;
+}
+
+/* Returns the custom_id in the beginning of a line, if it is whole there, else NULL. */
+static char *custom_id_in(const char *line)
+{
+	const char *value = value_in(after_space(line), "\"custom_id\"");
+	const char *end = value && *value == '"' ? after_string(value) : NULL;
+	struct buf member = BUF_INIT;
+	char *id = NULL;
+	json_t *o;
+
+	if (!end)
+		return NULL;
+	buf_adds(&member, "{\"custom_id\":");
+	buf_add(&member, value, (size_t)(end - value));
+	buf_addc(&member, '}');
+	o = json_parse_object(member.data, member.len, "custom_id");
+	if (o)
+		id = xstrdup(json_string_value(json_object_get(o, "custom_id")));
+	json_decref(o);
+	buf_release(&member);
+	return id;
+}
+
+/* Refuses a line of which only the beginning is here. */
+static int refuse_cut(struct item *item, const char *text, const char *where,
+	struct api_error *e)
+{
+	item->custom_id = custom_id_in(text);
+	return api_error_set(e, 413, "request_too_large", NULL,
+		"%s: the line is longer than %zu bytes", where, LINE_MAX_BYTES);
+}
+
+static void take_line(struct batch *b, struct lines *lines, const char *text, size_t len)
+{
+	const char *where = lines_where(lines);
 	struct item *item = xcalloc(1, sizeof *item);
 	struct api_error e;
 
@@ -241,7 +313,8 @@ static void take_line(struct batch *b, const char *text, size_t len, const char 
 	b->pending++;
 	*b->end = item;
 	b->end = &item->next;
-	if (begin(b, item, text, len, where, &e) < 0) {
+	if ((lines->is_cut ? refuse_cut(item, text, where, &e) :
+			     begin(b, item, text, len, where, &e)) < 0) {
 		api_error_reply(&item->reply, &e);
 		pthread_mutex_lock(&b->lock);
 		item->done = true;
@@ -331,13 +404,14 @@ static int answer_lines(struct batch *b, int n, char **files)
 	int rc;
 
 	lines_open(&lines, files, n, LINE_MAX_BYTES);
+	lines.cuts = true;
 	while ((rc = lines_next(&lines, &line, &len)) > 0) {
 		if (b->skip) {
 			b->skip--;
 			b->lines++;
 			continue;
 		}
-		take_line(b, line, len, lines_where(&lines));
+		take_line(b, &lines, line, len);
 		if (write_ready(b, streams * AHEAD) < 0) {
 			rc = -1;
 			break;

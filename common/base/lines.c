@@ -106,6 +106,7 @@ static int next_file(struct lines *l)
 		l->ahead = ahead_open(l->fd, l->ahead_min);
 	l->number = 0;
 	l->ended = false;
+	l->skips = false;
 	return 1;
 }
 
@@ -138,21 +139,49 @@ static bool blank(const char *line, size_t len)
 	return strspn(line, " \t\r") == len;
 }
 
+/* Skips what there is of a line that was cut. */
+static void skip_rest(struct lines *l)
+{
+	char *start = l->block.data + l->from;
+	char *end = memchr(start, '\n', l->block.len - l->from);
+
+	l->from = end ? l->from + (size_t)(end - start) + 1 : l->block.len;
+	l->skips = !end;
+}
+
+/* Returns 1, or -1 if lines are not to be cut. `end`: its newline, NULL if that is not read yet. */
+static int too_long(struct lines *l, char **line, size_t *len, const char *end)
+{
+	char *start = l->block.data + l->from;
+
+	l->number++;
+	if (!l->cuts)
+		return err_set(EX_DATAERR, "%s: longer than %zu bytes", lines_where(l),
+			l->max_bytes);
+	start[l->max_bytes] = '\0';
+	*line = start;
+	*len = l->max_bytes;
+	l->is_cut = true;
+	l->skips = !end;
+	l->from = end ? l->from + (size_t)(end - start) + 1 : l->block.len;
+	return 1;
+}
+
 /* Finds the next line without reading: 1, or 0 when more must be read first, or -1 when it is
  * too long. */
 static int line_at_hand(struct lines *l, char **line, size_t *len)
 {
+	l->is_cut = false;
+	if (l->skips && l->from < l->block.len)
+		skip_rest(l);
 	while (l->from < l->block.len) {
 		char *start = l->block.data + l->from;
 		size_t there = l->block.len - l->from;
 		char *end = memchr(start, '\n', there);
 		size_t n = end ? (size_t)(end - start) : there;
 
-		if (n > l->max_bytes) {
-			l->number++;
-			return err_set(EX_DATAERR, "%s: longer than %zu bytes",
-				lines_where(l), l->max_bytes);
-		}
+		if (n > l->max_bytes)
+			return too_long(l, line, len, end);
 		if (!end && !l->ended)
 			return 0;
 		start[n] = '\0'; /* the newline, or the NUL after the last byte */

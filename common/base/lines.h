@@ -25,6 +25,10 @@ struct lines {
 	/* lines of a batch that is worked on while the next one is read */
 	struct buf held;
 	bool ended; /* the open file has no more */
+	/* set after lines_open, for lines_next alone: a line that is too long is no error; its first max_bytes
+	 * are returned, with is_cut set, and the rest is skipped as it is read */
+	bool cuts;
+	bool is_cut, skips;
 	/* a file of so many bytes is read past the page cache: LINES_AHEAD_MIN where all together have
 	 * ahead_bytes_min(), or what a test sets */
 	int64_t ahead_min;
@@ -35,7 +39,7 @@ struct lines {
 };
 
 /* Reads these files in turn ("-" and no file at all mean standard input). Opens nothing yet. A
- * line longer than max_bytes is an error. */
+ * line longer than max_bytes is an error, but with `cuts`. */
 void lines_open(struct lines *l, char **files, int nfiles, size_t max_bytes);
 void lines_close(struct lines *l);
 

@@ -115,6 +115,18 @@ static void check_borders(void)
 	CHECK(strstr(err_get()->text, ":9: longer than 599999 bytes") != NULL);
 	CHECK_I64(EX_DATAERR, err_get()->code);
 	err_clear();
+	/* or it is cut, and the next one is whole */
+	open_lines(&l, &file, 1, 300000);
+	l.cuts = true;
+	for (size_t i = 0; i < n; i++) {
+		CHECK_I64(1, lines_next(&l, &line, &len));
+		CHECK(l.is_cut == (lengths[i] > 300000));
+		CHECK_I64(l.is_cut ? 300000 : (int64_t)lengths[i], (int64_t)len);
+		CHECK(line[0] == (char)('a' + i) && line[len - 1] == (char)('a' + i));
+		CHECK(line[len] == '\0' && l.number == (long)i + 1);
+	}
+	CHECK_I64(0, lines_next(&l, &line, &len));
+	lines_close(&l);
 	/* without end: what arrives is refused before it is all in memory */
 	file = (char *)"/dev/zero";
 	CHECK_FAILS(EX_DATAERR, read_all(&file, 1, 1000, &got));
