@@ -148,12 +148,15 @@ lacks() {
 	if grep -qF -- "$1"; then fail "there is '$1'"; fi
 }
 
-# on_terminal COLUMNS COMMAND: prints what the command writes to a terminal of that width
+# on_terminal COLUMNS COMMAND [TEXT N]: prints what the command writes to a terminal of that width. One that goes on
+# gets Ctrl-C when it has written the text N times.
 on_terminal() {
 	python3 - "$@" <<-'END'
-		import fcntl, os, pty, struct, sys, termios
+		import fcntl, os, pty, signal, struct, sys, termios
+		signal.alarm(120)
 		pid, fd = pty.fork()
 		if pid == 0:
+		    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored by what a shell starts in the background
 		    os.environ["TERM"] = "xterm"
 		    os.environ.pop("COLUMNS", None)
 		    os.read(0, 1)
@@ -169,6 +172,8 @@ on_terminal() {
 		    if not piece:
 		        break
 		    out += piece
+		    if len(sys.argv) > 3 and out.count(sys.argv[3].encode()) >= int(sys.argv[4]):
+		        os.write(fd, b"\x03")
 		os.waitpid(pid, 0)
 		sys.stdout.write(out.decode().replace("\r\n", "\n").lstrip("\n"))
 	END
@@ -351,7 +356,7 @@ cannot_write() {
 	assert_equal "$status" 0
 	assert_equal "$(jq -c .ask_uusd <<<"$first")" "$(jq -c .ask_uusd <<<"$second")"
 	[[ $(jq -r .at <<<"$first") < $(jq -r .at <<<"$second") ]]
-	on_terminal 80 'timeout 2 rnp-price quote --node node.json --costs costs.json offers.jsonl --watch 1s || true' >screen
+	on_terminal 80 'rnp-price quote --node node.json --costs costs.json offers.jsonl --watch 1s' $'\033[2J' 2 >screen
 	(($(grep -c $'\033\\[2J' screen) >= 2))
 	grep -q 'every 1 s' screen
 	refused 64 "reads files again" rnp-price quote --node node.json --costs costs.json -q --watch 1s </dev/null
@@ -432,7 +437,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	start_registry
 	on_terminal 80 "NO_COLOR=1 rnp-register metrics --registry $url --name http" >screen
 	awk 'length > 80 { print; bad = 1 } END { exit bad }' screen
-	on_terminal 80 "NO_COLOR=1 timeout 2 rnp-register metrics --registry $url --name http --watch 1s || true" >screen
+	on_terminal 80 "NO_COLOR=1 rnp-register metrics --registry $url --name http --watch 1s" $'\033[2J' 2 >screen
 	stop_registry
 	(($(grep -c $'\033\\[2J' screen) >= 2))
 	grep -qE '[0-9] (ms|µs)' screen
@@ -441,7 +446,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 @test "cli: who has forgotten the file is told that the terminal is read" {
 	cd "$BATS_TEST_TMPDIR"
 	rnp-register keygen >key
-	on_terminal 80 'NO_COLOR=1 timeout 2 rnp-register sign' >screen
+	on_terminal 80 'NO_COLOR=1 rnp-register sign' 'Ctrl-D ends it' 1 >screen
 	grep -q 'rnp-register: reads what you type here; Ctrl-D ends it' screen
 	run_split rnp-register sign </dev/null
 	assert_equal "$stderr" ""
@@ -556,5 +561,5 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 		zpty -d z
 		print completed
 	END
-	assert_equal "$(timeout 60 zsh -f keys.zsh)" completed
+	assert_equal "$(timeout 120 zsh -f keys.zsh)" completed
 }

@@ -72,19 +72,36 @@ process_is_gone() {
 } 2>/dev/null
 
 # ended PID: as wait, for a program that ought to end now. One that does not within two minutes is told with where it stands
-# and killed: a test that waits for it fails, and does not wait for ever.
+# and killed, and 124 comes back: a test that waits for it fails, and does not wait for ever.
 ended() {
 	local until=$((SECONDS + 120))
 	until process_is_gone "$1"; do
 		if ((SECONDS >= until)); then
 			echo "does not end: $(ps -o pid=,stat=,args= -p "$1"), $(cat /proc/"$1"/task/*/wchan | tr '\0' ' ')" >&2
+			timeout 60 gdb -p "$1" -batch -ex 'thread apply all bt' >&2 2>/dev/null || true
 			kill -KILL "$1"
-			break
+			wait "$1" || true
+			return 124
 		fi
 		sleep 0.02
 	done
 	wait "$1"
 }
 
+# fails PID: the same, for one that has to end with another code than 0
+fails() {
+	if ended "$1"; then fail "it has ended with 0"; fi
+}
+
 # wait_file FILE: until it is there and not empty, as the --port-file of a server that starts
 wait_file() { wait_until "$1" test -s "$1"; }
+
+# wait_port FILE PID: the same, of a server; one that ends instead fails the test at once
+wait_port() {
+	listens_or_ended() { [[ -s $1 ]] || process_is_gone "$2"; }
+	wait_until "a server to listen" listens_or_ended "$1" "$2"
+	[[ -s $1 ]] || {
+		cat "$BATS_TEST_TMPDIR"/*.err >&2 2>/dev/null || true
+		fail "the server has ended"
+	}
+}

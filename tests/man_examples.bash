@@ -54,7 +54,7 @@ run_example() {
 		sed -i "s|https://registry\.example|http://127.0.0.1:$(grep -oE '[0-9]+$' "$dir/port")|g" \
 			"$dir/script"
 	fi
-	(cd "$dir/work" && exec timeout -k 5 60 bash -e -o pipefail "$dir/script") >"$dir/said" 2>&1 3>&- &
+	(cd "$dir/work" && exec timeout -k 5 120 bash -e -o pipefail "$dir/script") >"$dir/said" 2>&1 3>&- &
 	script=$!
 	wait "$script" || status=$?
 	# the servers of one that failed in the middle would go on: they are in the process group of its timeout

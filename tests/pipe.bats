@@ -56,10 +56,8 @@ start_registry() {
 	rnp-register canon <in >out 3>&- 5>&- &
 	for n in 1 2 3; do
 		printf '{"n":%d}\n' "$n" >&5
-		for _ in {1..100}; do
-			if [[ $(wc -l <out) == "$n" ]]; then break; fi
-			sleep 0.02
-		done
+		is_out() { (($(wc -l <out) >= n)); }
+		wait_until "record $n" is_out
 		assert_equal "$(wc -l <out)" "$n"
 	done
 	exec 5>&-

@@ -244,13 +244,11 @@ registry() {
 
 # challenged [KEY FILE]: stores in c.json the challenge that the node's heartbeats bring
 challenged() {
-	for _ in {1..40}; do
-		rnp-register heartbeat --once --registry "$URL" --key "${1:-node.key}" |
-			jq -c 'select(.kind == "rnp.challenge")' >"${2:-c.json}"
-		[[ ! -s ${2:-c.json} ]] || return 0
-		sleep 0.3
-	done
-	return 1
+	asked_now() {
+		rnp-register heartbeat --once --registry "$URL" --key "$1" | jq -c 'select(.kind == "rnp.challenge")' >"$2"
+		[[ -s $2 ]]
+	}
+	wait_until 'a challenge' asked_now "${1:-node.key}" "${2:-c.json}"
 }
 
 # within SECONDS CHALLENGE: the same challenge, signed again by the registry, with the deadline
@@ -270,14 +268,20 @@ stop() {
 
 teardown() {
 	[[ -z ${LOSSY:-} ]] || kill "$LOSSY"
+	[[ -z ${BEATING:-} ]] || kill "$BEATING"
 	[[ -z ${REGISTRY:-} ]] || { kill "$REGISTRY" && ended "$REGISTRY"; }
 }
 
 @test "poc: heartbeat | answer | submit: a registry's challenges become verdicts in its history" {
 	registry 1s
-	timeout 8 rnp-register heartbeat --registry "$URL" --key node.key --interval 1s | tee beats.jsonl |
-		rnp-bench answer --key node.key | rnp-register submit --registry "$URL" >stored.jsonl || true
-	jq -se '[.[] | select(.of == "rnp.verdict")] | length >= 1' stored.jsonl
+	mkfifo beats
+	rnp-register heartbeat --registry "$URL" --key node.key --interval 1s >beats 3>&- &
+	BEATING=$!
+	{ tee beats.jsonl <beats | rnp-bench answer --key node.key | rnp-register submit --registry "$URL" >stored.jsonl; } 3>&- &
+	wait_until 'a verdict' grep -qs '"of":"rnp.verdict"' stored.jsonl
+	kill "$BEATING"
+	BEATING=
+	ended "$!" || true
 	jq -se '[.[] | select(.kind == "rnp.challenge") | .nonce] | length >= 1 and length == (unique | length)' beats.jsonl
 	curl -sS "$URL/v1/records?kind=rnp.verdict&node=$NODE" >history.json
 	jq -e --slurpfile v verifier.json '[.. | objects | select(.kind? == "rnp.verdict")] |
@@ -394,11 +398,11 @@ teardown() {
 	within $((3 + 4 * up)) c.json >signed.json
 	sqlite3 registry.db "DELETE FROM challenges; INSERT INTO challenges VALUES ('0', '$(cat signed.json)')"
 	registry 1h
-	for _ in {1..240}; do
+	judged() {
 		curl -sS "$URL/v1/records?kind=rnp.verdict&node=$NODE" >history.json
-		! jq -e '[.. | objects | select(.kind? == "rnp.verdict")] | length == 1' history.json || break
-		sleep 0.5
-	done
+		jq -e '[.. | objects | select(.kind? == "rnp.verdict")] | length == 1' history.json >/dev/null
+	}
+	wait_until 'a verdict' judged
 	jq -e '[.. | objects | select(.kind? == "rnp.verdict")] | length == 1 and
 		all((.passed | not) and .score_ppm == 0 and (.checks[0].reason | test("no answer")))' history.json
 }

@@ -9,18 +9,8 @@ start_registry() {
 	"${SERVE_UNDER[@]}" rnp-register serve --db registry.db --listen 127.0.0.1:0 --port-file port \
 		--log-file requests.log "$@" 2>>serve.err 3>&- &
 	server=$!
-	wait_for_port port
+	wait_port port "$server"
 	url=http://127.0.0.1:$(cat port)
-}
-
-wait_for_port() {
-	local i
-	for ((i = 0; i < 400; i++)); do
-		[[ -s $1 ]] && return
-		sleep 0.05
-	done
-	cat serve.err >&2
-	fail "the server does not start"
 }
 
 stop_registry() {
@@ -39,7 +29,7 @@ start_fake() {
 	rm -f fake.port
 	python3 "$ROOT/tests/fake_http.py" "$1" fake.port 3>&- &
 	fake=$!
-	wait_for_port fake.port
+	wait_port fake.port "$fake"
 	url=http://127.0.0.1:$(cat fake.port)
 }
 

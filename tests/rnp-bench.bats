@@ -133,7 +133,7 @@ root() {
 		/cg/cpu.stat "usage_usec 7\nnr_periods 9\nnr_throttled 0"
 	rnp-bench run --suite cpu --quick --time 300ms >"$BATS_TEST_TMPDIR/out" 3>&- &
 	local pid=$! i=0
-	while kill -0 "$pid" 2>/dev/null; do
+	until process_is_gone "$pid"; do
 		sleep 0.02
 		i=$((i + 1))
 		echo "nr_throttled $i" >"$RNP_SYSROOT/cg/cpu.stat.new"
@@ -161,7 +161,9 @@ disk_dir() {
 	jq -es 'all(.params.direct and .params.file_bytes == 16777216 and .median > 0)' <<<"$output"
 	rnp-bench run --suite disk --size 64MiB --time 30s --dir "$dir/bench" >/dev/null 2>&1 3>&- &
 	local pid=$!
-	sleep 0.5
+	# its file has no name, so that nothing is left of it
+	has_file() { find "/proc/$pid/fd" -lname "$dir/bench/*" | grep -q .; }
+	wait_until 'its file' has_file
 	kill -9 "$pid"
 	wait "$pid" || true
 	assert_equal "$(ls -A "$dir/bench")" ""
@@ -339,10 +341,8 @@ bench_record() { # test unit median low high
 	rnp-bench run --suite cpu --time 20s >results 2>message 3>&- &
 	running=$!
 	# it is measuring once it has used a second of processor time
-	for _ in {1..600}; do
-		(($(awk '{ print $14 + $15 }' "/proc/$running/stat") < 100)) || break
-		sleep 0.1
-	done
+	has_worked() { (($(awk '{ print $14 + $15 }' "/proc/$running/stat") >= 100)); }
+	wait_until 'a second of work' has_worked
 	kill -INT "$running"
 	status=0
 	ended "$running" || status=$?

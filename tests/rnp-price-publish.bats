@@ -40,7 +40,7 @@ vast_host() {
 	[[ -z ${host-} ]] || kill "$host"
 	python3 "$ROOT/tests/fake/vast_host.py" vast vast/port 3>&- 2>/dev/null &
 	host=$!
-	wait_for_port vast/port
+	wait_port vast/port "$host"
 	HOST=http://127.0.0.1:$(<vast/port)
 }
 
@@ -60,7 +60,7 @@ listed() {
 	assert_equal "$(jq -c .request <<<"$output")" \
 		'{"machine":77,"price_gpu":0.245,"price_inetu":0.002,"price_inetd":0.001,"price_min_bid":0.11,"min_chunk":1,"end_date":1798761600}'
 	assert_equal "$(listed)" 0.35
-	! grep PUT vast/log
+	run ! grep PUT vast/log
 	quote 600000
 	publish
 	assert_success

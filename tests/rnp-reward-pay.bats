@@ -230,7 +230,7 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	head -1 usages | jq -c --arg w "$payer" '.node = $w | .wallet = $w' >>usages
 	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json usages >epoch
 	front 8 20
-	paying --in-flight 1 --timeout 60s
+	paying --in-flight 1 --timeout 240s
 	"${command[@]}" >out 2>err &
 	pid=$!
 	wait_until "a payment" sh -c 'rnp-reward pay --store db --status | grep -q finalised'
@@ -247,8 +247,12 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 @test "pay: when the time is over before all is planned, the rest is left to another run, and said" {
 	owe 80
 	front 8 20
-	refused 75 "wallets are not paid yet: run pay again" pay --in-flight 1 --timeout 1s
-	n=$(rnp-reward pay --store db --status | wc -l)
+	# a busy machine may plan nothing in the first second
+	for time in 1s 2s 4s 8s; do
+		refused 75 "wallets are not paid yet: run pay again" pay --in-flight 1 --timeout $time
+		n=$(rnp-reward pay --store db --status | wc -l)
+		((n == 0)) || break
+	done
 	((n > 0 && n < 80))
 	pay >out
 	assert_equal "$(wc -l <out)" $((80 - n))
@@ -397,10 +401,8 @@ rude() {
 	[[ $code == 0 ]] || grep -q "a blockhash is offered that was used before" err
 	# until those of the first machine have passed
 	control '{"block_ms": 1}' >/dev/null
-	for _ in {1..200}; do
-		(($(control '{}' | jq .height) < passed)) || break
-		sleep 0.3
-	done
+	have_passed() { (($(control '{}' | jq .height) >= passed)); }
+	wait_until 'the first blockhashes to pass' have_passed
 	finish || fail "$(cat err)"
 	audit
 	ledger_agrees

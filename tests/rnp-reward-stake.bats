@@ -65,7 +65,7 @@ balance() {
 	week 0 . >first
 	cp db kept
 	none() { # CODE WORDS argument ...
-		run_split timeout 20 rnp-reward stake --store db --key operator.json "${@:3}"
+		run_split timeout 120 rnp-reward stake --store db --key operator.json "${@:3}"
 		assert_equal "$status $output" "$1 "
 		[[ $stderr == *"$2"* && $stderr != *$'\e'* ]] || fail "$stderr"
 		cmp db kept

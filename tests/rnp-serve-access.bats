@@ -7,7 +7,7 @@ setup_file() { make_chat_model; }
 teardown() { stop_serve; }
 
 # code [CURL OPTIONS] URL: the status alone
-code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
+code() { curl -sS -o body -w '%{http_code}' "$@"; }
 
 @test "run: one address has as many connections as --client-connections says" {
 	start_serve --client-connections 3
@@ -57,7 +57,7 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	rnp-serve key --name b --append keys >b
 	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b"]' ]
 	[ "$(stat -c %a keys)" = 600 ]
-	! grep -q "$(cat a)" keys
+	run ! grep -q "$(cat a)" keys
 	refused 64 "not 1 to 64" rnp-serve key --name 'a b'
 }
 
@@ -104,7 +104,7 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	# more than the key may ever have: no time makes it better
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2,"n":2}')" = 400 ]
 	jq -e '.error.code == "invalid_value" and .error.param == "n" and (.error.message | contains("may have 1 answers"))' body
-	! grep -qi '^retry-after' headers
+	run ! grep -qi '^retry-after' headers
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2}')" = 200 ]
 	# several prompts are answered one after the other
 	[ "$(ask "$one" '{"prompt":["x","y","z"],"max_tokens":2}')" = 200 ]

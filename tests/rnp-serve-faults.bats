@@ -128,7 +128,7 @@ make_broken_model() {
 		texts stream | cmp - want && break
 	done
 	[ "$i" -lt 3 ]
-	kill -0 "$server"
+	run ! process_is_gone "$server"
 	limit -1
 	post /v1/completions "$large" | jq -e '.choices | length == 8'
 	post /v1/completions "$small" -N >stream

@@ -7,7 +7,7 @@ setup_file() { make_chat_model; }
 teardown() { stop_serve; }
 
 loaded() { # NAME WANT
-	[[ $(curl -sS --max-time 10 "$url/metrics" | sed -n "s/^rnp_serve_loaded{model=\"$1\"} //p") == "$2" ]]
+	[[ $(curl -sS "$url/metrics" | sed -n "s/^rnp_serve_loaded{model=\"$1\"} //p") == "$2" ]]
 }
 
 @test "models: an idle one is unloaded, and the next request loads it; its text and counts stay" {
@@ -177,7 +177,7 @@ loaded() { # NAME WANT
 		loaded chat 1
 		sleep 0.1
 	done
-	kill -0 "$client"
+	run ! process_is_gone "$client"
 	device
 	wait "$client"
 	sed -n 's/^data: {/{/p' stream | jq -rj '.choices[0].text' | cmp - want

@@ -25,22 +25,13 @@ teardown() {
 }
 
 train() {
-	timeout 100 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 8 --precision f32 "$@" 3>&-
+	timeout 120 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 8 --precision f32 "$@" 3>&-
 }
 
 valid() {
 	python3 -c 'import json, sys, jsonschema
 v = jsonschema.Draft202012Validator(json.loads(sys.argv[1]))
 for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --schema "$1")" "$2"
-}
-
-# until a file has something in it
-filled() {
-	for _ in $(seq 600); do
-		[ -s "$1" ] && return
-		sleep 0.05
-	done
-	fail "$1 stays empty"
 }
 
 @test "gpus: two have the loss of one with the same batch, and the same bits twice, by every way of summing" {
@@ -82,7 +73,7 @@ filled() {
 	for to in program everybody; do
 		rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 8 --device cuda:all --out "$to" \
 			--steps 100000 >"$to.log" 2>"$to.err" 3>&- &
-		filled "$to.log"
+		wait_file "$to.log"
 		ranks=$(pgrep -P $!)
 		[ "$(wc -w <<<"$ranks")" = 2 ]
 		# systemd signals all processes of a service
@@ -98,7 +89,7 @@ filled() {
 @test "gpus: a rank that dies ends the others, with one line and 69; they do not outlive the one that started them" {
 	rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 8 --device cuda:all --out r --steps 100000 \
 		>log 2>err 3>&- &
-	filled log
+	wait_file log
 	kill -KILL "$(pgrep -P $! | tail -n 1)"
 	code=0
 	ended $! || code=$?
@@ -108,7 +99,7 @@ filled() {
 	assert_equal "$(cat said)" "rnp-train: rank 1 (cuda:1): was ended by signal 9 (Killed)"
 	rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 8 --device cuda:all --out s --steps 100000 \
 		>log2 2>err2 3>&- &
-	filled log2
+	wait_file log2
 	ranks=$(pgrep -P $!)
 	kill -KILL $!
 	wait $! || true
@@ -164,7 +155,7 @@ filled() {
 	[[ -e $RNP_BUILD/lib/librnp_mpi.so ]] || skip "built without MPI: install libopenmpi-dev"
 	command -v mpirun >/dev/null || skip "no mpirun here"
 	ranks() {
-		timeout 100 mpirun -n 2 --oversubscribe --allow-run-as-root rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" \
+		timeout 120 mpirun -n 2 --oversubscribe --allow-run-as-root rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" \
 			--batch 4 --length 8 --precision f32 --steps 2 "$@" 3>&-
 	}
 	ranks --device cuda --out m >m.jsonl 2>m.err
@@ -182,23 +173,23 @@ filled() {
 
 @test "gpus: several are one worker of a run over a network, and a rank that dies ends it with 69" {
 	cp -r "$DIR/model" m
-	timeout 100 rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --port-file port --batch 4 --length 8 \
+	timeout 120 rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --port-file port --batch 4 --length 8 \
 		--rounds 2 --inner-steps 2 --method none --precision f32 --device cpu >c.out 3>&- &
 	coordinator=$!
-	filled port
+	wait_file port
 	url=http://127.0.0.1:$(cat port)
 	rnp-train join --plan --device cuda:all --state s "$url" | jq -se 'length == 1'
-	timeout 100 rnp-train join -q --device cuda:all --every 1 --state s "$url" >j.out 2>j.err 3>&-
+	timeout 120 rnp-train join -q --device cuda:all --every 1 --state s "$url" >j.out 2>j.err 3>&-
 	ended $coordinator
 	jq -se 'map(select(.kind == "rnp.step")) | length == 4 and .[-1].tokens == 4 * 4 * 8' j.out
 	jq -se 'map(select(.kind == "rnp.round")) | length == 2 and all(.workers == 1 and .tokens == 2 * 4 * 8)' c.out
 	cp -r "$DIR/model" n
-	timeout 100 rnp-train coordinate -q --model n --data "$DIR/tok" --listen 127.0.0.1:0 --port-file port2 --batch 4 --length 8 \
+	timeout 120 rnp-train coordinate -q --model n --data "$DIR/tok" --listen 127.0.0.1:0 --port-file port2 --batch 4 --length 8 \
 		--inner-steps 2 --device cpu >/dev/null 3>&- &
 	coordinator=$!
-	filled port2
+	wait_file port2
 	rnp-train join -q --device cuda:0,cuda:1 --every 1 --state s "http://127.0.0.1:$(cat port2)" >k.out 2>k.err 3>&- &
-	filled k.out
+	wait_file k.out
 	kill -KILL "$(pgrep -P $! | tail -n 1)"
 	code=0
 	ended $! || code=$?
@@ -244,15 +235,15 @@ filled() {
 	[[ -e $cuda/nccl.h || -e /usr/include/nccl.h ]] || skip "NCCL's header is not here"
 	"${CC:-gcc}" -std=gnu11 -I. -isystem "$cuda" -D_GNU_SOURCE -o "$BATS_TEST_TMPDIR/nccl" \
 		tests/fake/nccl.c common/comm/plugins/comm_nccl.c
-	FAKE_NCCL=well run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	FAKE_NCCL=well run_split timeout 120 "$BATS_TEST_TMPDIR/nccl"
 	assert_equal "$output$stderr" $'open 0 \nallreduce 0 '
-	FAKE_NCCL=hang run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	FAKE_NCCL=hang run_split timeout 120 "$BATS_TEST_TMPDIR/nccl"
 	assert_line "allreduce -2 another rank did not move for 200 ms"
 	assert_line "again -1 the ranks have given up before"
 	assert_equal "$stderr" aborted
-	FAKE_NCCL=died run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	FAKE_NCCL=died run_split timeout 120 "$BATS_TEST_TMPDIR/nccl"
 	assert_line "allreduce -1 remote process exited"
 	assert_equal "$stderr" aborted
-	FAKE_NCCL=alone run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	FAKE_NCCL=alone run_split timeout 120 "$BATS_TEST_TMPDIR/nccl"
 	assert_output "open -2 another rank did not move for 200 ms"
 }

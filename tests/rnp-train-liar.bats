@@ -36,7 +36,7 @@ lie() {
 
 # found TEXT [OPTION...]: the worker ends with 65 and one line that has the text, within its disk
 found() {
-	refused 65 "$1" timeout 60 rnp-train join -q "$url" --data "$DIR/tok" --state state --device cpu "${@:2}"
+	refused 65 "$1" timeout 120 rnp-train join -q "$url" --data "$DIR/tok" --state state --device cpu "${@:2}"
 	[[ ! -d state ]] || (($(du -sb state | cut -f1) < 50000000))
 	kill "$liar"
 	wait "$liar" 2>/dev/null || true
@@ -98,6 +98,6 @@ found() {
 
 @test "liar: text that never ends or is of another vocabulary" {
 	lie endless-text
-	refused 65 'more than' timeout 60 rnp-train join -q "$url" --state state --device cpu
+	refused 65 'more than' timeout 120 rnp-train join -q "$url" --state state --device cpu
 	(($(du -sb state | cut -f1) < 50000000))
 }

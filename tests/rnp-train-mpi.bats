@@ -24,7 +24,7 @@ setup() {
 ranks() {
 	local n=$1
 	shift
-	timeout 60 mpirun -n "$n" --oversubscribe --allow-run-as-root "$@" 3>&-
+	timeout 120 mpirun -n "$n" --oversubscribe --allow-run-as-root "$@" 3>&-
 }
 
 # what the two programs of a job have in common
@@ -68,10 +68,7 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 	ranks 2 bash -c '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && echo $$ >pid
 		exec rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --device cpu --out r --steps 1000000' \
 		>log 3>&- &
-	for _ in $(seq 400); do
-		[ -s log ] && break
-		sleep 0.05
-	done
+	wait_file log
 	kill -TERM "$(cat pid)"
 	wait $!
 	jq -se '.[-1].ended == "signal"' log
@@ -81,11 +78,11 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 @test "mpi: ranks with different models are refused, and nothing is written when they part" {
 	rnp-train init --preset nano --vocab 300 --seed 9 --out other
 	args=(--mpi --data "$DIR/tok" "${common[@]}" --steps 2 --out r)
-	run -65 timeout 60 mpirun --oversubscribe --allow-run-as-root -n 1 rnp-train run --model "$DIR/model" "${args[@]}" : \
+	run -65 timeout 120 mpirun --oversubscribe --allow-run-as-root -n 1 rnp-train run --model "$DIR/model" "${args[@]}" : \
 		-n 1 rnp-train run --model other "${args[@]}" 3>&-
 	[[ $output == *"rank 1 has another model"* ]]
 	[ ! -e r ]
-	run -65 timeout 60 mpirun --oversubscribe --allow-run-as-root -n 1 rnp-train run --model "$DIR/model" "${args[@]}" : \
+	run -65 timeout 120 mpirun --oversubscribe --allow-run-as-root -n 1 rnp-train run --model "$DIR/model" "${args[@]}" : \
 		-n 1 rnp-train run --model "$DIR/model" "${args[@]}" --lr 0.5 3>&-
 	[[ $output == *"rank 1 has another model"* ]]
 	[ ! -e r/checkpoint.safetensors ]
@@ -94,7 +91,7 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 @test "mpi: a rank that fails ends the job with its code" {
 	: >file
 	# only rank 0 writes, and cannot; the other waits for the next step
-	run timeout 60 mpirun -n 2 --oversubscribe --allow-run-as-root rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" \
+	run timeout 120 mpirun -n 2 --oversubscribe --allow-run-as-root rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" \
 		"${common[@]}" --out file --steps 50 --save-every 1 3>&-
 	[[ $status == 73 || $status == 74 ]]
 	[[ $output == *"rank 0: "* ]]

@@ -77,12 +77,9 @@ sum() { sha256sum <"$1/model.safetensors"; }
 }
 
 @test "run: SIGTERM ends it after its step, with a checkpoint and 0" {
-	timeout 60 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" \
+	timeout 120 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" \
 		--steps 1000000 >"$BATS_TEST_TMPDIR/log" 3>&- &
-	for _ in $(seq 200); do
-		[ -s "$BATS_TEST_TMPDIR/log" ] && break
-		sleep 0.05
-	done
+	wait_file "$BATS_TEST_TMPDIR/log"
 	kill -TERM $!
 	ended $!
 	jq -se '.[-1].ended == "signal"' "$BATS_TEST_TMPDIR/log"
@@ -92,10 +89,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 @test "run: a signal that comes twice in a moment, as timeout sends it, is one" {
 	rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" \
 		--steps 100000 >"$BATS_TEST_TMPDIR/log" 3>&- &
-	for _ in $(seq 200); do
-		[ -s "$BATS_TEST_TMPDIR/log" ] && break
-		sleep 0.05
-	done
+	wait_file "$BATS_TEST_TMPDIR/log"
 	for _ in {1..10}; do
 		kill -TERM $! 2>/dev/null || true
 	done
@@ -258,12 +252,9 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	if grep 'standard output' "$BATS_TEST_TMPDIR/err"; then fail "it complains to a reader that has left"; fi
 	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
 	# under nohup the signal is ignored, as it should be, but for what is tried here
-	env --default-signal=HUP timeout 60 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 \
+	env --default-signal=HUP timeout 120 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 \
 		--out "$BATS_TEST_TMPDIR/h" --steps 1000000 >"$BATS_TEST_TMPDIR/log" 3>&- &
-	for _ in $(seq 200); do
-		[ -s "$BATS_TEST_TMPDIR/log" ] && break
-		sleep 0.05
-	done
+	wait_file "$BATS_TEST_TMPDIR/log"
 	refused 75 "another run" train --out "$BATS_TEST_TMPDIR/h" --steps 5 --resume
 	kill -HUP $!
 	ended $!
@@ -284,7 +275,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	END
 	rnp-train eval --model "$BATS_TEST_TMPDIR/huge" --data "$DIR/valid" --tokens 50 >"$BATS_TEST_TMPDIR/e"
 	jq -e '.loss > 710 and (has("perplexity") | not) and .unknown.perplexity' "$BATS_TEST_TMPDIR/e"
-	timeout 10 rnp-train eval --model "$DIR/model" --data "$DIR/valid" --tokens 50 --length 5 --batch 65536 | jq -e '.tokens == 50'
+	timeout 120 rnp-train eval --model "$DIR/model" --data "$DIR/valid" --tokens 50 --length 5 --batch 65536 | jq -e '.tokens == 50'
 }
 
 @test "eval: the bytes are those of the text, without SentencePiece's blank before it" {

@@ -260,11 +260,8 @@ vectors() {
 	mkfifo pipe
 	exec 9<>pipe
 	rnp-train tokenize --tokenizer t --out killed text pipe >/dev/null 3>&- 9>&- &
-	for _ in $(seq 200); do
-		[ -n "$(ls -A killed 2>/dev/null)" ] && break
-		sleep 0.05
-	done
-	[ -n "$(ls -A killed)" ]
+	begun() { [ -n "$(ls -A killed 2>/dev/null)" ]; }
+	wait_until 'a file of the set' begun
 	kill -TERM $!
 	local status=0
 	ended $! || status=$?

@@ -16,13 +16,7 @@ start_serve() {
 	RNP_SERVE_CHECK=1 rnp-serve run --model "chat=$DIR/model" --listen 127.0.0.1:0 --port-file port \
 		--log-file requests.log "$@" >plan 2>serve.err 3>&- &
 	server=$!
-	local i
-	for ((i = 0; i < 600; i++)); do
-		[[ -s port ]] && break
-		kill -0 "$server" 2>/dev/null || break
-		sleep 0.05
-	done
-	[[ -s port ]] || fail "the server does not start: $(cat serve.err)"
+	wait_port port "$server"
 	url=http://127.0.0.1:$(cat port)
 }
 
@@ -36,39 +30,26 @@ stop_serve() {
 
 # Waits until the server has ended: $stopped_with. One that does not end in time fails the test, and says where it hangs.
 await_serve() {
-	if ! timeout 120 tail --pid="$server" -s 0.05 -f /dev/null; then
-		timeout 60 gdb -p "$server" -batch -ex 'thread apply all bt' 2>/dev/null || true
-		kill -9 "$server"
-		wait "$server" || true
-		server=
-		fail "the server does not end: $(tail -n 3 serve.err)"
-	fi
 	stopped_with=0
 	ended "$server" || stopped_with=$?
 	server=
+	((stopped_with != 124)) || fail "the server does not end: $(tail -n 3 serve.err)"
 }
 
 # post PATH JSON [CURL OPTIONS]: the answer's body
 post() {
 	local path=$1 body=$2
 	shift 2
-	curl -sS --max-time 60 "$url$path" -H 'Content-Type: application/json' -d "$body" "$@"
+	curl -sS "$url$path" -H 'Content-Type: application/json' -d "$body" "$@"
 }
 
 # metric NAME: its value, of the first model
 metric() {
-	curl -sS --max-time 10 "$url/metrics" | sed -n "s/^rnp_serve_$1\({[^}]*}\)\? //p" | head -1
+	curl -sS "$url/metrics" | sed -n "s/^rnp_serve_$1\({[^}]*}\)\? //p" | head -1
 }
 
-# eventually COMMAND ...: it succeeds within 20 s
-eventually() {
-	local i
-	for ((i = 0; i < 400; i++)); do
-		"$@" && return
-		sleep 0.05
-	done
-	fail "never: $*"
-}
+# eventually COMMAND ...: until it succeeds
+eventually() { wait_until "$*" "$@"; }
 
 # A device that fails when told to: `device WHAT` (tests/fake/cuda_failing.c).
 make_failing() {

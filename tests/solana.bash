@@ -25,12 +25,7 @@ front() {
 	rm -f front.json
 	node "$ROOT/tests/solana_front.mjs" . "$payer" "$@" >front.log 2>&1 3>&- &
 	front=$!
-	for _ in $(seq 600); do
-		[[ -e front.json ]] && break
-		kill -0 "$front" || break
-		sleep 0.05
-	done
-	[[ -e front.json ]] || fail "the servers do not start: $(cat front.log)"
+	wait_port front.json "$front" || fail "$(cat front.log)"
 	mapfile -t urls < <(jq -r '.urls[]' front.json)
 	mint=$(jq -r .mint front.json)
 	mapfile -t nonces < <(jq -r '.nonces[]' front.json)

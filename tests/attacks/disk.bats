@@ -150,12 +150,11 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 	run rnp-register submit --registry "$url" --timeout 2s many.jsonl
 	stop_registry
 	start_registry --disk 1MiB
-	for _ in {1..100}; do
+	is_empty() {
 		get "/v1/records?kind=rnp.bench"
-		[[ $(jq '.records | length' answer.json) != 0 ]] || break
-		sleep 0.1
-	done
-	assert_equal "$(jq '.records | length' answer.json)" 0
+		[[ $(jq '.records | length' answer.json) == 0 ]]
+	}
+	wait_until 'room' is_empty
 	signed a "$bench" >x.json
 	post /v1/records x.json
 	assert_equal "$status_code" 201

@@ -53,7 +53,7 @@ power_cut() {
 	make_key a
 	"${UNDER[@]}" rnp-register serve --db disk/r.db --listen 127.0.0.1:0 --port-file port --log-file log 2>>serve.err 3>&- &
 	server=$!
-	wait_for_port port
+	wait_port port "$server"
 	url=http://127.0.0.1:$(cat port)
 	node_record a '{name: "0", at: (now - 100 | todate)}' >n.json
 	post /v1/nodes n.json

@@ -31,20 +31,19 @@ join() {
 
 # beat KEY: sends heartbeats and answers challenges, in the background
 beat() {
-	timeout 200 rnp-register heartbeat --registry "$url" --key "$1.json" --interval 1s 2>/dev/null 3>&- |
+	timeout 600 rnp-register heartbeat --registry "$url" --key "$1.json" --interval 1s 2>/dev/null 3>&- |
 		tee "$1.beats" | rnp-bench answer --key "$1.json" 2>/dev/null 3>&- |
 		rnp-register submit --registry "$url" >/dev/null 2>&1 3>&- &
 }
 
 # verdicts N: waits for N verdicts and writes them to v.jsonl
 verdicts() {
-	for _ in {1..300}; do
+	judged() {
 		get "/v1/records?kind=rnp.verdict"
 		jq -c '.records[]' answer.json >v.jsonl
-		(($(wc -l <v.jsonl) < $1)) || return 0
-		sleep 0.1
-	done
-	fail "only $(wc -l <v.jsonl) verdicts"
+		(($(wc -l <v.jsonl) >= $1))
+	}
+	wait_until "$1 verdicts" judged "$1"
 }
 
 # proves_gpu KEY...: as if the last challenge had been about a GPU
@@ -61,12 +60,8 @@ proves_gpu() {
 	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'gpu-1', id FROM nodes" >/dev/null
 	# the other node does not even appear; this one still gets its proof, and nothing fails
 	beat a
-	for _ in {1..400}; do
-		verdicts 1
-		! jq -es 'any(.proven)' v.jsonl >/dev/null || break
-		sleep 0.2
-	done
-	jq -es 'any(.proven)' v.jsonl
+	proven() { verdicts 1 && jq -es 'any(.proven)' v.jsonl >/dev/null; }
+	wait_until 'a proof' proven
 	proves_gpu a
 	sqlite3 registry.db "SELECT body FROM challenges UNION ALL SELECT body FROM records WHERE kind = 'rnp.verdict'" |
 		jq -es --arg b "$b" 'any(.node == $b) | not'
@@ -74,12 +69,10 @@ proves_gpu() {
 	assert_equal "$(jq .pending answer.json)" true
 	# now the other node appears
 	beat b
-	for _ in {1..400}; do
-		verdicts 1
-		! jq -es '[.[] | select(.joint and .proven)] | group_by(.joint) | any(length == 2)' v.jsonl >/dev/null || break
-		sleep 0.2
-	done
-	jq -es '[.[] | select(.joint and .proven)] | group_by(.joint) | any(length == 2)' v.jsonl
+	both_proven() {
+		verdicts 1 && jq -es '[.[] | select(.joint and .proven)] | group_by(.joint) | any(length == 2)' v.jsonl >/dev/null
+	}
+	wait_until 'a proof of both at once' both_proven
 	get "/v1/nodes/$b"
 	jq -e '.proven_at and (has("pending") | not)' answer.json
 }
@@ -89,11 +82,11 @@ proves_gpu() {
 answer() {
 	local key
 	for key; do
-		for _ in {1..300}; do
+		asked_now() {
 			rnp-register heartbeat --once --interval 2s --registry "$url" --key "$key.json" | jq -c 'select(.kind == "rnp.challenge")' >"$key.c"
-			[[ ! -s $key.c ]] || break
-			sleep 0.1
-		done
+			[[ -s $key.c ]]
+		}
+		wait_until 'a challenge' asked_now
 		rnp-bench answer --key "$key.json" "$key.c" >"$key.answer"
 		# the roots are sent first, because they are due earlier
 		head -1 "$key.answer" | rnp-register submit --registry "$url" >/dev/null

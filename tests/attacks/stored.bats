@@ -17,15 +17,14 @@ teardown() {
 # $challenge
 challenged() {
 	challenge=
-	for _ in {1..40}; do
+	asked_now() {
 		heartbeat_record "$1" >beat.json
 		post /v1/heartbeats beat.json
 		assert_equal "$status_code" 200
 		challenge=$(jq -c '.challenge // empty' answer.json)
-		[[ -z $challenge ]] || return 0
-		sleep 0.2
-	done
-	return 1
+		[[ $challenge ]]
+	}
+	wait_until 'a challenge' asked_now "$1"
 }
 
 @test "stored: a uuid that is there twice, or that means the CPU, is refused" {

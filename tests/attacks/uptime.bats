@@ -15,13 +15,12 @@ teardown() {
 
 # uptimes FILE: waits until there are rnp.uptime records and writes them to FILE
 uptimes() {
-	for _ in {1..100}; do
+	signed_days() {
 		get "/v1/records?kind=rnp.uptime"
 		jq -c '.records[]' answer.json >"$1"
-		[[ ! -s $1 ]] || return 0
-		sleep 0.1
-	done
-	return 1
+		[[ -s $1 ]]
+	}
+	wait_until 'a day' signed_days "$1"
 }
 
 @test "uptime: a day is signed as the heartbeats arrived, each for at most what it promised" {
@@ -70,11 +69,9 @@ uptimes() {
 	stop_registry
 	# the promised interval continues into the next day, once, and no day is written twice
 	RNP_NOW=2026-05-03T00:10:00Z start_registry --key v.json
-	for _ in {1..100}; do
-		uptimes up.jsonl
-		(($(wc -l <up.jsonl) < 3)) || break
-		sleep 0.1
-	done
+	third() { uptimes up.jsonl && (($(wc -l <up.jsonl) >= 3)); }
+	wait_until 'the third' third
+	# a fourth would not be long in coming
 	sleep 1
 	uptimes up.jsonl
 	assert_equal "$(wc -l <up.jsonl)" 3
