@@ -533,42 +533,14 @@ s.serve_forever()'
 	refused 64 'another --warm' rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --warm 9
 }
 
-# Whatever is asked for, here is the coordinator: CONNECT is answered with a tunnel, all else goes there as it is
-proxy='
-import socket, sys, threading
-def pipe(a, b):
-    try:
-        while data := a.recv(65536): b.sendall(data)
-    except OSError: pass
-    for s in (a, b):
-        try: s.shutdown(socket.SHUT_RDWR)
-        except OSError: pass
-def serve(c):
-    head = b""
-    while b"\r\n\r\n" not in head:
-        data = c.recv(65536)
-        if not data: return
-        head += data
-    to = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-    if head.startswith(b"CONNECT "): c.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-    else: to.sendall(head)
-    threading.Thread(target=pipe, args=(to, c)).start()
-    pipe(c, to)
-s = socket.create_server(("127.0.0.1", 0))
-print(s.getsockname()[1], flush=True)
-while True: threading.Thread(target=serve, args=(s.accept()[0],)).start()'
-
 # through_a_proxy URL [OPTION...]: a name that nobody knows is found by the proxy alone
 through_a_proxy() {
-	rm -f proxy.port
-	python3 -c "$proxy" "$(cat port)" >proxy.port 2>proxy.err 3>&- &
-	worker[proxy]=$!
-	wait_until 'the proxy' test -s proxy.port
+	start_relay --proxy "$(cat port)"
 	url=$1
 	refused 69 'cannot reach' rnp-train join -q "$url" --data "$DIR/tok" --state x --give-up 1s "${@:2}"
-	start_worker a --once --proxy "http://127.0.0.1:$(cat proxy.port)" "${@:2}"
+	start_worker a --once --proxy "http://127.0.0.1:$(cat relay.port)" "${@:2}"
 	end_of a "${worker[a]}"
-	kill_hard "${worker[proxy]}"
+	kill_hard "${worker[relay]}"
 	wait_until 'a round' rounds_are 1
 }
 

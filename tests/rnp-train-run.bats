@@ -1,22 +1,11 @@
 #!/usr/bin/env bats
 # rnp-train run and eval: training on this machine.
 load helper
+load train_net
 
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR
-	# text with something to learn: sentences of a small grammar
-	awk 'BEGIN {
-		srand(7)
-		split("the cat,a dog,my friend,the old man,a bird", who, ",")
-		split("sees,hears,likes,follows", does, ",")
-		split("in the morning,at night,near the river,by the house", where, ",")
-		for (i = 0; i < 4000; i++)
-			printf "%s %s %s %s.\n", who[1 + int(rand() * 5)], does[1 + int(rand() * 4)],
-				who[1 + int(rand() * 5)], where[1 + int(rand() * 4)]
-	}' >"$DIR/text"
-	head -n 200 "$DIR/text" >"$DIR/held"
-	rnp-train tokenize --vocab 300 --out "$DIR/tok" "$DIR/text" >/dev/null
-	rnp-train tokenize --tokenizer "$DIR/tok" --out "$DIR/valid" "$DIR/held" >/dev/null
+	make_text
 	rnp-train init --preset nano --vocab 300 --out "$DIR/model"
 }
 

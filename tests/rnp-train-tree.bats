@@ -181,40 +181,18 @@ for line in sys.stdin: v.validate(json.loads(line))' "$(rnp-train --schema rnp.r
 	same_parameters
 }
 
-# A relay of TCP to a port, at another (0: any, which it prints)
-relay='
-import socket, sys, threading
-def pump(a, b):
-    try:
-        while data := a.recv(65536): b.sendall(data)
-    except OSError: pass
-    for s in (a, b):
-        try: s.shutdown(socket.SHUT_RDWR)
-        except OSError: pass
-s = socket.create_server(("127.0.0.1", int(sys.argv[2])))
-print(s.getsockname()[1], flush=True)
-while True:
-    a = s.accept()[0]
-    b = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-    for pair in ((a, b), (b, a)): threading.Thread(target=pump, args=pair, daemon=True).start()'
-start_relay() {
-	python3 -c "$relay" "$(cat port)" "${1:-0}" >relay.port 2>relay.err 3>&- &
-	worker[relay]=$!
-	wait_until 'the relay' test -s relay.port
-}
-
 @test "tree: a group that loses its connection while it waits for a turn joins again, and gets it" {
 	declare -A groups=([g]="a")
 	local port
 	start_coordinator --workers 2 --rounds 2 --inner-steps 10 --method q8
-	start_relay
+	start_relay "$(cat port)"
 	port=$(cat relay.port)
 	url=http://127.0.0.1:$port start_group g --workers 1 --inner-steps 5
 	waits() { curl -s "$url/metrics" | grep -qx "rnp_train_waiting $1"; }
 	wait_until 'the group to wait for another member' waits 1
 	kill_hard "${worker[relay]}"
 	wait_until 'the root to see it' waits 0
-	start_relay "$port"
+	start_relay "$(cat port)" "$port"
 	start_worker b
 	start_below g a
 	end_of a "${worker[a]}"

@@ -1,8 +1,8 @@
 # train_net.bash - a coordinator and workers as real processes: `load train_net` after `load helper`.
 # All they write is in $BATS_TEST_TMPDIR: c.out and c.err, NAME.out and NAME.err of worker NAME.
 
-# A text with something to learn, its shards and a nano model in $DIR
-make_training() {
+# A text with something to learn, sentences of a small grammar, and its shards in $DIR
+make_text() {
 	awk 'BEGIN {
 		srand(7)
 		split("the cat,a dog,my friend,the old man,a bird", who, ",")
@@ -15,6 +15,11 @@ make_training() {
 	head -n 200 "$DIR/text" >"$DIR/held"
 	rnp-train tokenize --vocab 300 --out "$DIR/tok" "$DIR/text" >/dev/null
 	rnp-train tokenize --tokenizer "$DIR/tok" --out "$DIR/valid" "$DIR/held" >/dev/null
+}
+
+# The same and a nano model
+make_training() {
+	make_text
 	rnp-train init --preset nano --tokenizer "$DIR/tok" --out "$DIR/model"
 }
 
@@ -40,6 +45,14 @@ start_worker() {
 	rnp-train join "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-$1" --device cpu "${@:2}" \
 		>>"$BATS_TEST_TMPDIR/$1.out" 2>>"$BATS_TEST_TMPDIR/$1.err" 3>&- &
 	worker[$1]=$!
+}
+
+# start_relay [--proxy] PORT [AT]: tcp_relay.py to that port, its own in relay.port; its process is ${worker[relay]}
+start_relay() {
+	rm -f relay.port
+	python3 "$ROOT/tests/tcp_relay.py" "$@" >relay.port 2>relay.err 3>&- &
+	worker[relay]=$!
+	wait_port relay.port "${worker[relay]}"
 }
 
 # forget PID: it has ended and was waited for; its number may be somebody else's by now
