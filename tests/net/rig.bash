@@ -9,7 +9,8 @@ rig_missing() {
 	command -v nft >/dev/null || echo "no nft (Debian's nftables)"
 	command -v tc >/dev/null || echo "no tc (Debian's iproute2)"
 	[[ -c /dev/net/tun ]] || echo "no /dev/net/tun"
-	unshare -n true 2>/dev/null || echo "no network namespaces"
+	unshare -n true 2>/dev/null || { echo "no network namespaces" && return; }
+	unshare -n sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward' 2>/dev/null || echo "no network namespace that may forward packets"
 }
 
 # A namespace that lives as long as its process, into the variable $1
