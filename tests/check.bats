@@ -24,3 +24,11 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 	assert_equal "$status" 1
 	[[ $output == *'ok 1 passes'*'# left: ten seconds after the end: '*'sleep 986'*'1 passed, 1 failed, 0 skipped' ]]
 }
+
+@test "lint: a check that cannot fail is a complaint" {
+	printf '@''test "x" {\n\t! grep -q a b\n\trun ! wait "$x"\n\t! grep -q a b || false\n\trun ! grep -q a b\n\t! grep -q a b\n}\n' >x.bats
+	run "$ROOT/scripts/lint" "$PWD/x.bats"
+	assert_line "$PWD/x.bats:2: a test does not fail here: run !"
+	assert_line "$PWD/x.bats:3: waits for the child of another shell"
+	assert_line 'lint: 2 complaints'
+}

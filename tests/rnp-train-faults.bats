@@ -72,7 +72,7 @@ print(n - len(trips), round(1000 * sorted(trips)[len(trips) // 2]) if trips else
 	wait_until 'the server' rig_in "${rig_home[2]}" curl -s -o /dev/null http://10.77.0.1:8080/
 	rig_in "${rig_home[1]}" curl -s -o /dev/null http://10.77.0.1:8080/
 	wait_until 'its log' grep -q '^10.77.0.2 ' http.out
-	! grep -q '^10.78' http.out
+	run ! grep -q '^10.78' http.out
 	rig_down
 	rig_up 1 50mbit 50mbit 1 0 300000 0 0 7
 	rig_exec "$rig_server" python3 -c "$echo_server" >/dev/null 2>&1 3>&- &

@@ -124,7 +124,7 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 	rounds | jq -se --arg idle "$idle" '[.[].members[] | select(.member == $idle) | .state] | contains(["refused"])'
 	rounds | jq -se --arg flip "$flip" --arg idle "$idle" 'all(.[].members[] | select(.member != $flip and .member != $idle);
 		.state == "counted" and .own_nanonats > 0)'
-	! jq -e --arg flip "$flip" 'select(.kind == "rnp.receipt" and .node == $flip)' c.out
+	run ! jq -e --arg flip "$flip" 'select(.kind == "rnp.receipt" and .node == $flip)' c.out
 	losses_fall
 	# the text of what was refused in round 1 comes again
 	rounds | jq -se '[.[0].members[] | select(.state == "refused").first] as $lost | [.[1].members[].first] as $again
@@ -162,7 +162,7 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 	for i in 1 2 3; do start_worker "honest$i"; done
 	start_evil flip flip
 	wait_until 'the hostile one to end' process_is_gone "${worker[flip]}"
-	! wait "${worker[flip]}"
+	fails "${worker[flip]}"
 	grep -q 'did not help' flip.err
 	end_of coordinate "$coordinator"
 	rounds | jq -se '[.[-1].members[] | select(.state == "counted")] | length == 3'

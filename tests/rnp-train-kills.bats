@@ -100,7 +100,7 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 		start_worker a
 		unset -f rnp-train
 		wait_until 'the worker to be killed' process_is_gone "${worker[a]}"
-		! wait "${worker[a]}"
+		fails "${worker[a]}"
 		[ "$(kept)" = 0 ]
 		[ "$(answers POST)" = '' ]
 		grep -q . <(answers PUT)
@@ -160,7 +160,7 @@ disk_of_coordinator() {
 	rm small/filler
 	rnp-train eval --model m --data "$DIR/valid" --length 32 --tokens 256 --device cpu >/dev/null
 	if process_is_gone "$coordinator"; then
-		! wait "$coordinator"
+		fails "$coordinator"
 		start_coordinator
 	fi
 	end_of a "${worker[a]}"
