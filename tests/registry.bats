@@ -44,6 +44,12 @@ teardown() {
 		'["high",1,1,"SE","GPU","NVIDIA",{"model":"RTX 4090","nodes":1,"gpus":1}]'
 	get "/v1/records?kind=rnp.heartbeat&node=$a"
 	jq -c '.records[]' answer.json | rnp-register verify
+	# of a maintenance the first five minutes count for nothing, so that each announces five more
+	for promise in "30s 330" "59m 3600" "1h 3600"; do
+		run_split rnp-register heartbeat --registry "$url" --once --key a.json --state maintenance \
+			--interval "${promise% *}"
+		assert_equal "$(jq -c '[.interval_s, .state]' <<<"$output")" "[${promise#* },\"maintenance\"]"
+	done
 }
 
 @test "registry: an older at never replaces a newer one, and neither can be replayed" {

@@ -216,9 +216,9 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	assert_equal "$(cat signed failed late | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
 		jq .reputation_ppm)" "$worse"
 	# so it is when the challenge is known already: verdicts come later than challenges, and heartbeats may be dated back
-	beat() { # AT INTERVAL
+	beat() { # AT INTERVAL [STATE]
 		jq -nc "{kind: \"rnp.heartbeat\", v: 1, node: \"$node\", at: \"2026-11-30T$1Z\", interval_s: $2,
-			state: \"maintenance\"}" | rnp-register sign --key node.json
+			state: \"${3:-maintenance}\"}" | rnp-register sign --key node.json
 	}
 	counts() { # FAILED BEATS: whether the failure counts
 		assert_equal "$(cat signed "$1" "$2" | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
@@ -233,9 +233,26 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	beat 12:15:00 3600 >before
 	counts slow before '[60,1]'
 	# one heartbeat after the other, and one that is missing
-	for m in 10 11 12 13 14 15 16 17 18 19 20; do beat "12:$m:00" 60; done >chain
+	for m in 10 11 12 13 14 15 16 17 18 19 20; do beat "12:$m:00" 360; done >chain
 	counts slow chain '[60,1]'
-	counts slow <(grep -v 12:18:00 chain) '[61,0]'
+	counts slow <(grep -v 12:15:00 chain) '[61,0]'
+	# one that has just ended is not prolonged: all but the first of these may have been dated back
+	for m in 14 15 16 17 18 19 20; do beat "12:$m:59" 61; done >prolonged
+	counts slow prolonged '[61,0]'
+	counts slow <(cat prolonged; beat 12:14:59 302) '[60,1]'
+	# an hour is over when the node says that it is back, whatever the order; a stranger's word ends nothing
+	beat 12:10:00 3600 >hour
+	counts slow hour '[60,1]'
+	for at in 12:10:00 12:19:59 12:20:00; do
+		beat "$at" 60 idle >back
+		counts slow <(cat back hour) '[61,0]'
+		counts slow <(cat hour back) '[61,0]'
+	done
+	counts slow <(cat hour; sed 's/"60"/"61"/;s/"interval_s":60/"interval_s":61/' back) '[60,1]'
+	counts slow <(cat hour; beat 12:20:01 60 idle; beat 12:09:59 60 busy) '[60,1]'
+	counts slow <(cat hour back; beat 12:12:00 3600) '[61,0]'
+	beat 12:11:00 60 render >back
+	counts slow <(cat hour back; beat 12:12:00 3600) '[60,1]'
 	# a verdict on a challenge that another node passed first is void: neither passed nor failed,
 	# whatever the order of the records. Its own challenge, passed twice, is not
 	rnp-register keygen --out other.json >/dev/null

@@ -19,9 +19,13 @@
 
 #define INTERVAL_DEFAULT_MS 60000
 #define KEEP_CONNECTION_MS  5000
+#define INTERVAL_MAX_MS     3600000
+/* A heartbeat may be dated back by so much, so that it announces a maintenance only from then on
+ * (rnp-reward reputation): in that state each reaches over the next one's beginning. */
+#define DATED_BACK_MS 300000
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state = "idle";
-static int64_t interval_ms = INTERVAL_DEFAULT_MS;
+static int64_t interval_ms = INTERVAL_DEFAULT_MS, promised_ms;
 static bool once;
 
 static const struct opt opts[] = {
@@ -36,7 +40,7 @@ static const struct opt opts[] = {
 		.metavar = "D",
 		.help = "promised time until the next (default 60s, whole seconds)",
 		.min = 1000,
-		.max = 3600000 },
+		.max = INTERVAL_MAX_MS },
 	{ .name = "state",
 		.kind = OPT_CHOICE,
 		.to = &state,
@@ -56,7 +60,7 @@ static json_t *make_heartbeat(const struct key *key)
 
 	json_set_text(beat, "node", key->address);
 	json_set_time(beat, "at", now_ms);
-	json_set_i64(beat, "interval_s", interval_ms / 1000);
+	json_set_i64(beat, "interval_s", promised_ms / 1000);
 	json_set_text(beat, "state", state);
 	if (signature_add(beat, key, now_ms) == 0)
 		return beat;
@@ -228,6 +232,12 @@ static int run(int n, char **args)
 
 	(void)n, (void)args;
 	interval_ms -= interval_ms % 1000;
+	promised_ms = interval_ms;
+	if (strcmp(state, "maintenance") == 0) {
+		if (interval_ms > INTERVAL_MAX_MS - DATED_BACK_MS)
+			interval_ms = INTERVAL_MAX_MS - DATED_BACK_MS;
+		promised_ms = interval_ms + DATED_BACK_MS;
+	}
 	if (key_load(&key, key_path, passphrase_file) == 0)
 		rc = once ? send_once(&http, &key) : keep_alive(&http, &key);
 	http_release(&http);

@@ -47,14 +47,15 @@ static const struct opt options[] = {
 };
 
 /* A registry takes heartbeats that are dated up to five minutes back: whoever is asked what he cannot answer
- * could still announce a maintenance that has begun. */
+ * could still announce a maintenance that has begun, or prolong one that has just ended. So a heartbeat tells
+ * nothing of the five minutes after it. */
 #define DATED_BACK_MS 300000
 
-/* A verdict, or a heartbeat that announces maintenance. */
+/* A verdict. */
 struct event {
 	char node[KEY_ADDRESS_MAX];
-	int64_t at_ms, until_ms; /* until_ms: end of a maintenance, -1 for a verdict */
-	int64_t asked_ms;        /* verdicts: when the challenge was issued */
+	int64_t at_ms;
+	int64_t asked_ms; /* when the challenge was issued */
 	bool passed;
 	bool names_challenge; /* passed, and says on which challenge */
 	bool on_anothers;     /* it is that of another node, who passed it first */
@@ -62,9 +63,18 @@ struct event {
 	unsigned char sha256[CANON_HASH_BYTES];
 };
 
+/* A heartbeat. There may be many of them. */
+struct beat {
+	char node[KEY_ADDRESS_MAX];
+	int64_t at_ms;
+	int32_t away_ms; /* how long a maintenance lasts by it; 0: the node is in another state */
+};
+
 struct events {
 	struct event *list;
 	size_t n, cap;
+	struct beat *beats;
+	size_t nbeats, beats_cap;
 };
 
 static const char *why_not(const json_t *record)
@@ -95,34 +105,38 @@ static void read_challenge(const json_t *record, struct event *e)
 		n == sizeof e->challenge;
 }
 
-/* Reads a record into an event. Returns 1, 0 when it does not count, or -1. */
-static int read_event(const struct record *r, const char *kind, struct event *e)
+static int read_verdict(const struct record *r, struct event *e)
+{
+	const char *node;
+	int64_t elapsed_ns = 0;
+
+	if (json_get_text(r->json, r->where, "node", &node) < 0 ||
+		json_get_time(r->json, r->where, "at", &e->at_ms) < 0 ||
+		json_get_bool(r->json, r->where, "passed", &e->passed) < 0 ||
+		json_opt_i64(r->json, r->where, "elapsed_ns", 0, JSON_SAFE_INTEGER_MAX,
+			&elapsed_ns) < 0 ||
+		canon_hash_record(e->sha256, r->json) < 0)
+		return -1;
+	snprintf(e->node, sizeof e->node, "%s", node);
+	e->asked_ms = e->at_ms - elapsed_ns / 1000000;
+	read_challenge(r->json, e);
+	return 0;
+}
+
+static int read_beat(const struct record *r, struct beat *b)
 {
 	const char *node, *state = "";
 	int64_t interval_s;
 
 	if (json_get_text(r->json, r->where, "node", &node) < 0 ||
-		json_get_time(r->json, r->where, "at", &e->at_ms) < 0 ||
-		canon_hash_record(e->sha256, r->json) < 0)
-		return -1;
-	snprintf(e->node, sizeof e->node, "%s", node);
-	e->until_ms = -1;
-	if (strcmp(kind, "rnp.verdict") == 0) {
-		int64_t elapsed_ns = 0;
-
-		if (json_get_bool(r->json, r->where, "passed", &e->passed) < 0 ||
-			json_opt_i64(r->json, r->where, "elapsed_ns", 0,
-				JSON_SAFE_INTEGER_MAX, &elapsed_ns) < 0)
-			return -1;
-		e->asked_ms = e->at_ms - elapsed_ns / 1000000;
-		read_challenge(r->json, e);
-		return 1;
-	}
-	if (json_opt_text(r->json, r->where, "state", &state) < 0 ||
+		json_get_time(r->json, r->where, "at", &b->at_ms) < 0 ||
+		json_get_text(r->json, r->where, "state", &state) < 0 ||
 		json_get_i64(r->json, r->where, "interval_s", 1, 86400, &interval_s) < 0)
 		return -1;
-	e->until_ms = e->at_ms + interval_s * 1000;
-	return strcmp(state, "maintenance") == 0;
+	snprintf(b->node, sizeof b->node, "%s", node);
+	if (strcmp(state, "maintenance") == 0)
+		b->away_ms = (int32_t)(interval_s * 1000);
+	return 0;
 }
 
 static int take(void *ctx, const struct record *r)
@@ -130,54 +144,91 @@ static int take(void *ctx, const struct record *r)
 	const char *kind = json_string_value(json_object_get(r->json, "kind")), *reason;
 	struct events *all = ctx;
 	struct event e = { .passed = false };
-	int rc;
+	struct beat b = { .away_ms = 0 };
+	bool verdict;
 
 	if (schema_check(r->json, r->where, NULL) < 0)
 		return -1;
-	if (strcmp(kind, "rnp.verdict") != 0 && strcmp(kind, "rnp.heartbeat") != 0)
+	verdict = strcmp(kind, "rnp.verdict") == 0;
+	if (!verdict && strcmp(kind, "rnp.heartbeat") != 0)
 		return 0;
-	rc = read_event(r, kind, &e);
-	if (rc <= 0 || e.at_ms > opts.at_ms)
-		return rc < 0 ? -1 : 0;
+	if ((verdict ? read_verdict(r, &e) : read_beat(r, &b)) < 0)
+		return -1;
+	if ((verdict ? e.at_ms : b.at_ms) > opts.at_ms)
+		return 0;
 	reason = why_not(r->json);
 	if (reason) {
 		prog_warn("%s: left out: %s", r->where, reason);
 		return 0;
 	}
-	all->list = xgrow(all->list, &all->cap, all->n + 1, sizeof *all->list);
-	all->list[all->n++] = e;
+	if (verdict) {
+		all->list = xgrow(all->list, &all->cap, all->n + 1, sizeof *all->list);
+		all->list[all->n++] = e;
+	} else {
+		all->beats = xgrow(all->beats, &all->beats_cap, all->nbeats + 1,
+			sizeof *all->beats);
+		all->beats[all->nbeats++] = b;
+	}
 	return 0;
 }
 
-/* Compares by node, maintenance before verdicts, then by time; equal events are adjacent. */
+/* Compares by node, then by time; equal verdicts are adjacent. */
 static int by_node(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
 	int order = strcmp(x->node, y->node);
 
 	if (!order)
-		order = (x->until_ms < 0) - (y->until_ms < 0);
-	if (!order)
 		order = (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
 	return order ? order : memcmp(x->sha256, y->sha256, sizeof x->sha256);
 }
 
-/* A maintenance lasts as long as its heartbeats follow each other without a gap. */
+/* Of one instant the states that end a maintenance come last. */
+static int by_beat(const void *a, const void *b)
+{
+	const struct beat *x = a, *y = b;
+	int order = strcmp(x->node, y->node);
+
+	if (!order)
+		order = (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
+	return order ? order : (x->away_ms < y->away_ms) - (x->away_ms > y->away_ms);
+}
+
+/* A time for which a node had announced, early enough, that it would be away. */
 struct away {
 	int64_t from_ms, to_ms;
 };
 
-/* Writes the maintenances of a node, whose events are in order, to out; returns how many there are. */
-static size_t find_maintenances(const struct event *list, size_t n, struct away *out)
+/* Writes the maintenances of a node, whose heartbeats are in order, to out; returns how many there are. A
+ * heartbeat in another state ends what those before it have announced. */
+static size_t find_maintenances(const struct beat *list, size_t n, struct away *out)
 {
 	size_t found = 0;
+	int64_t back_ms =
+		INT64_MAX; /* the first time from here on at which it is in another state */
 
-	for (size_t i = 0; i < n && list[i].until_ms >= 0; i++) {
-		if (!found || list[i].at_ms > out[found - 1].to_ms)
-			out[found++] = (struct away){ list[i].at_ms, list[i].at_ms };
-		if (list[i].until_ms > out[found - 1].to_ms)
-			out[found - 1].to_ms = list[i].until_ms;
+	/* from the last one to the first, so that back_ms is known */
+	for (size_t i = n; i-- > 0;) {
+		struct away a = { list[i].at_ms + DATED_BACK_MS,
+			list[i].at_ms + list[i].away_ms };
+
+		if (!list[i].away_ms)
+			back_ms = list[i].at_ms;
+		if (a.to_ms > back_ms)
+			a.to_ms = back_ms;
+		if (a.from_ms < a.to_ms)
+			out[found++] = a;
 	}
+	/* in order, and each reaches as far as any before it */
+	for (size_t i = 0; i < found / 2; i++) {
+		struct away one = out[i];
+
+		out[i] = out[found - 1 - i];
+		out[found - 1 - i] = one;
+	}
+	for (size_t i = 1; i < found; i++)
+		if (out[i].to_ms < out[i - 1].to_ms)
+			out[i].to_ms = out[i - 1].to_ms;
 	return found;
 }
 
@@ -189,7 +240,7 @@ static bool in_maintenance(const struct away *list, size_t n, int64_t asked_ms)
 	while (low < high) {
 		size_t mid = (low + high) / 2;
 
-		if (list[mid].from_ms > asked_ms - DATED_BACK_MS)
+		if (list[mid].from_ms > asked_ms)
 			high = mid;
 		else
 			low = mid + 1;
@@ -197,12 +248,13 @@ static bool in_maintenance(const struct away *list, size_t n, int64_t asked_ms)
 	return low && asked_ms < list[low - 1].to_ms;
 }
 
-/* Summarises the events of one node. verdicts_sha256 is over the hashes of the counted
+/* Summarises the verdicts of one node. verdicts_sha256 is over the hashes of the counted
  * verdicts, in order: anyone who has the verdicts can check that it covers exactly these. */
-static int write_node(const struct event *list, size_t n)
+static int write_node(const struct event *list, size_t n, const struct beat *beats,
+	size_t nbeats)
 {
-	struct away *away = xcalloc(n, sizeof *away);
-	size_t naway = find_maintenances(list, n, away);
+	struct away *away = xcalloc(nbeats + 1, sizeof *away);
+	size_t naway = find_maintenances(beats, nbeats, away);
 	struct reputation r = { 0 };
 	crypto_hash_sha256_state hash;
 	unsigned char sum[crypto_hash_sha256_BYTES];
@@ -213,10 +265,8 @@ static int write_node(const struct event *list, size_t n)
 
 	crypto_hash_sha256_init(&hash);
 	for (size_t i = 0; i < n; i++) {
-		bool again = i &&
-			memcmp(list[i].sha256, list[i - 1].sha256, CANON_HASH_BYTES) == 0;
-
-		if (list[i].until_ms >= 0 || again)
+		if (i &&
+			memcmp(list[i].sha256, list[i - 1].sha256, CANON_HASH_BYTES) == 0)
 			continue;
 		if (list[i].on_anothers) {
 			void_verdicts++;
@@ -280,29 +330,40 @@ static void mark_void(struct events *all)
 
 static int write_all(struct events *all)
 {
+	size_t beat = 0, beats_end;
 	int rc = 0;
 
 	if (all->n)
 		qsort(all->list, all->n, sizeof *all->list, by_node);
+	if (all->nbeats)
+		qsort(all->beats, all->nbeats, sizeof *all->beats, by_beat);
 	mark_void(all);
-	for (size_t i = 0, end; i < all->n && rc == 0; i = end) {
-		for (end = i + 1; end < all->n &&
-			strcmp(all->list[end].node, all->list[i].node) == 0;)
+	for (size_t i = 0, end; i < all->n && rc == 0; i = end, beat = beats_end) {
+		const char *node = all->list[i].node;
+
+		for (end = i + 1; end < all->n && strcmp(all->list[end].node, node) == 0;)
 			end++;
-		if (all->list[end - 1].until_ms < 0) /* there is a verdict */
-			rc = write_node(all->list + i, end - i);
+		/* there may be heartbeats of nodes without a verdict */
+		while (beat < all->nbeats && strcmp(all->beats[beat].node, node) < 0)
+			beat++;
+		for (beats_end = beat; beats_end < all->nbeats &&
+			strcmp(all->beats[beats_end].node, node) == 0;)
+			beats_end++;
+		rc = write_node(all->list + i, end - i, all->beats + beat,
+			beats_end - beat);
 	}
 	return rc;
 }
 
 static int run(int n, char **args)
 {
-	struct events all = { NULL, 0, 0 };
+	struct events all = { .n = 0 };
 	int rc = records_each(args, n, JSON_RECORD_BYTES_MAX, take, &all);
 
 	if (rc == 0)
 		rc = write_all(&all);
 	free(all.list);
+	free(all.beats);
 	opt_list_release(&opts.trust);
 	return rc < 0 ? err_report() : EX_OK;
 }
@@ -313,7 +374,7 @@ const struct command command_reputation = {
 	.args_max = -1,
 	.summary = "How far nodes can be relied on, from their verdicts.",
 	.details =
-		"Reads rnp.verdict records, and rnp.heartbeat records that announce maintenance;\n"
+		"Reads rnp.verdict records, and rnp.heartbeat records, which announce maintenance and end it;\n"
 		"writes one rnp.reputation for each node. Other kinds are passed over.",
 	.columns = "node,reputation_ppm,trials,passed,maintenance",
 	.opts = options,
