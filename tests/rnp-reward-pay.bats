@@ -93,7 +93,9 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	refused 64 "--need 2 of 1" pay --need 2
 	refused 64 "stands there twice" pay --trust "$payer" --need 2
 	# one server is one voice
-	refused 64 "--rpc: ${urls[0]}/ stands there twice" pay --rpc "${urls[0]}/"
+	for again in "${urls[0]}/" "${urls[0]/127.0.0.1/LocalHost}" "${urls[0]/127.0.0.1/[::1]}/key" "${urls[0]/127.0.0.1/me@127.1}"; do
+		refused 64 "--rpc: ${urls[0]} and http" pay --rpc "$again"
+	done
 	refused 64 "--rpc, --keypair and --trust are needed" rnp-reward pay --store db
 	refused 66 "nowhere" pay --store nowhere
 	# no trusted key has signed: nothing is owed
@@ -344,6 +346,56 @@ rude() {
 	ledger_agrees
 }
 
+@test "pay: an address of this machine is no second server; nobody's key is in the ledger or in messages" {
+	owe 3
+	front
+	# a relay that listens on all addresses, and the one by which others know this machine
+	timeout 300 python3 - "${urls[0]}" relay.port 3>&- <<-'PY' &
+		import http.server, os, sys, urllib.request
+		class Relay(http.server.BaseHTTPRequestHandler):
+		    def do_POST(self):
+		        body = self.rfile.read(int(self.headers["Content-Length"]))
+		        text = urllib.request.urlopen(urllib.request.Request(sys.argv[1], body)).read()
+		        self.send_response(200)
+		        self.send_header("Content-Length", str(len(text)))
+		        self.end_headers()
+		        self.wfile.write(text)
+		    def log_message(self, *_): pass
+		server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Relay)
+		open("part", "w").write(str(server.server_port))
+		os.rename("part", sys.argv[2])
+		server.serve_forever()
+	PY
+	rude=$!
+	wait_file relay.port
+	address=$(python3 -c 'import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+		s.connect(("192.0.2.1", 9)); print(s.getsockname()[0])' 2>/dev/null) || address=
+	if [[ -n $address && $address != 127.* ]]; then
+		chain=(--mint "$mint" --cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --trust "$payer")
+		two=(--rpc "http://localhost:$(<relay.port)" --rpc "http://$address:$(<relay.port)")
+		run_split rnp-reward pay --store db --keypair payer.json "${chain[@]}" "${two[@]}" --timeout 20s
+		assert_failure 69
+		[[ $stderr == *"http://$address:$(<relay.port): is the server of http://localhost"*"only 1 of 2 servers"* ]] ||
+			fail "$stderr"
+	fi
+	honest=("${urls[@]}")
+	for i in 0 1 2; do
+		urls[i]=${urls[i]/127.0.0.1/me:SECRET@127.0.0.1}/v2/SECRET?api-key=SECRET
+	done
+	# one of them answers nothing that a server says
+	urls[2]=http://me:SECRET@127.0.0.1:1/SECRET
+	pay -v >out 2>err
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
+	grep -q "http://127.0.0.1:1" err
+	for said in out err <(rnp-reward ledger --store db); do
+		run grep -c SECRET "$said"
+		assert_output 0
+	done
+	rnp-reward ledger --store db | jq -se 'map(.sender // empty) | length > 0 and all(test("^http://127.0.0.1:[0-9]+$"))'
+	urls=("${honest[@]}")
+	audit
+}
+
 @test "pay: TLS connections of every server break off, after the question has arrived and in the answer: paid once" {
 	owe 30
 	front 8 10
@@ -371,7 +423,7 @@ rude() {
 			break
 	done
 	jq -se 'all(.ok)' checks
-	refused 64 "stands there twice" rnp-reward verify --store db --trust "$payer" --rpc "${urls[0]}" --rpc "${urls[0]}/"
+	refused 64 "are one server" rnp-reward verify --store db --trust "$payer" --rpc "${urls[0]}" --rpc "${urls[0]}/"
 	urls=("${honest[@]}")
 	for how in silent record body; do
 		grep -q "send-$how" cut.url.cut || fail "$how: $(cat cut.url.cut)"

@@ -218,11 +218,17 @@ static int ask(struct transactions *t)
 	enum pay_seen seen[PAY_SERVERS_MAX][RPC_BATCH_MAX];
 	int need = t->nservers < PAY_QUORUM ? t->nservers : PAY_QUORUM, rc = 0;
 	bool answered[PAY_SERVERS_MAX];
+	int again;
 
 	for (int s = 0; s < t->nservers && t->nfinal; s++) {
 		answered[s] = rpc_statuses(&t->servers[s], t->final, t->nfinal,
 				      seen[s]) == 0;
 		err_clear();
+		again = rpc_again(t->servers, s, &t->servers[s]);
+		if (again >= 0)
+			return err_set(EX_UNAVAILABLE,
+				"%s is the server of %s, and not a second one",
+				t->servers[s].voice.name, t->servers[again].voice.name);
 	}
 	for (int i = 0; i < t->nfinal; i++) {
 		char text[160];
@@ -323,12 +329,9 @@ static int open_servers(struct transactions *t)
 {
 	const struct opt_list *urls = &t->audit->rpc;
 
-	if (urls->n > PAY_SERVERS_MAX)
-		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
-	for (t->nservers = 0; t->nservers < urls->n; t->nservers++)
-		t->servers[t->nservers] = (struct rpc){ .url = urls->items[t->nservers],
-			.ca = t->audit->ca,
-			.others = urls->n > 1 };
+	if (rpc_open(t->servers, urls, t->audit->ca) < 0)
+		return -1;
+	t->nservers = urls->n;
 	return 0;
 }
 

@@ -39,7 +39,8 @@ struct ledger_tx {
 	unsigned char bytes[SOLANA_TX_BYTES_MAX]; /* planned: of its message, if asked */
 	size_t len;
 	int64_t last_valid;
-	char sender[256];        /* URL of the server that it is sent to */
+	char sender
+		[400]; /* server that it is sent to: voice.name, or in older ledgers its URL */
 	char nonce[ADDRESS_MAX]; /* the nonce account that it uses, or "" */
 	bool asked;              /* a signer was or will be asked with this blockhash */
 	struct solana_key blockhash;

@@ -833,14 +833,13 @@ static int set_run(struct pay_run *run, struct key *key)
 	if (opts.signer && (opts.keypair || !opts.wallet))
 		return err_set(EX_USAGE,
 			"--signer goes with --wallet, and without --keypair");
-	if (opts.rpc.n > PAY_SERVERS_MAX)
-		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
 	if (opts.need > opts.trust.n)
 		return err_set(EX_USAGE, "--need %" PRId64 " of %d that are trusted",
 			opts.need, opts.trust.n);
 	if (rpc_check_once("--trust", &opts.trust) < 0 ||
-		rpc_check_once("--rpc", &opts.rpc) < 0)
+		rpc_open(run->servers, &opts.rpc, opts.ca) < 0)
 		return -1;
+	run->n = opts.rpc.n;
 	if (address_parse(opts.mint, "--mint", run->payer.mint.bytes) < 0)
 		return -1;
 	if (set_cluster(run) < 0 || set_wallet(run, key) < 0 || set_nonces(run) < 0)
@@ -855,10 +854,6 @@ static int set_run(struct pay_run *run, struct key *key)
 	run->in_flight_max = run->nonces.n && run->nonces.n < opts.in_flight ?
 		run->nonces.n :
 		(int)opts.in_flight;
-	for (run->n = 0; run->n < opts.rpc.n; run->n++)
-		run->servers[run->n] = (struct rpc){ .url = opts.rpc.items[run->n],
-			.ca = opts.ca,
-			.others = opts.rpc.n > 1 };
 	return 0;
 }
 

@@ -27,7 +27,7 @@ static void format_heights(struct pay_run *run, const int64_t *heights, int64_t 
 	for (int i = 0; i < run->n; i++)
 		if (heights[i] >= 0)
 			buf_addf(&text, "%s %" PRId64 " (%.60s)", i ? "," : "",
-				heights[i], run->servers[i].url);
+				heights[i], run->servers[i].voice.name);
 	snprintf(run->blame, sizeof run->blame, "%.*s", (int)sizeof run->blame - 1,
 		text.data);
 	buf_release(&text);
@@ -160,7 +160,7 @@ static int sign(struct pay_run *run, struct ledger_tx *tx)
 	if (rc)
 		goto out;
 	snprintf(tx->sender, sizeof tx->sender, "%s",
-		run->servers[run->turn++ % run->n].url);
+		run->servers[run->turn++ % run->n].voice.name);
 	rc = store_signed(run, tx);
 	tx->status = PAY_SIGNED;
 out:
@@ -269,10 +269,21 @@ static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
+/* Whether a transaction was sent to this server, however its URL is spelled. */
+static bool is_sender(const struct rpc *r, const struct ledger_tx *tx)
+{
+	struct voice sent_to;
+	bool same = voice_read(&sent_to, tx->sender) == 0 &&
+		voice_same(&sent_to, &r->voice);
+
+	err_clear();
+	return same;
+}
+
 static struct rpc *sender_of(struct pay_run *run, const struct ledger_tx *tx)
 {
 	for (int i = 0; i < run->n; i++)
-		if (strcmp(run->servers[i].url, tx->sender) == 0)
+		if (is_sender(&run->servers[i], tx))
 			return &run->servers[i];
 	return NULL;
 }
@@ -360,7 +371,7 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 		v->signatures[i] = list[i].signature;
 		for (int s = 0; s < run->n; s++) {
 			v->list[i].final_height[s] = -1;
-			if (strcmp(run->servers[s].url, list[i].sender) == 0)
+			if (is_sender(&run->servers[s], &list[i]))
 				v->list[i].sent_to |= UINT32_C(1) << s;
 		}
 	}
@@ -378,7 +389,7 @@ static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view
 	if (blame >= 0)
 		snprintf(run->blame, sizeof run->blame,
 			"%.120s alone says that transaction %" PRId64 " may still land",
-			run->servers[blame].url, tx->id);
+			run->servers[blame].voice.name, tx->id);
 	if (to == tx->status)
 		return 0;
 	rc = ledger_move(run->ledger, tx, to, NULL, clock_now_ms());

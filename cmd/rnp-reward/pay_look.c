@@ -57,17 +57,24 @@ int pay_check_servers(struct pay_run *run)
 	for (int i = 0; i < run->n;) {
 		bool answered = rpc_genesis(&run->servers[i], genesis) == 0;
 
-		if (answered && strcmp(genesis, run->genesis) == 0) {
+		int again = rpc_again(run->servers, i, &run->servers[i]);
+
+		if (answered && again < 0 && strcmp(genesis, run->genesis) == 0) {
 			i++;
 			continue;
 		}
-		if (answered)
+		if (answered && again >= 0)
+			prog_warn(
+				"%s: is the server of %s, and not a second one: left out",
+				run->servers[i].voice.name,
+				run->servers[again].voice.name);
+		else if (answered)
 			prog_warn("%s: is of another cluster (genesis %s): left out",
-				run->servers[i].url, genesis);
+				run->servers[i].voice.name, genesis);
 		else
 			prog_warn("%s: left out", err_get()->text);
 		err_clear();
-		foreign += answered;
+		foreign += answered && again < 0;
 		drop_server(run, i);
 	}
 	if (!run->n && foreign)

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/address.h"
@@ -25,26 +26,53 @@ void rpc_release(struct rpc *r)
 
 /* --- voices --------------------------------------------------------------------------------- */
 
-/* Returns the length of a URL or address without slashes at its end, which change nothing. */
-static size_t bare_length(const char *text)
-{
-	size_t n = strlen(text);
-
-	while (n && text[n - 1] == '/')
-		n--;
-	return n;
-}
-
 int rpc_check_once(const char *option, const struct opt_list *list)
 {
 	for (int i = 0; i < list->n; i++)
 		for (int k = 0; k < i; k++)
-			if (bare_length(list->items[i]) == bare_length(list->items[k]) &&
-				memcmp(list->items[i], list->items[k],
-					bare_length(list->items[i])) == 0)
+			if (strcmp(list->items[i], list->items[k]) == 0)
 				return err_set(EX_USAGE, "%s: %.200s stands there twice",
 					option, list->items[i]);
 	return 0;
+}
+
+int rpc_open(struct rpc *servers, const struct opt_list *urls, const char *ca)
+{
+	if (urls->n > PAY_SERVERS_MAX)
+		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
+	for (int i = 0; i < urls->n; i++) {
+		servers[i] = (struct rpc){ .url = urls->items[i],
+			.ca = ca,
+			.others = urls->n > 1 };
+		if (voice_read(&servers[i].voice, urls->items[i]) < 0)
+			return err_add("--rpc");
+		for (int k = 0; k < i; k++)
+			if (voice_same(&servers[i].voice, &servers[k].voice))
+				return err_set(EX_USAGE,
+					"--rpc: %s and %s are one server, which is one voice",
+					servers[k].voice.name, servers[i].voice.name);
+	}
+	return 0;
+}
+
+int rpc_again(const struct rpc *servers, int n, const struct rpc *r)
+{
+	for (int i = 0; i < n; i++)
+		if (voice_same_server(&servers[i].voice, &r->voice))
+			return i;
+	return -1;
+}
+
+/* Whether curl asks a proxy, whose address is not the server's. */
+static bool has_proxy(void)
+{
+	static const char *const names[] = { "http_proxy", "https_proxy", "HTTPS_PROXY",
+		"all_proxy", "ALL_PROXY" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (getenv(names[i]))
+			return true;
+	return false;
 }
 
 /* --- answers -------------------------------------------------------------------------------- */
@@ -202,6 +230,7 @@ static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 	bool late = r->others && r->waited_ms > PATIENCE_MS;
 	struct http_response answer = HTTP_RESPONSE_INIT;
 	struct http_request q = { .url = r->url,
+		.name = r->voice.name,
 		.ca_file = r->ca,
 		.response_bytes_max = ANSWER_BYTES_MAX,
 		.timeout_ms = late ? LATE_TIMEOUT_MS : TIMEOUT_MS,
@@ -222,11 +251,13 @@ static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 	q.body_bytes = text.len;
 	rc = http_fetch(&r->http, &q, &answer);
 	waited_ms = (clock_mono_ns() - begun_ns) / 1000000;
+	if (!has_proxy())
+		voice_heard(&r->voice, answer.peer_ip, answer.peer_port, answer.peer_own);
 	if (waited_ms > 1000)
 		r->waited_ms += waited_ms - 1000;
 	if (rc == 0)
 		result = rpc_answer(buf_text(&answer.body), answer.body.len, r->id,
-			r->url);
+			r->voice.name);
 	json_decref(question);
 	buf_release(&text);
 	http_response_release(&answer);
@@ -249,7 +280,7 @@ int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX])
 	int rc = -1;
 
 	if (result && (!text || strlen(text) >= RPC_TEXT_MAX))
-		no_form(r->url, "the genesis hash");
+		no_form(r->voice.name, "the genesis hash");
 	else if (result) {
 		strcpy(out, text);
 		rc = 0;
@@ -266,7 +297,7 @@ int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid)
 	json_push(params, options("confirmed", NULL));
 	result = ask(r, "getLatestBlockhash", params);
 	if (result)
-		rc = rpc_read_blockhash(result, out, last_valid, r->url);
+		rc = rpc_read_blockhash(result, out, last_valid, r->voice.name);
 	json_decref(result);
 	return rc;
 }
@@ -279,7 +310,9 @@ int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
 	json_push(params, options(commitment, NULL));
 	result = ask(r, "getBlockHeight", params);
 	if (result)
-		rc = read_height(result, out) ? 0 : no_form(r->url, "the block height");
+		rc = read_height(result, out) ?
+			0 :
+			no_form(r->voice.name, "the block height");
 	json_decref(result);
 	return rc;
 }
@@ -299,7 +332,7 @@ int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key 
 	json_push(params, options(commitment, "base64"));
 	result = ask(r, "getMultipleAccounts", params);
 	if (result)
-		rc = rpc_read_accounts(result, n, out, r->url);
+		rc = rpc_read_accounts(result, n, out, r->voice.name);
 	json_decref(result);
 	return rc;
 }
@@ -336,7 +369,7 @@ int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *
 	json_push(params, o);
 	result = ask(r, "getSignatureStatuses", params);
 	if (result)
-		rc = rpc_read_statuses(result, n, out, r->url);
+		rc = rpc_read_statuses(result, n, out, r->voice.name);
 	json_decref(result);
 	return rc;
 }

@@ -11,6 +11,7 @@
 
 #include "cmd/rnp-reward/paystate.h"
 #include "cmd/rnp-reward/solana.h"
+#include "cmd/rnp-reward/voice.h"
 #include "common/base/buf.h"
 #include "common/cli/opt.h"
 #include "common/net/http.h"
@@ -21,7 +22,8 @@
 #define RPC_HEIGHT_MAX    INT64_C(1000000000000)
 
 struct rpc {
-	const char *url;
+	const char *url; /* may hold somebody's key: others see voice.name */
+	struct voice voice;
 	const char *ca; /* file of the certificates to trust; NULL: the system's */
 	struct http http;
 	int64_t id; /* of the last request */
@@ -29,9 +31,16 @@ struct rpc {
 	int64_t waited_ms;
 };
 
-/* Refuses what stands twice in a list of URLs or addresses (64): each is one voice, and a slash at
- * the end makes no other of it. */
+/* Refuses what stands twice in a list of addresses (64): each is one voice. */
 int rpc_check_once(const char *option, const struct opt_list *list);
+
+/* Makes servers of a list of URLs. Returns 0, or -1 (64): one is no URL, is one server with another, or they
+ * are more than PAY_SERVERS_MAX. */
+int rpc_open(struct rpc *servers, const struct opt_list *urls, const char *ca);
+
+/* Returns which of the n servers before it this one is under another name, as their addresses tell once they
+ * have answered; -1: none. */
+int rpc_again(const struct rpc *servers, int n, const struct rpc *r);
 
 /* An account as getMultipleAccounts returns it. */
 struct rpc_account {

@@ -306,13 +306,15 @@ static int audit(struct seen *s)
 
 static int check_options(void)
 {
+	struct rpc servers[PAY_SERVERS_MAX]; /* looked at only */
+
 	if ((opts.records.n || opts.rpc.n) && (!opts.store || !opts.trust.n))
 		return err_set(EX_USAGE, "--records and --rpc need --store and --trust");
 	for (int i = 0; i < opts.records.n; i++)
 		if (strcmp(opts.records.items[i], "-") == 0)
 			return err_set(EX_USAGE,
 				"--records: they are read twice, so they must be files");
-	return rpc_check_once("--rpc", &opts.rpc);
+	return rpc_open(servers, &opts.rpc, NULL);
 }
 
 /* Checks what is in the files, or on standard input. */

@@ -418,6 +418,7 @@ static CURLcode try_once(struct http *h, struct http_transfer *t)
 		/* the handle lives on */
 		http_curl.easy_setopt(h->curl, CURLOPT_ERRORBUFFER, (char *)NULL);
 	}
+	http_note_peer(h->curl, t->r);
 	http_curl.easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
 	http_curl.easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &retry_after_s);
 	if (retry_after_s > 0) /* 0: not given */

@@ -18,6 +18,7 @@
 struct key;
 
 #define HTTP_ETAG_MAX 256
+#define HTTP_IP_MAX   64
 
 #define HTTP_SOCKETS_MAX 16
 
@@ -113,6 +114,7 @@ struct http_sink {
 struct http_request {
 	const char *method;         /* GET, or POST when there is a body */
 	const char *url;            /* http:// or https://, nothing else */
+	const char *name;           /* of the server in errors; default: url */
 	const char *const *headers; /* "Name: value" ..., then NULL; default: none */
 	const char *content_type;   /* of the body; default application/json */
 	const void *body;
@@ -176,6 +178,11 @@ struct http_response {
 	int64_t date_ms;        /* Date, the server's clock, since 1970; -1: not given */
 	int64_t total_bytes;    /* of the whole that a range is part of; -1: not given */
 	int64_t sunk_bytes;     /* bytes in the sink, those of earlier tries included */
+	/* the address that answered, a proxy's if there is one between; "": none did. own: it is of
+	 * this machine */
+	char peer_ip[HTTP_IP_MAX];
+	int peer_port;
+	bool peer_own;
 	bool aborted;
 	bool broken_off; /* the answer had begun, and its end did not come */
 	int tries;       /* number of tries made */

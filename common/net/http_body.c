@@ -400,7 +400,7 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer)
 	if (t->header_bytes > HEADER_BYTES_MAX) {
 		t->callback_failed = true;
 		err_set(EX_DATAERR, "'%s' answered with more than %zu bytes of headers",
-			t->q->url, HEADER_BYTES_MAX);
+			t->q->name ? t->q->name : t->q->url, HEADER_BYTES_MAX);
 		return 0;
 	}
 	if (len > 5 && strncasecmp(line, "HTTP/", 5) == 0)

@@ -11,11 +11,14 @@
 
 /* Returns the URL as a person gave it: without the path below /v1/ and the query that the programs
  * add, in which there may also be somebody's key. */
-static const char *shown(const char *url, char out[SHOWN_MAX])
+static const char *shown(const struct http_request *q, char out[SHOWN_MAX])
 {
+	const char *url = q->url;
 	const char *ours = strstr(url, "/v1/");
 	size_t n = ours ? (size_t)(ours - url) : strcspn(url, "?");
 
+	if (q->name)
+		return q->name;
 	snprintf(out, SHOWN_MAX, "%.*s", n < SHOWN_MAX ? (int)n : SHOWN_MAX - 1, url);
 	return out;
 }
@@ -40,7 +43,7 @@ static int fail_local(const struct http_transfer *t, const char *url)
 int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 {
 	char text[SHOWN_MAX];
-	const char *why = http_curl.easy_strerror(rc), *url = shown(t->q->url, text);
+	const char *why = http_curl.easy_strerror(rc), *url = shown(t->q, text);
 	const char *detail = t->detail[0] ? t->detail : why;
 
 	if (fail_local(t, url) < 0)
@@ -120,6 +123,6 @@ int http_fail_status(const struct http_request *q, const struct http_response *r
 		code = EX_TEMPFAIL;
 	else if (r->status < 400)
 		code = EX_DATAERR; /* too many redirects, or an unexpected 1xx or 304 */
-	return err_set(code, "'%s' %s%s", shown(q->url, url),
+	return err_set(code, "'%s' %s%s", shown(q, url),
 		code == EX_TEMPFAIL ? "cannot serve this now" : "refused", text);
 }

@@ -90,6 +90,9 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer);
  * If not, the error is set. */
 bool http_may_connect(struct http *h, const struct curl_sockaddr *address);
 
+/* Notes in r whom the connection of this try leads to. */
+void http_note_peer(CURL *curl, struct http_response *r);
+
 /* Whether the program has aborted the request. */
 bool http_is_aborted(const struct http_request *q);
 

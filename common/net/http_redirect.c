@@ -1,6 +1,7 @@
-/* http_redirect.c - where a redirect may lead. */
+/* http_redirect.c - where a connection leads, and where a redirect may. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
@@ -36,4 +37,17 @@ bool http_may_connect(struct http *h, const struct curl_sockaddr *address)
 	t->callback_failed = true;
 	err_set(EX_DATAERR, "'%s' redirects to the private address %s", t->q->url, text);
 	return false;
+}
+
+void http_note_peer(CURL *curl, struct http_response *r)
+{
+	const char *peer = NULL, *local = NULL;
+	long port = 0;
+
+	http_curl.easy_getinfo(curl, CURLINFO_PRIMARY_IP, &peer);
+	http_curl.easy_getinfo(curl, CURLINFO_LOCAL_IP, &local);
+	http_curl.easy_getinfo(curl, CURLINFO_PRIMARY_PORT, &port);
+	snprintf(r->peer_ip, sizeof r->peer_ip, "%s", peer ? peer : "");
+	r->peer_port = (int)port;
+	r->peer_own = peer && local && peer[0] && strcmp(peer, local) == 0;
 }
