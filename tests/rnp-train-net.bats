@@ -167,6 +167,35 @@ chain_is_whole() {
 	[ "$(b2sum -l 256 flat | cut -d' ' -f1)" = "$base" ]
 }
 
+# One of two works and the other stands still, so the round cannot close: what the first asks for ahead waits. A stranger's and
+# another's request for it do not
+@test "coordinate: the update of an open round is held for the member that asks for it, and for nobody else" {
+	local base
+	start_coordinator --workers 2 --rounds 12 --inner-steps 8
+	start_worker a
+	start_worker b
+	wait_until 'a round' rounds_are 1
+	kill -STOP "${worker[b]}"
+	is() { curl -s "$url/metrics" >metrics && grep -qx "rnp_train_$1" metrics; }
+	held() { is 'delivered 1' && is 'updates_waiting [1-9]' && is 'waiting 1' && (($(rounds | wc -l) + 1 == $(sed -n 's/^rnp_train_round //p' metrics))); }
+	wait_until 'a to ask ahead' held
+	base=$(rounds | tail -n 1 | jq -r .model)
+	# at once, and not after 25 s
+	[ "$(curl -s -m 20 -o answer -w '%{http_code}' "$url/v1/update/$base?member=$(rounds | head -n 1 | jq -r '.members[0].node')")" = 404 ]
+	[ "$(curl -s -m 20 -o answer -w '%{http_code}' "$url/v1/update/$base")" = 404 ]
+	wait_until 'a to wait still' held
+	kill -CONT "${worker[b]}"
+	end_of coordinate "$coordinator"
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	rounds | jq -se 'length == 12 and all(.workers == 2)'
+	# all were fetched, and nobody has use for the last one
+	jq -s 'map(select(.path | startswith("/v1/update/")))' requests.log >updates
+	jq -e 'map(select(.status == 200 or .status == 206)) | length >= 22' updates
+	base=$(rounds | tail -n 1 | jq -r .base)
+	jq -e --arg path "/v1/update/$base" 'all(.path != $path or (.status != 200 and .status != 206))' updates
+}
+
 # Records go into a pipe that is full: nothing waits for its reader but what is printed, not even the end. Nothing is lost: the database
 # has it, and the next start prints it
 @test "coordinate: rounds do not wait until their records are read, nor does a signal, nor does a kill lose one" {

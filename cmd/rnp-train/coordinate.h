@@ -54,6 +54,7 @@ struct waiter {
 	struct httpd_reply *r;
 	char node[KEY_ADDRESS_MAX];
 	uint64_t round; /* waits for the parameters after this round; 0: for work */
+	bool update;    /* for the update that leads to them, of q->arg */
 	bool replaced;  /* the same member asks for work again */
 	int64_t until_ns;
 };
@@ -120,8 +121,8 @@ struct coordinator {
 	uint64_t counted, counted_total, dropped_total;
 	bool over, stop;
 	struct waiter *waiters;
-	int nwaiters;
-	struct err failed; /* code 0: not */
+	int nwaiters, nupdates; /* of them: that wait for work or a base; for an update */
+	struct err failed;      /* code 0: not */
 	struct writer writer;
 	struct printer printer;
 	uint64_t refused;
@@ -266,6 +267,9 @@ int coordinate_receipts(struct coordinator *g, const char *node);
 /* --- coordinate_api.c ----------------------------------------------------------------------- */
 
 extern const struct httpd_route coordinate_routes[];
+/* Answers with the update from these parameters, or 404. From any thread. */
+void coordinate_reply_update(const struct coordinator *g, struct httpd_reply *r,
+	const char *hash);
 void coordinate_metrics(void *g, struct buf *out);
 
 #endif

@@ -26,6 +26,9 @@
 /* kept for each of NODES_MAX nodes; one has some hundred bytes */
 #define JOIN_BODY_MAX ((size_t)4 << 10)
 #define ROUNDS_MAX    100 /* records of one answer */
+/* Requests for the update behind the open round that wait for it: ranges of it, over a connection each */
+#define UPDATES_HELD_MAX      2048
+#define UPDATES_OF_MEMBER_MAX 64
 
 /* --- who asks --------------------------------------------------------------------------------- */
 
@@ -224,10 +227,10 @@ static void replace(struct coordinator *g, const char *node)
 		w->replaced |= !w->round && strcmp(w->node, node) == 0;
 }
 
-/* Lets go of the lock: the round's thread answers, which at the end is no longer there. round: see struct
- * waiter. */
+/* Lets go of the lock: the round's thread answers, which at the end is no longer there. round, update: see
+ * struct waiter. */
 static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
-	struct httpd_reply *r, const char *node, uint64_t round)
+	struct httpd_reply *r, const char *node, uint64_t round, bool update)
 {
 	struct waiter *w;
 
@@ -241,12 +244,14 @@ static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
 		.q = q,
 		.r = r,
 		.round = round,
+		.update = update,
 		.until_ns = clock_mono_ns() + PROTOCOL_POLL_MS * INT64_C(1000000) };
 	snprintf(w->node, sizeof w->node, "%s", node);
 	if (!round)
 		replace(g, node);
 	g->waiters = w;
-	g->nwaiters++;
+	g->nwaiters += !update;
+	g->nupdates += update;
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	return HTTPD_LATER;
@@ -297,7 +302,7 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 	}
 	if (httpd_query(q, "ahead"))
 		return reply_ahead(g, r, node);
-	return wait_for(g, q, r, node, 0);
+	return wait_for(g, q, r, node, 0, false);
 }
 
 /* The parameters after a round, for who goes on meanwhile. */
@@ -316,7 +321,7 @@ static enum httpd_when get_base(void *ctx, struct httpd_request *q, struct httpd
 		pthread_mutex_unlock(&g->lock);
 		return httpd_error(r, 410, "not a member: join again");
 	}
-	return wait_for(g, q, r, node, round);
+	return wait_for(g, q, r, node, round, false);
 }
 
 /* The client of a long poll has left: the round's thread must not answer it. */
@@ -480,23 +485,66 @@ static enum httpd_when get_state(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+void coordinate_reply_update(const struct coordinator *g, struct httpd_reply *r,
+	const char *hash)
+{
+	char *path = coordinate_path(g, "update-%s", hash);
+
+	reply_immutable(r, path, hash);
+	free(path);
+}
+
+/* The member that asks for an update which is yet to be made, and may do so ahead: who signed the request. Its
+ * ranges come with one signature, and whoever repeats it within its minute has a place in the queue less, of
+ * that member's; NULL: the request is not held. */
+static const char *asks_ahead(struct coordinator *g, const struct httpd_request *q)
+{
+	const char *node = httpd_query(q, "member");
+	char address[KEY_ADDRESS_MAX], reason[256];
+
+	return node &&
+			protocol_verify(q, false, g->run.name, NULL, address, reason) ==
+				PROTOCOL_GOOD &&
+			strcmp(address, node) == 0 ?
+		node :
+		NULL;
+}
+
+/* With the lock: whether the update behind the open round is held for a member. */
+static bool may_hold(struct coordinator *g, const char *hash, const char *node)
+{
+	int n = 0;
+
+	if (g->over || strcmp(hash, g->base) != 0 || g->nupdates >= UPDATES_HELD_MAX ||
+		coordinate_member(g, node) < 0)
+		return false;
+	for (const struct waiter *w = g->waiters; w; w = w->next)
+		n += w->update && strcmp(w->node, node) == 0;
+	return n < UPDATES_OF_MEMBER_MAX;
+}
+
 static enum httpd_when get_update(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct coordinator *g = ctx;
+	const char *node;
 	uint64_t bytes = 0;
-	char *path;
+	bool over;
 
 	if (!protocol_is_hash(q->arg))
 		return httpd_error(r, 400, "hash: is not 64 digits of hex");
+	node = asks_ahead(g, q);
 	pthread_mutex_lock(&g->lock);
 	coordinate_db_update(g, q->arg, &bytes);
+	over = node && g->over;
+	if (!bytes && node && may_hold(g, q->arg, node))
+		return wait_for(g, q, r, node, g->round, true);
 	pthread_mutex_unlock(&g->lock);
+	if (over)
+		return httpd_error(r, 410, "the run is over");
 	if (!bytes)
 		return httpd_error(r, 404, "no update from these parameters is kept");
-	path = coordinate_path(g, "update-%s", q->arg);
-	reply_immutable(r, path, q->arg);
-	free(path);
+	coordinate_reply_update(g, r, q->arg);
 	return HTTPD_NOW;
 }
 
@@ -656,6 +704,9 @@ void coordinate_metrics(void *ctx, struct buf *out)
 		"\n",
 		g->tokens);
 	add_metric(out, "waiting", "gauge", "Workers that wait for work.", g->nwaiters);
+	add_metric(out, "updates_waiting", "gauge",
+		"Requests for the update of the open round, which wait for it.",
+		g->nupdates);
 	add_metric(out, "members", "gauge", "Workers that take part.", (double)g->r.here);
 	add_metric(out, "working", "gauge", "Workers that have a turn.",
 		(double)g->r.working);
@@ -691,7 +742,7 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/base", get_base, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
 	HTTPD_GET("/v1/state/{hash}", get_state, .slow = true),
-	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),
+	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/data/{digest}", get_data),
 	HTTPD_GET("/v1/tokens", get_tokens, .slow = true),
 	HTTPD_PUT("/v1/delta/{member}/{turn}/{piece}", coordinate_put_piece,

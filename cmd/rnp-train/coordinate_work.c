@@ -240,6 +240,23 @@ static int answer_base(struct coordinator *g, struct waiter *w, int64_t now_ns)
 	return 1;
 }
 
+/* The update is there, and its round committed; or the request waits on. */
+static int answer_update(struct coordinator *g, struct waiter *w, int64_t now_ns)
+{
+	if (g->over)
+		refuse_waiter(w, 410, "the run is over");
+	else if (g->stop)
+		refuse_waiter(w, 503, "the coordinator is about to end");
+	else if (g->round > w->round) {
+		coordinate_reply_update(g, w->r, w->q->arg);
+		httpd_finish(w->q);
+	} else if (now_ns >= w->until_ns)
+		refuse_waiter(w, 404, "the round is not closed yet");
+	else
+		return 0;
+	return 1;
+}
+
 /* Returns 1: the request is done with, 0: it waits on, or -1. */
 static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 {
@@ -248,6 +265,8 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 
 	if (httpd_gone(w->q))
 		return lose(g, w) < 0 ? -1 : 1;
+	if (w->update)
+		return answer_update(g, w, now_ns);
 	if (w->round)
 		return answer_base(g, w, now_ns);
 	if (g->over) {
@@ -288,7 +307,8 @@ int coordinate_answer(struct coordinator *g)
 
 		if (rc) {
 			*at = w->next;
-			g->nwaiters--;
+			g->nwaiters -= !w->update;
+			g->nupdates -= w->update;
 			free(w);
 		} else {
 			at = &w->next;

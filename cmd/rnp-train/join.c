@@ -100,6 +100,10 @@ static int open_loop(struct worker *w)
 		return w->o.plan ? 0 : -1;
 	if (worker_open_data(w) < 0 || worker_lead_run(w, rows, &l.train) < 0)
 		return -1;
+	/* a quota decides before the next turn whether there is room for it; a single turn has none behind it */
+	if (!training_streams(&w->run) && !w->o.quota && !w->o.once &&
+		worker_ahead_open(w) < 0)
+		return -1;
 	return lm_loop_open(&w->loop, &w->d, &l);
 }
 

@@ -38,6 +38,9 @@ struct uplink {
 };
 #define UPLINKS_KEPT 4 /* while nothing is sent: a coordinator has so many sockets */
 
+/* An update that is asked for ahead: join_ahead.c. */
+struct ahead;
+
 struct worker {
 	struct worker_options o;
 	struct training run;
@@ -73,6 +76,7 @@ struct worker {
 	struct keeping keeping;
 	struct uplink *uplinks; /* [CLIENT_CONNECTIONS_MAX]; NULL: nothing was sent yet */
 	uint64_t body_bytes;    /* that a PUT may carry; 0: not known yet */
+	struct ahead *ahead;    /* NULL: updates are asked for when they are needed */
 	/* the turn whose delta this process made and has not begun to send; 0: there is none */
 	uint64_t made;
 };
@@ -180,6 +184,19 @@ void worker_count_beside(struct worker *w, int64_t from_ns);
 
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);
+
+/* --- join_ahead.c --------------------------------------------------------------------------------- */
+
+/* From now on the update behind a delta is asked for while the delta is sent: for a worker that waits for it.
+ * Returns 0, or -1 with err_set(). */
+int worker_ahead_open(struct worker *w);
+void worker_ahead_close(struct worker *w);
+/* Asks for the update from w->state.base on a thread, which alone uses path `params-update` until
+ * worker_ahead. */
+void worker_ask_ahead(struct worker *w);
+/* Ends that: waits until the update is there, or nothing is to come of it. wanted false: it is not waited for.
+ * Returns whether the update from w->state.base lies in `params-update`. */
+bool worker_ahead(struct worker *w, bool wanted);
 
 /* --- join_keep.c ---------------------------------------------------------------------------------- */
 

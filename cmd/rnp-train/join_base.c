@@ -131,8 +131,11 @@ int worker_next_base(struct worker *w)
 	from.nranges = training_ranges(&w->run, s->version, &from.ranges, &from.elements);
 
 	snprintf(request, sizeof request, "/v1/update/%s", s->base);
-	rc = client_fetch(&w->client, request, path,
-		container_bytes_max(w->run.method_down, from.elements), &w->update_bytes);
+	rc = worker_ahead(w, true) ?
+		0 :
+		client_fetch(&w->client, request, path,
+			container_bytes_max(w->run.method_down, from.elements),
+			&w->update_bytes);
 	if (rc == 0) {
 		snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->pub);
 		rc = flatfile_open(&was, s->dir, name, s->n);

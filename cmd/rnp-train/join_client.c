@@ -139,27 +139,48 @@ static int fetch(struct client *c, const struct client_request *q, const char *u
 	return http_fetch(&c->http, &h, r);
 }
 
+/* The header fields of a request that is signed. */
+struct signing {
+	struct buf lines[PROTOCOL_LINES];
+	const char *headers[PROTOCOL_LINES + 1]; /* ends with NULL */
+};
+
+#define SIGNING_INIT                                                \
+	{                                                           \
+		.lines = { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT } \
+	}
+
+static int sign(struct signing *s, const struct client *c, const char *method,
+	const char *url, const void *body, size_t body_bytes)
+{
+	int n = protocol_sign(s->lines, method, url, body, body_bytes, c->run, c->key,
+		client_now_ms(c) / 1000);
+
+	for (int i = 0; i < n; i++)
+		s->headers[i] = s->lines[i].data;
+	return n < 0 ? -1 : 0;
+}
+
+static void signing_release(struct signing *s)
+{
+	for (int i = 0; i < PROTOCOL_LINES; i++)
+		buf_release(&s->lines[i]);
+}
+
 static int send_once(struct client *c, const struct client_request *q,
 	struct http_response *r)
 {
-	struct buf lines[PROTOCOL_LINES] = { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT };
-	const char *headers[PROTOCOL_LINES + 1] = { NULL };
+	struct signing s = SIGNING_INIT;
 	struct buf url = BUF_INIT;
-	int n = 0, rc = http_url(&url, c->url, q->path);
+	int rc = http_url(&url, c->url, q->path);
 
-	if (rc == 0 && q->sign) {
-		n = protocol_sign(lines, q->method, url.data, q->body, q->body_bytes,
-			c->run, c->key, client_now_ms(c) / 1000);
-		rc = n < 0 ? -1 : 0;
-	}
-	for (int i = 0; i < n; i++)
-		headers[i] = lines[i].data;
+	if (rc == 0 && q->sign)
+		rc = sign(&s, c, q->method, url.data, q->body, q->body_bytes);
 	if (rc == 0) {
-		rc = fetch(c, q, url.data, n ? headers : NULL, r);
+		rc = fetch(c, q, url.data, q->sign ? s.headers : NULL, r);
 		note_answer(c, r);
 	}
-	for (int i = 0; i < PROTOCOL_LINES; i++)
-		buf_release(&lines[i]);
+	signing_release(&s);
 	buf_release(&url);
 	return rc;
 }
@@ -270,23 +291,24 @@ static uint64_t received(const struct client *c)
 	return b.received;
 }
 
-int client_fetch(struct client *c, const char *path, const char *to, uint64_t max,
-	uint64_t *guess)
+/* headers NULL: not signed; else tried once. */
+static int download(struct client *c, const char *url, const char *const *headers,
+	const char *to, uint64_t max, uint64_t *guess)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
-	struct buf url = BUF_INIT;
 	int64_t began_ns = clock_mono_ns();
 	uint64_t began = received(c), had = began;
-	int rc = http_url(&url, c->url, path);
+	int rc = 0;
 
 	while (rc == 0) {
-		struct http_request h = { .url = url.data,
+		struct http_request h = { .url = url,
+			.headers = headers,
 			.ca_file = c->ca,
 			.proxy = c->proxy,
 			.no_redirects = true,
 			.response_bytes_max = (int64_t)max,
 			.rate_down_max = c->down_max,
-			.tries = FETCH_TRIES,
+			.tries = headers ? 1 : FETCH_TRIES,
 			.connections = client_connections(c, c->down_max),
 			.bytes_guess = guess ? (int64_t)*guess : 0,
 			.abort = c->abort };
@@ -300,7 +322,8 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 			began_ns = clock_mono_ns();
 		}
 		/* nor without end, where what is fetched becomes another */
-		if (rc == 0 || !is_temporary(&r) || had - began > FETCH_TRIES * max ||
+		if (rc == 0 || headers || !is_temporary(&r) ||
+			had - began > FETCH_TRIES * max ||
 			(clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
 			break;
 		rc = 0;
@@ -314,8 +337,62 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 		rc = 1;
 	}
 	http_response_release(&r);
+	return rc;
+}
+
+int client_fetch(struct client *c, const char *path, const char *to, uint64_t max,
+	uint64_t *guess)
+{
+	struct buf url = BUF_INIT;
+	int rc = http_url(&url, c->url, path);
+
+	if (rc == 0)
+		rc = download(c, url.data, NULL, to, max, guess);
 	buf_release(&url);
 	return rc;
+}
+
+int client_fetch_held(struct client *c, const char *path, const char *to, uint64_t max,
+	uint64_t *guess)
+{
+	struct signing s = SIGNING_INIT;
+	struct buf url = BUF_INIT;
+	int rc = http_url(&url, c->url, path);
+
+	if (rc == 0)
+		rc = sign(&s, c, "GET", url.data, NULL, 0);
+	if (rc == 0)
+		rc = download(c, url.data, s.headers, to, max, guess);
+	signing_release(&s);
+	buf_release(&url);
+	return rc;
+}
+
+void client_wait(const struct client *c, const struct http_abort *event,
+	const struct http_abort *stop)
+{
+	struct pollfd p[] = { { .fd = c->abort ? c->abort->fd : -1, .events = POLLIN },
+		{ .fd = event->fd, .events = POLLIN } };
+
+	while (!p[1].revents) {
+		if (poll(p, 2, -1) < 0)
+			p[0].revents = p[1].revents = 0; /* a signal */
+		if (p[0].revents) {
+			http_abort(stop);
+			p[0].fd = -1;
+			p[0].revents = 0;
+		}
+	}
+}
+
+void client_count_bytes(struct client *c, struct net_bytes *counted, struct client *to)
+{
+	struct net_bytes b;
+
+	http_bytes(&c->http, &b);
+	to->http.closed.sent += b.sent - counted->sent;
+	to->http.closed.received += b.received - counted->received;
+	*counted = b;
 }
 
 int client_refused(const struct http_response *r, int code, const char *what)

@@ -71,6 +71,17 @@ int client_connections(const struct client *c, int64_t rate);
  * Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
 int client_fetch(struct client *c, const char *path, const char *to, uint64_t max,
 	uint64_t *guess);
+/* The same, signed, of what the coordinator may have to wait for; once, it is not tried again where nobody
+ * answers. */
+int client_fetch_held(struct client *c, const char *path, const char *to, uint64_t max,
+	uint64_t *guess);
+
+/* Waits for an event; aborts stop, and waits on, where the program is to end. */
+void client_wait(const struct client *c, const struct http_abort *event,
+	const struct http_abort *stop);
+
+/* Bytes at c's sockets that *counted lacks become bytes of `to`. */
+void client_count_bytes(struct client *c, struct net_bytes *counted, struct client *to);
 
 /* Sets the error that the other side reported (its message, or its status) as an error of the
  * code; returns -1. */

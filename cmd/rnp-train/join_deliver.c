@@ -261,12 +261,8 @@ static void end_uploader(struct uploader *c, int i)
 {
 	struct worker *w = c->all->w;
 	struct uplink *l = &w->uplinks[i];
-	struct net_bytes b;
 
-	http_bytes(&l->client.http, &b);
-	w->client.http.closed.sent += b.sent - l->counted.sent;
-	w->client.http.closed.received += b.received - l->counted.received;
-	l->counted = b;
+	client_count_bytes(&l->client, &l->counted, &w->client);
 	if (i >= UPLINKS_KEPT) {
 		http_release(&l->client.http);
 		*l = (struct uplink){ 0 };
@@ -307,24 +303,6 @@ static int post_record(struct upload *u, bool early)
 	return rc;
 }
 
-/* Waits for an event, and stops all connections where the program is to end. */
-static void wait_for(struct upload *u, const struct http_abort *event)
-{
-	const struct http_abort *end = u->w->client.abort;
-	struct pollfd p[] = { { .fd = end ? end->fd : -1, .events = POLLIN },
-		{ .fd = event->fd, .events = POLLIN } };
-
-	while (!p[1].revents) {
-		if (poll(p, 2, -1) < 0)
-			p[0].revents = p[1].revents = 0; /* a signal */
-		if (p[0].revents) {
-			http_abort(&u->stop);
-			p[0].fd = -1;
-			p[0].revents = 0;
-		}
-	}
-}
-
 /* Waits until the last pieces are under way, and sends the record after them, on the connection that asked
  * for them. As post_record; a connection that broke says more than what came of it. */
 static int post_early(struct upload *u)
@@ -332,12 +310,13 @@ static int post_early(struct upload *u)
 	bool broken;
 	int rc;
 
-	wait_for(u, &u->taken_up);
+	client_wait(&u->w->client, &u->taken_up, &u->stop);
 	pthread_mutex_lock(&u->lock);
 	broken = u->broken;
 	pthread_mutex_unlock(&u->lock);
 	if (broken)
 		return 1;
+	worker_ask_ahead(u->w);
 	rc = post_record(u, true);
 	if (rc < 0 && u->w->state.pending) {
 		err_clear();
@@ -415,7 +394,7 @@ static int put_all(struct upload *u)
 	if (started < 0)
 		return -1;
 	taken = post_early(u);
-	wait_for(u, &u->ended);
+	client_wait(&u->w->client, &u->ended, &u->stop);
 	for (int i = 0; i < started; i++)
 		pthread_join(c[i].thread, NULL);
 	for (int i = 0; i < started && taken == 1 && rc == 0; i++) {
