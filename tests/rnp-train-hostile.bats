@@ -85,6 +85,19 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 	losses_fall
 }
 
+# It alone is expected when the round opens, and is refused before the other joins
+@test "hostile: who was refused is not waited for: the round closes with its last delta, and not at the deadline" {
+	start_coordinator --workers 1 --rounds 1 --inner-steps 6
+	start_evil huge huge
+	refused() { grep -q '"status":422' requests.log; }
+	wait_until 'a delta to be refused' refused
+	start_worker honest
+	end_of coordinate "$coordinator"
+	end_of honest "${worker[honest]}"
+	rounds | jq -se 'length == 1 and .[0].workers == 1 and (.[0].waited | has("deadline") | not)
+		and ([.[0].members[].state] | sort == ["absent", "counted"])'
+}
+
 @test "hostile: what one member says of its loss does not make the curve" {
 	train_among trimmed:0.25 boast
 	rounds | jq -se 'all(.loss_micronats < 6000000) and all(.[].members[]; .state == "counted")'

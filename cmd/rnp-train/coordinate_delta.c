@@ -340,15 +340,18 @@ static int check_norm(const struct coordinator *g, const struct turn *t, double 
 		"norm: %.3g, more than the %.3g that its steps can make", norm, max);
 }
 
-/* Said to the member, and to everybody if nothing better comes. */
-static void refuse_delta(struct coordinator *g, struct httpd_reply *r, uint64_t turn)
+/* Said to the member, and to everybody if nothing better comes, which others do not wait for. */
+static void refuse_delta(struct coordinator *g, struct httpd_reply *r,
+	const struct turn *t)
 {
 	struct err why;
 
 	err_save(&why);
 	pthread_mutex_lock(&g->lock);
-	if (coordinate_db_refuse(g, turn, why.text) < 0)
+	if (coordinate_db_refuse(g, t->turn, why.text) < 0)
 		err_clear();
+	round_excuse(&g->r, t->member, t->round - 1);
+	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	coordinate_refuse(g, r, 422, why.text);
 }
@@ -374,7 +377,7 @@ static enum httpd_when check_and_deliver(struct coordinator *g, struct httpd_req
 		rc = check_norm(g, t, norm);
 	theirs = rc < 0 && err_get()->code == EX_DATAERR;
 	if (theirs)
-		refuse_delta(g, r, t->turn);
+		refuse_delta(g, r, t);
 	else if (rc < 0)
 		coordinate_refuse(g, r, 503, err_get()->text);
 	else

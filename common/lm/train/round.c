@@ -357,6 +357,12 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 	return d.late ? ROUND_LATE : ROUND_COUNTED;
 }
 
+void round_excuse(struct round *r, uint64_t member, uint64_t turn)
+{
+	if (member < r->nmembers && turn == r->number && r->phase == ROUND_OPEN)
+		set(&r->members[member].expected, false, &r->expected);
+}
+
 bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
 {
 	for (size_t i = 0; i < r->ndeltas; i++) {
@@ -427,10 +433,11 @@ static bool quorate(const struct round *r)
 /* Whether a round that opens is to wait for this member. */
 static bool is_ready(const struct round *r, const struct round_member *m)
 {
-	if (!r->policy.ahead)
-		return !m->works && (m->asks || m->done);
-	return m->works ? m->work.turn == r->number :
-			  (m->asks || m->done) && !has_delta(r, m);
+	bool there = m->asks || (m->done && m->counts + 1 >= r->number);
+
+	if (r->policy.ahead && m->works)
+		return m->work.turn == r->number;
+	return !m->works && there && !(r->policy.ahead && has_delta(r, m));
 }
 
 /* Members that are at work on a round that is not open yet, or have delivered. */
@@ -472,7 +479,6 @@ bool round_tick(struct round *r, int64_t now)
 
 	if (r->phase == ROUND_GATHERING)
 		ready += at_work(r);
-
 	if (r->phase == ROUND_GATHERING && ready >= (going ? 1 : r->policy.quorum))
 		open_round(r, now);
 	if (r->phase != ROUND_OPEN || !quorate(r))

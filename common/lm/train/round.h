@@ -168,6 +168,10 @@ enum round_arrival {
 enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn,
 	uint64_t steps, int64_t now);
 
+/* What a member sent of its turn in the open round is no delta. The round does not wait for it any longer, nor
+ * does its quorum have one more; what it sends better in time counts. */
+void round_excuse(struct round *r, uint64_t member, uint64_t turn);
+
 /* A delta of this round does not count: its range is handed out again. Returns whether there was
  * one. Not after round_publish. */
 bool round_refuse(struct round *r, uint64_t member, uint64_t turn);

@@ -253,6 +253,70 @@ static void parts(void)
 	round_release(&r);
 }
 
+/* A round waits for who delivered in the last one, not for who has been silent since. */
+static void silent(void)
+{
+	struct round_policy p = three;
+	struct round_assignment work;
+	struct round r;
+
+	p.quorum = 2;
+	opened(&r, &p, 3);
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK(round_deliver(&r, i, 0, 10, 100) == ROUND_COUNTED);
+	for (int64_t at = 100; at <= 2100; at += 1000) {
+		CHECK(round_tick(&r, at));
+		round_close(&r, at);
+		round_publish(&r, at);
+		for (uint64_t i = 0; i < 2; i++)
+			round_ask(&r, i, at, &work);
+		CHECK(!round_tick(&r, at) && r.phase == ROUND_OPEN);
+		for (uint64_t i = 0; i < 2; i++) {
+			CHECK(round_ask(&r, i, at, &work) == ROUND_WORK);
+			CHECK(round_deliver(&r, i, r.number, 10, at + 50) ==
+				ROUND_COUNTED);
+		}
+		/* the third may yet come in the first of them, and until the deadline */
+		CHECK(round_tick(&r, at + 50) == (at > 100));
+	}
+	round_release(&r);
+}
+
+/* What was refused is not waited for, and the quorum lacks it; something better in its place counts. */
+static void excused(void)
+{
+	struct round_policy p = three;
+	struct round_assignment work;
+	struct round r;
+
+	p.quorum = 2;
+	opened(&r, &p, 3);
+	round_excuse(&r, 2, 1); /* of no turn that there is */
+	round_excuse(&r, 3, 0);
+	for (uint64_t i = 0; i < 2; i++)
+		CHECK(round_deliver(&r, i, 0, 10, 100) == ROUND_COUNTED);
+	CHECK(!round_tick(&r, 100));
+	round_excuse(&r, 2, 0);
+	round_excuse(&r, 2, 0);
+	CHECK(round_tick(&r, 100));
+	CHECK(round_deliver(&r, 2, 0, 10, 101) == ROUND_COUNTED);
+	round_close(&r, 101);
+	CHECK(r.ndeltas == 3);
+	round_release(&r);
+
+	/* all are the quorum: it is waited for, and whoever comes in its place closes the round */
+	opened(&r, &three, 3);
+	for (uint64_t i = 0; i < 2; i++)
+		CHECK(round_deliver(&r, i, 0, 10, 100) == ROUND_COUNTED);
+	round_excuse(&r, 2, 0);
+	CHECK(!round_tick(&r, 5000));
+	CHECK(round_join(&r, 100, 5000) == 3);
+	CHECK(round_ask(&r, 3, 5000, &work) == ROUND_WORK);
+	CHECK(round_deliver(&r, 3, 0, 10, 5100) == ROUND_COUNTED);
+	CHECK(round_tick(&r, 5100));
+	round_release(&r);
+}
+
 /* Delayed Nesterov: members that finish within the grace go together; a slow one works on. */
 static void asynchronous(void)
 {
@@ -683,6 +747,8 @@ int main(void)
 	later();
 	joiner();
 	parts();
+	silent();
+	excused();
 	asynchronous();
 	dynamic_steps();
 	absurd_speeds();
