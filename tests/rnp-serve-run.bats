@@ -141,6 +141,22 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 		(.error.message | contains("at most 49932 tokens"))'
 }
 
+@test "run: a number is whole however it is spelled, and an answer may be allowed any number of tokens" {
+	start_serve
+	text() { post /v1/completions "{\"prompt\":\"x\",\"seed\":3,$1}" | jq -e '[.choices[] | .text, .finish_reason]'; }
+	local n want
+	want=$(text '"max_tokens":1000')
+	for n in 1e3 2147483648 9223372036854775807 99999999999999999999999 1e300; do
+		[ "$(text "\"max_tokens\":$n")" = "$want" ] || fail "$n: $(text "\"max_tokens\":$n")"
+	done
+	[ "$(text '"max_tokens":4.0,"n":2.0,"top_k":5e0,"logprobs":1.0,"seed":3.0')" = \
+		"$(text '"max_tokens":4,"n":2,"top_k":5,"logprobs":1,"seed":3')" ]
+	for n in '"max_tokens":4.5' '"n":1e300' '"max_tokens":-1e300' '"seed":1e300' '"seed":-1e19' '"top_k":0.5'; do
+		post /v1/completions "{\"prompt\":\"x\",$n}" | jq -e --arg n "$n" '.error | .param as $p | .code == "invalid_value" and ($n | startswith("\"\($p)\":")) and (.message | contains("whole number"))' ||
+			fail "$n"
+	done
+}
+
 @test "run: what is wrong is named in OpenAI's shape" {
 	start_serve
 	wrong() { # STATUS PARAM CODE JSON [PATH]

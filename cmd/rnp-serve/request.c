@@ -1,6 +1,7 @@
 /* request.c - parses API requests: a table of fields, and a reader for each kind of value. */
 #include "cmd/rnp-serve/request.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -64,30 +65,45 @@ static int read_number(struct request *q, const struct field *f, json_t *v,
 	return 0;
 }
 
+/* Reads a whole number, however it is spelled; what is beyond 64 bits is the largest, or the least, of them. */
+static bool whole(const json_t *v, int64_t *out)
+{
+	double x = json_number_value(v);
+
+	if (json_is_integer(v))
+		*out = json_integer_value(v);
+	else if (json_is_real(v) && x == trunc(x))
+		*out = x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : (int64_t)x;
+	else
+		return false;
+	return true;
+}
+
 static int read_count(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
 	char what[80];
+	int64_t n;
 
 	snprintf(what, sizeof what, "a whole number from %.0f to %.0f", f->min, f->max);
-	if (!json_is_integer(v) || json_integer_value(v) < (json_int_t)f->min ||
-		json_integer_value(v) > (json_int_t)f->max)
+	if (!whole(v, &n) || n < (int64_t)f->min || n > (int64_t)f->max)
 		return bad(e, f->name, what);
-	*AT(uint32_t) = (uint32_t)json_integer_value(v);
+	*AT(uint32_t) = (uint32_t)n;
 	return 0;
 }
 
+/* Any number of tokens may be allowed: there are no more than fit in the context. */
 static int read_tokens_max(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
 	/* without an answer a prompt can still be echoed, and its logprobs told */
 	int least = q->kind == REQUEST_COMPLETION ? 0 : 1;
+	int64_t n;
 
-	if (!json_is_integer(v) || json_integer_value(v) < least ||
-		json_integer_value(v) > INT32_MAX)
+	if (!whole(v, &n) || n < least)
 		return bad(e, f->name,
 			least ? "a whole number from 1 on" : "a whole number from 0 on");
-	*AT(int64_t) = json_integer_value(v);
+	*AT(int64_t) = n < INT32_MAX ? n : INT32_MAX;
 	return 0;
 }
 
@@ -158,9 +174,12 @@ static int refuse(struct request *q, const struct field *f, json_t *v,
 static int read_seed(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
-	if (!json_is_integer(v))
-		return bad(e, f->name, "a whole number");
-	q->sampling.seed = (uint64_t)json_integer_value(v);
+	int64_t seed;
+
+	if (!whole(v, &seed) ||
+		(json_is_real(v) && (seed == INT64_MIN || seed == INT64_MAX)))
+		return bad(e, f->name, "a whole number of 64 bits with a sign");
+	q->sampling.seed = (uint64_t)seed;
 	q->seeded = true;
 	return 0;
 }
@@ -220,13 +239,14 @@ static int read_bias(struct request *q, const struct field *f, json_t *v,
 static int read_logprobs(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
+	int64_t n;
+
 	if (q->kind == REQUEST_CHAT)
 		return read_bool(q, f, v, e);
-	if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-		json_integer_value(v) > LM_TOP_LOGPROBS_MAX)
+	if (!whole(v, &n) || n < 0 || n > LM_TOP_LOGPROBS_MAX)
 		return bad(e, "logprobs", "a whole number from 0 to 20");
 	q->logprobs = true;
-	q->top_logprobs = (uint32_t)json_integer_value(v);
+	q->top_logprobs = (uint32_t)n;
 	return 0;
 }
 
