@@ -207,140 +207,198 @@ static struct predict_kernel merge_tokens(double t)
 	return k;
 }
 
-int predict_train(struct predict_kernel *out, const struct predict_step *s)
+/* The products of the layers, but for what SwiGLU's own product reads and writes. */
+static void train_layers(struct predict_kernel *out, int *n, const struct predict_step *s,
+	const struct sizes *z)
 {
-	const struct lm_config *c = &s->model;
-	struct sizes z = sizes_of(c);
-	uint64_t layers = c->layers;
-	double t = (double)s->tokens, l = z.layers, w = layer_weights(&z);
-	double seen = t * (double)s->length / 2 * z.q *
-		2; /* operations of a product of attention */
-	/* tiles at the diagonal are computed whole: of 128 or 64 queries */
-	double edge = 1 + (c->head_dim == 64 ? 128.0 : 64.0) / (double)s->length;
-	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
-	double p = w * l + z.vocab * z.dim * (c->tied ? 1 : 2);
-	/* what SwiGLU's own product multiplies by */
+	double t = (double)s->tokens, l = z->layers, w = layer_weights(z);
 	bool together = gates_together(s);
-	double own = together ? 2 * z.dim * z.hidden : 0;
-	/* of rows whose logits are in memory at once */
-	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (512 << 20)) + 1;
-	struct predict_kernel k;
-	int n = 0;
+	double own = together ? 2 * z->dim * z->hidden : 0;
 
-	/* without what SwiGLU's own product reads and writes */
-	add(out, &n,
-		product(s, "layers forward", (together ? 3 : 4) * layers,
+	add(out, n,
+		product(s, "layers forward", (together ? 3 : 4) * s->model.layers,
 			2 * t * (w - own) * l,
 			l *
 				(2 * (w - own) +
 					t *
-						(z.dim * (together ? 12 : 14) + z.q * 4 +
-							z.kv * 4 +
-							z.hidden * (together ? 2 : 6))),
+						(z->dim * (together ? 12 : 14) +
+							z->q * 4 + z->kv * 4 +
+							z->hidden * (together ? 2 : 6))),
 			l * t *
-				(z.q + 2 * z.kv + 2 * z.dim +
-					(together ? 0 : 2 * z.hidden))));
-	add(out, &n,
-		product(s, "layers backward", 7 * layers,
-			4 * t * w * l - 2 * t * z.dim * z.hidden * l,
+				(z->q + 2 * z->kv + 2 * z->dim +
+					(together ? 0 : 2 * z->hidden))));
+	add(out, n,
+		product(s, "layers backward", 7 * s->model.layers,
+			4 * t * w * l - 2 * t * z->dim * z->hidden * l,
 			l *
-				(8 * w - 2 * z.dim * z.hidden +
+				(8 * w - 2 * z->dim * z->hidden +
 					t *
-						(z.dim * 22 + z.q * 8 + z.kv * 8 +
-							z.hidden * 10)),
+						(z->dim * 22 + z->q * 8 + z->kv * 8 +
+							z->hidden * 10)),
 			/* of inputs; those of weights are few */
-			l * (t * (2 * z.dim + z.q) + w)));
-	add(out, &n,
+			l * (t * (2 * z->dim + z->q) + w)));
+}
+
+/* One of attention. queries, keys: how often each of their sides is read or written; products: of
+ * queries with keys. */
+static void train_attention(struct predict_kernel *out, int *n,
+	const struct predict_step *s, struct predict_kernel k, double queries,
+	double keys, double products)
+{
+	const struct lm_config *c = &s->model;
+	struct sizes z = sizes_of(c);
+	double t = (double)s->tokens;
+
+	k.launches = c->layers;
+	k.bytes = z.layers * t * (queries * z.q + keys * z.kv) * 2;
+	/* a product is of half of the keys */
+	k.operations = z.layers * products * (t * (double)s->length / 2 * z.q * 2);
+	add(out, n, k);
+}
+
+static void train_attentions(struct predict_kernel *out, int *n,
+	const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+	/* tiles at the diagonal are computed whole: of 128 or 64 queries */
+	double edge = 1 + (c->head_dim == 64 ? 128.0 : 64.0) / (double)s->length;
+	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
+
+	train_attention(out, n, s,
 		(struct predict_kernel){ .kernel = attend_name(c,
 						 "attend_tensor_kernel<64, 2>",
 						 "attend_tensor_kernel<128, 1>",
 						 "attend_kernel<unsigned short>"),
 			.part = "attention forward",
-			.launches = layers,
-			.bytes = l * t * (3 * z.q + 2 * z.kv) * 2,
-			.operations = l * 2 * seen,
-			.repeated = edge });
-	add(out, &n,
+			.repeated = edge },
+		3, 2, 2);
+	train_attention(out, n, s,
 		(struct predict_kernel){
 			.kernel = attend_name(c,
 				"attend_back_tensor_kernel<64, 32, 2, true>",
 				"attend_back_tensor_kernel<128, 32, 1, true>",
 				"attend_back_kv_kernel<unsigned short>"),
 			.part = "attention backward, keys",
-			.launches = layers,
-			.bytes = l * t * (3 * z.q + 4 * z.kv) * 2,
-			.operations = l * 4 * seen,
-			.repeated = edge_back });
-	add(out, &n,
+			.repeated = edge_back },
+		3, 4, 4);
+	train_attention(out, n, s,
 		(struct predict_kernel){
 			.kernel = attend_name(c,
 				"attend_back_tensor_kernel<64, 32, 2, false>",
 				"attend_back_tensor_kernel<128, 32, 1, false>",
 				"attend_back_q_kernel<unsigned short>"),
 			.part = "attention backward, queries",
-			.launches = layers,
-			.bytes = l * t * (4 * z.q + 2 * z.kv) * 2,
-			.operations = l * 3 * seen,
-			.repeated = edge_back });
+			.repeated = edge_back },
+		4, 2, 3);
+}
+
+static void train_embedding(struct predict_kernel *out, int *n, double t,
+	const struct sizes *z)
+{
+	struct predict_kernel k;
+
 	/* x, and h of the first norm; the row of the table is read again from the level-1 cache */
-	add(out, &n,
+	add(out, n,
 		rows_kernel("embed_norm_kernel<unsigned short>", "embedding, first norm",
-			1, t * z.dim * 8, t * z.dim * 14));
-	add(out, &n, sort_tokens(t));
-	add(out, &n, merge_tokens(t));
+			1, t * z->dim * 8, t * z->dim * 14));
+	add(out, n, sort_tokens(t));
+	add(out, n, merge_tokens(t));
 	/* each token's row of the table once: tokens of all kinds are most where all are as frequent */
 	k = rows_kernel("embed_back_kernel", "embedding backward", 1,
-		t * z.dim * 4 + z.vocab * -expm1(-t / z.vocab) * z.dim * 8, 0);
+		t * z->dim * 4 + z->vocab * -expm1(-t / z->vocab) * z->dim * 8, 0);
 	/* but of text one token in 25 is the same, whose rows a block adds sixteen at a time while the
 	 * other blocks work; their keys come beside the rows before them */
 	k.trips = t / 25 / 16;
 	k.near_trips = 1;
-	add(out, &n, k);
-	add(out, &n,
+	add(out, n, k);
+}
+
+/* Norms, positions of keys, and SwiGLU. */
+static void train_rows(struct predict_kernel *out, int *n, const struct predict_step *s,
+	const struct sizes *z)
+{
+	double t = (double)s->tokens, l = z->layers;
+	uint64_t layers = s->model.layers;
+	struct predict_kernel k;
+
+	add(out, n,
 		rows_kernel("norm_kernel<unsigned short>", "norm", 2 * layers,
-			2 * l * t * z.dim * 6, 2 * l * t * z.dim * 14));
+			2 * l * t * z->dim * 6, 2 * l * t * z->dim * 14));
 	/* one pass over dy, y, and the gradient in two halves, which there is not yet before the
 	 * last norm, and which the first norm's stores as f32 instead; the norm's weights are
 	 * loaded twice, from the level-1 cache */
-	add(out, &n,
-		rows_kernel(norm_back_name(c->dim), "norm backward", 2 * layers + 1,
-			(2 * l * 12 + 8) * t * z.dim, (2 * l + 1) * t * z.dim * 20));
+	add(out, n,
+		rows_kernel(norm_back_name(s->model.dim), "norm backward", 2 * layers + 1,
+			(2 * l * 12 + 8) * t * z->dim, (2 * l + 1) * t * z->dim * 20));
 	k = rows_kernel("join_kernel", "norm's weights backward", 2 * layers + 1,
-		(2 * l + 1) * fmin(t / 64, 512) * z.dim * 8, 0);
+		(2 * l + 1) * fmin(t / 64, 512) * z->dim * 8, 0);
 	/* eight warps, 16 loads at a time */
 	k.near_trips = (2 * l + 1) * ceil(fmin(t / 64, 512) / 8 / 16);
-	add(out, &n, k);
-	add(out, &n,
+	add(out, n, k);
+	add(out, n,
 		rows_kernel("rotate_kernel<unsigned short>", "positions of keys", layers,
-			l * t * z.kv * 4, l * t * z.kv * 6));
-	add(out, &n,
-		together ? swiglu_forward(s, &z) :
-			   rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU", layers,
-				   l * t * z.hidden * 6, 0));
-	add(out, &n, swiglu_back(s, &z));
-	add(out, &n,
-		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
-			t * z.vocab * 2 + t * z.dim * 2 +
-				(double)groups * z.dim * z.vocab * 2,
-			t * z.vocab));
-	add(out, &n,
+			l * t * z->kv * 4, l * t * z->kv * 6));
+	add(out, n,
+		gates_together(s) ? swiglu_forward(s, z) :
+				    rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU",
+					    layers, l * t * z->hidden * 6, 0));
+	add(out, n, swiglu_back(s, z));
+}
+
+/* The output layer and the loss. */
+static void train_head(struct predict_kernel *out, int *n, const struct predict_step *s,
+	const struct sizes *z)
+{
+	double t = (double)s->tokens;
+	/* of rows whose logits are in memory at once */
+	uint64_t groups = (uint64_t)(t * z->vocab * 2 / (512 << 20)) + 1;
+
+	add(out, n,
+		product(s, "logits", groups, 2 * t * z->dim * z->vocab,
+			t * z->vocab * 2 + t * z->dim * 2 +
+				(double)groups * z->dim * z->vocab * 2,
+			t * z->vocab));
+	add(out, n,
 		rows_kernel("target_kernel<unsigned short, unsigned short>",
-			"logits of the targets", groups, t * z.dim * 4, 0));
+			"logits of the targets", groups, t * z->dim * 4, 0));
 	/* read twice, the second time from the level-2 cache; two loops like the hot one */
-	add(out, &n,
+	add(out, n,
 		rows_kernel("loss_kernel<unsigned short, true>", "loss", groups,
-			t * z.vocab * 4, t * z.vocab * 4));
-	add(out, &n,
-		product(s, "logits backward", 2 * groups, 4 * t * z.dim * z.vocab,
-			t * z.vocab * 4 + t * z.dim * 4 +
-				(double)groups * z.dim * z.vocab * 10,
-			t * z.dim + (double)groups * z.dim * z.vocab));
-	add(out, &n, rows_kernel("squares_kernel", "norm of the gradient", 1, p * 4, 0));
+			t * z->vocab * 4, t * z->vocab * 4));
+	add(out, n,
+		product(s, "logits backward", 2 * groups, 4 * t * z->dim * z->vocab,
+			t * z->vocab * 4 + t * z->dim * 4 +
+				(double)groups * z->dim * z->vocab * 10,
+			t * z->dim + (double)groups * z->dim * z->vocab));
+}
+
+/* The optimiser, of p parameters. */
+static void train_update(struct predict_kernel *out, int *n, double p)
+{
+	struct predict_kernel k;
+
+	add(out, n, rows_kernel("squares_kernel", "norm of the gradient", 1, p * 4, 0));
 	/* one block: a double of each 16,384 gradients, 16 of them at a time */
 	k = rows_kernel("clip_kernel", "clipping", 1, p / 2048, 0);
 	k.trips = ceil(p / 16384 / 256 / 16);
-	add(out, &n, k);
-	add(out, &n, rows_kernel("adamw_kernel", "AdamW", 1, p * 30, 0));
+	add(out, n, k);
+	add(out, n, rows_kernel("adamw_kernel", "AdamW", 1, p * 30, 0));
+}
+
+int predict_train(struct predict_kernel *out, const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+	struct sizes z = sizes_of(c);
+	double t = (double)s->tokens;
+	int n = 0;
+
+	train_layers(out, &n, s, &z);
+	train_attentions(out, &n, s);
+	train_embedding(out, &n, t, &z);
+	train_rows(out, &n, s, &z);
+	train_head(out, &n, s, &z);
+	train_update(out, &n,
+		layer_weights(&z) * z.layers + z.vocab * z.dim * (c->tied ? 1 : 2));
 	/* tokens and targets, losses, rates and what became of them: each is waited for */
 	add(out, &n,
 		(struct predict_kernel){ .kernel = "copies",
