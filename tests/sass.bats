@@ -62,6 +62,30 @@ setup() {
 	assert_output "$(sed -n 's/^CUDA_OWN_90 := //p' Makefile)"
 }
 
+@test "sass: what CUDA 12 compiles for GPUs before sm_70 asks for nothing that they lack" {
+	# as the plug-in for drivers of 525 to 575 is made; here seen without that toolkit, in what the compiler is given
+	local file home given
+	home=$(dirname "$(dirname "$(realpath "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")")
+	preprocessed() {
+		g++ -E -x c++ -std=c++17 -D__CUDACC__ "-D__CUDA_ARCH__=$1" -I. -I"$home/include" "$2" | sed -n '/^# .*"kernels\//,$p'
+	}
+	for file in $(grep -lE 'GRID_CONSTANT|__grid_constant__' kernels/*/*.cu | grep -v _sm90a); do
+		preprocessed 500 "$file" >"$BATS_TEST_TMPDIR/old"
+		preprocessed 700 "$file" >"$BATS_TEST_TMPDIR/new"
+		given=$(grep -c 'grid_constant' "$BATS_TEST_TMPDIR/new")
+		((given >= 1))
+		run grep grid_constant "$BATS_TEST_TMPDIR/old"
+		assert_output ""
+	done
+	((${given:-0} >= 1)) # there are such files
+	[[ -n ${NVCC12-} ]] || return 0
+	for file in kernels/lm/paged.cu kernels/lm/project_bf16.cu; do
+		"$NVCC12" -std=c++17 -I. -arch=compute_50 -ptx -o "$BATS_TEST_TMPDIR/ptx" "$file"
+	done
+	# its ptxas ends
+	timeout 120 "$NVCC12" -std=c++17 -I. -arch=sm_90a -cubin -o "$BATS_TEST_TMPDIR/cubin" kernels/lm/swiglu_sm90a.cu
+}
+
 @test "sass: branches of sm_80 are read: the hot loop of a product holds its MMAs, and no more than a loop" {
 	run_split scripts/sass --arch sm_80 kernels/lm/project_tensor.cu
 	jq -es 'all(select(.kernel | test("project_tensor_kernel")) | .hot.mma >= 4 and .hot_instructions * 2 < .instructions and

@@ -33,8 +33,13 @@
 #define UNROLL_16                       _Pragma("unroll 16")
 #define UNROLL_4                        _Pragma("unroll 4")
 #define UNROLL_1                        _Pragma("unroll 1")
-/* of a parameter that is const: it has an address, so that an index into it makes no copy */
-#define GRID_CONSTANT                   __grid_constant__
+/* of a parameter that is const: it has an address, so that an index into it makes no copy. GPUs before sm_70, for
+ * which CUDA 12 compiles, do not have it. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+#define GRID_CONSTANT
+#else
+#define GRID_CONSTANT __grid_constant__
+#endif
 /* for the emulation: what other blocks wrote there is ordered before what follows, by fences and atomics, which
  * it knows nothing of */
 #define CUDA_ORDERED(at, bytes)         (void)0

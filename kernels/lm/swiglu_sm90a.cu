@@ -24,7 +24,15 @@
 #endif
 #define SIZE_MAX_TAKEN ((uint64_t)1 << 29) /* coordinates have 32 bits */
 
-#if CUDA_WGMMA
+/* CUDA 12.4's ptxas works for more than four minutes on these kernels, for which that of 13.0 takes two seconds, and
+ * was not seen to end. The plug-in for older drivers takes a product and a kernel of its own instead. */
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
+#define TOGETHER 0
+#else
+#define TOGETHER 1
+#endif
+
+#if CUDA_WGMMA && TOGETHER
 __device__ __forceinline__ float high_bf16(unsigned two)
 {
 	return bf16_to_f32((uint16_t)(two >> 16));
@@ -98,7 +106,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 		const GRID_CONSTANT wgmma_map b, struct multiply m, struct lm_swiglu s,
 		unsigned tasks)
 {
-#if CUDA_WGMMA
+#if CUDA_WGMMA && TOGETHER
 	LARGE_SHARED(uint4, memory, WIDE_BYTES / 16);
 	wide_stages stages = wide_begin(memory);
 	unsigned steps = (unsigned)((m.p.k + WIDE_DEPTH - 1) / WIDE_DEPTH);
@@ -163,8 +171,8 @@ int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s)
 
 	/* also where cuBLASLt is there: its product and a kernel of their own move 6 bytes of each number
 	 * of y besides */
-	if (!cuda_of(d)->wgmma || s->dtype != LM_DTYPE_BF16 || s->gelu || !whole ||
-		s->dim <= (STEPS_MIN - 1) * WIDE_DEPTH || tiles < TILES_MIN ||
+	if (!TOGETHER || !cuda_of(d)->wgmma || s->dtype != LM_DTYPE_BF16 || s->gelu ||
+		!whole || s->dim <= (STEPS_MIN - 1) * WIDE_DEPTH || tiles < TILES_MIN ||
 		s->rows >= SIZE_MAX_TAKEN || s->dim >= SIZE_MAX_TAKEN ||
 		s->hidden >= SIZE_MAX_TAKEN || tiles >= SIZE_MAX_TAKEN ||
 		((uintptr_t)s->product | (uintptr_t)s->y) % 4 || s->dim % 8 ||
