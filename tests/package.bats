@@ -34,6 +34,21 @@ deb() {
 	assert_equal "$(dpkg-deb --contents "$(deb rnp)" | awk '$2 != "root/root"')" ""
 }
 
+@test "package: the plug-ins for GPUs, that for older drivers, too, are in their own package" {
+	local name
+	mkdir -p build/lib
+	cp -rs "$(realpath "$RNP_BUILD")/bin" build/
+	for name in cuda cuda12; do
+		"${CC:-gcc}" -shared -Wl,--build-id -o "build/lib/librnp_$name.so" -x c /dev/null
+	done
+	"$ROOT/scripts/package" "$PWD/build" with-cuda 1.2.3 >/dev/null
+	dpkg-deb --contents with-cuda/rnp-cuda_1.2.3_*.deb >cuda.files
+	dpkg-deb --contents with-cuda/rnp_1.2.3_*.deb >rnp.files
+	assert_equal "$(grep -o 'librnp_[a-z0-9]*.so' cuda.files | sort | xargs)" "librnp_cuda.so librnp_cuda12.so"
+	run grep librnp_ rnp.files
+	assert_output ""
+}
+
 @test "package: programs are stripped, run from where they are unpacked, and their symbols fit" {
 	dpkg-deb --extract "$(deb rnp)" image
 	dpkg-deb --extract "$(deb rnp-dbg)" symbols
