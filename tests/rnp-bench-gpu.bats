@@ -177,3 +177,24 @@ broken() {
 	assert_success
 	[[ $stderr == *"has no kernels for"*": using the CPU" ]]
 }
+
+@test "gpu: a driver that does not begin is 69, with what to do where it does not say so itself; one that is busy is 75" {
+	head -c 65536 /dev/zero >"$BATS_TEST_TMPDIR/g"
+	cd "$BATS_TEST_TMPDIR"
+	# cudaErrorSystemNotReady: an H100 behind an NVSwitch, before its fabric manager has run
+	CUDA_EMU_ERROR=802 refused 69 "system not yet initialized (cudaErrorSystemNotReady); GPUs behind an NVSwitch need nvidia-fabricmanager to run" \
+		rnp-train compress --method q8 --device cuda --out a g
+	local e
+	for e in 34 36 102 220 221 223 226 804 805 806 810; do
+		CUDA_EMU_ERROR=$e refused 69 "cuda:0: cudaGetDeviceCount: " rnp-train compress --method q8 --device cuda --out a g
+	done
+	CUDA_EMU_ERROR=804 refused 69 "that of cuda-compat, not the driver's own" rnp-train compress --method q8 --device cuda --out a g
+	CUDA_EMU_ERROR=34 refused 69 "a stub for linking" rnp-train compress --method q8 --device cuda --out a g
+	for e in 807 808 809; do
+		CUDA_EMU_ERROR=$e refused 75 "cuda:0: cudaGetDeviceCount: " rnp-train compress --method q8 --device cuda --out a g
+	done
+	# auto goes on with the CPU, and says why
+	CUDA_EMU_ERROR=802 run_split rnp-train compress --method q8 --out a g
+	assert_success
+	[[ $stderr == *"nvidia-fabricmanager to run: using the CPU" ]]
+}

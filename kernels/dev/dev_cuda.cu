@@ -19,14 +19,32 @@ static int code_of(cudaError_t e)
 	case cudaErrorInvalidDevice:
 	case cudaErrorDevicesUnavailable:
 	case cudaErrorECCUncorrectable:
+	case cudaErrorNvlinkUncorrectable:
+#if !defined(CUDART_VERSION) || CUDART_VERSION >= 13000
+	case cudaErrorContained:
+#endif
 	case cudaErrorHardwareStackError:
 	case cudaErrorUnknown:
 	case cudaErrorInitializationError:
+	case cudaErrorSystemNotReady:
 	case cudaErrorSystemDriverMismatch:
+	case cudaErrorCompatNotSupportedOnDevice:
+	case cudaErrorCallRequiresNewerDriver:
+	case cudaErrorStubLibrary:
+	case cudaErrorDeviceNotLicensed:
+	case cudaErrorMpsConnectionFailed:
+	case cudaErrorMpsRpcFailure:
+	case cudaErrorMpsClientTerminated:
+	case cudaErrorJitCompilerNotFound:
+	case cudaErrorJitCompilationDisabled:
 	case cudaErrorNoKernelImageForDevice:
 	case cudaErrorUnsupportedPtxVersion:
 	case cudaErrorInvalidDeviceFunction:
 		return EX_UNAVAILABLE;
+	case cudaErrorMpsServerNotReady:
+	case cudaErrorMpsMaxClientsReached:
+	case cudaErrorMpsMaxConnectionsReached:
+		return EX_TEMPFAIL;
 	case cudaErrorNotPermitted:
 		return EX_NOPERM;
 	default:
@@ -34,12 +52,27 @@ static int code_of(cudaError_t e)
 	}
 }
 
+/* What to do about an error whose own words do not tell. */
+static const char *advice(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorSystemNotReady:
+		return "; GPUs behind an NVSwitch need nvidia-fabricmanager to run";
+	case cudaErrorCompatNotSupportedOnDevice:
+		return "; the libcuda.so.1 found is that of cuda-compat, not the driver's own";
+	case cudaErrorStubLibrary:
+		return "; the libcuda.so.1 found is a stub for linking, not the driver's";
+	default:
+		return "";
+	}
+}
+
 int cuda_fail(struct dev *d, cudaError_t e, const char *call)
 {
 	cudaGetLastError(); /* clears the error for the next call, unless the context is lost */
-	return dev_fail(d, code_of(e), "%s: %.*s: %s (%s)", d->name,
-		(int)strcspn(call, "("), call, cudaGetErrorString(e),
-		cudaGetErrorName(e));
+	return dev_fail(d, code_of(e), "%s: %.*s: %s (%s)%s", d->name,
+		(int)strcspn(call, "("), call, cudaGetErrorString(e), cudaGetErrorName(e),
+		advice(e));
 }
 
 int cuda_enter(struct dev *d)

@@ -554,7 +554,8 @@ template <class T> static inline T max(T a, T b)
  *
  * What can be wrong with a GPU, by environment: CUDA_EMU_DEVICES (0: none; 1 without it), CUDA_EMU_DRIVER=0 (there is
  * none), CUDA_EMU_MEMORY (bytes that all allocations together may have), CUDA_EMU_LOST (after so many calls that wait
- * for the GPU it falls off the bus and stays away), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch),
+ * for the GPU it falls off the bus and stays away), CUDA_EMU_ERROR (the number of the error with which the driver refuses
+ * to begin), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch),
  * CUDA_EMU_OLD (the chip is older than the build). */
 
 #include <stdlib.h>
@@ -579,7 +580,23 @@ enum cudaError_t {
 	cudaErrorIllegalState,
 	cudaErrorNoKernelImageForDevice,
 	cudaErrorUnsupportedPtxVersion,
-	cudaErrorInvalidDeviceFunction
+	cudaErrorInvalidDeviceFunction,
+	/* as in driver_types.h, for CUDA_EMU_ERROR */
+	cudaErrorStubLibrary = 34,
+	cudaErrorCallRequiresNewerDriver = 36,
+	cudaErrorDeviceNotLicensed = 102,
+	cudaErrorNvlinkUncorrectable = 220,
+	cudaErrorJitCompilerNotFound = 221,
+	cudaErrorJitCompilationDisabled = 223,
+	cudaErrorContained = 226,
+	cudaErrorSystemNotReady = 802,
+	cudaErrorCompatNotSupportedOnDevice = 804,
+	cudaErrorMpsConnectionFailed = 805,
+	cudaErrorMpsRpcFailure = 806,
+	cudaErrorMpsServerNotReady = 807,
+	cudaErrorMpsMaxClientsReached = 808,
+	cudaErrorMpsMaxConnectionsReached = 809,
+	cudaErrorMpsClientTerminated = 810
 };
 struct cudaFuncAttributes {
 	int numRegs;
@@ -638,6 +655,8 @@ static inline cudaError_t cudaGetDeviceCount(int *n)
 	*n = (int)emu_scene("CUDA_EMU_DEVICES", 1);
 	if (!emu_scene("CUDA_EMU_DRIVER", 1))
 		return cudaErrorInsufficientDriver;
+	if (emu_scene("CUDA_EMU_ERROR", 0))
+		return (cudaError_t)emu_scene("CUDA_EMU_ERROR", 0);
 	return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 static inline cudaError_t cudaSetDevice(int)
@@ -912,6 +931,10 @@ static inline const char *cudaGetErrorString(cudaError_t e)
 		return "no CUDA-capable device is detected";
 	case cudaErrorInsufficientDriver:
 		return "CUDA driver version is insufficient for CUDA runtime version";
+	case cudaErrorSystemNotReady:
+		return "system not yet initialized";
+	case cudaErrorMpsServerNotReady:
+		return "MPS server is not ready to accept new MPS client requests";
 	default:
 		return "unknown error";
 	}
@@ -925,6 +948,10 @@ static inline const char *cudaGetErrorName(cudaError_t e)
 		return "cudaErrorNoDevice";
 	case cudaErrorInsufficientDriver:
 		return "cudaErrorInsufficientDriver";
+	case cudaErrorSystemNotReady:
+		return "cudaErrorSystemNotReady";
+	case cudaErrorMpsServerNotReady:
+		return "cudaErrorMpsServerNotReady";
 	default:
 		return "cudaErrorUnknown";
 	}
