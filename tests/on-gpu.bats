@@ -154,6 +154,33 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	printf '#!/bin/sh\n[ "$3" != lm_project ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
 	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-lm --limit 4
 	assert_output --partial "a whole call is too short for it"
+	# it is asked to end before it is killed, and what it then says is told
+	printf '#!/bin/sh\ntrap "echo kcheck: ended in cuda: lm: head 3 >&2; exit 1" TERM\nsleep 100 & wait\n' >"$DIR/bin/kcheck"
+	rm "$OUT/stages.jsonl"
+	run -1 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-lm_paged --limit 4
+	assert_line --regexp '^failed +kcheck-lm_paged .*a whole call is too short for it; kcheck: ended in cuda: lm: head 3$'
+}
+
+@test "on-gpu: a kernel that faults is failed, with its case and the error, and the others go on" {
+	CUDA_EMU_LOST=40 run -1 on_gpu run --dir "$DIR" --out "$OUT" --only t8
+	assert_line --regexp '^failed +kcheck-int8 .*FAIL 1/[0-9]+ cases; kcheck: cuda: int8: .+: cuda:0: cudaStreamSynchronize: unknown error'
+	assert_line --regexp '^(skipped|failed) +memcheck-int8 '
+	# and one that ends without a word
+	printf '#!/bin/sh\n[ "$3" != int8 ] || exit 1\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
+	rm "$OUT/stages.jsonl"
+	run -1 on_gpu run --dir "$DIR" --out "$OUT" --only t8
+	assert_line --regexp '^failed +kcheck-int8 .*ended without a result'
+	assert_line --regexp '^(skipped|failed|ok) +memcheck-int8 '
+}
+
+@test "on-gpu: kcheck that is asked to end tells the case that was running" {
+	local seconds
+	# a slow machine may need longer until the first case: lm takes minutes in the emulation
+	for seconds in 2 4 8 16 32; do
+		RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so run timeout "$seconds" "$RNP_BUILD/kcheck" --only cuda lm
+		[[ $output == *"kcheck: ended in cuda: lm: "* ]] && break
+	done
+	assert_line --regexp '^.*kcheck: ended in cuda: lm: [a-z]'
 }
 
 @test "on-gpu: wrong use is one line and 64; nothing packed is 66" {

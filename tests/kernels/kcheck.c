@@ -3,13 +3,16 @@
  * usage: kcheck [--bench | [--each] --only COLUMN] [kernel ...] --each: of cases that differ in
  * their sizes alone one of each order of magnitude, once: for an emulation that watches every access.
  * One line per kernel, one column per version: ok (cases), FAIL, or SKIP where the machine lacks it. Without options the self-test
- * runs too: results damaged on purpose must be detected. Exit 1 on a failure. */
+ * runs too: results damaged on purpose must be detected. Exit 1 on a failure. A kernel that faults ends
+ * kcheck with FAIL in its row, one that hangs does when SIGTERM comes; both tell the case. */
 #include "tests/kernels/kcheck.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GUARD_BYTES  256
 #define GUARD        0xb7
@@ -60,11 +63,31 @@ static int open_column(struct dev *d, size_t column)
 	}
 }
 
+/* What runs, for who ends kcheck; one text, so that the handler has nothing to put together. */
+static char running[256];
+
+static void told_to_end(int signal)
+{
+	(void)signal;
+	(void)!write(STDERR_FILENO, running, strlen(running));
+	_exit(1);
+}
+
+static void now_runs(const struct kcheck *k)
+{
+	snprintf(running, sizeof running, "kcheck: ended in %s: %s: %s\n", k->column,
+		k->kernel, k->label ? k->label : "before its first case");
+}
+
+/* After a fault a device does nothing more: the row is ended here. */
 static void must(struct kcheck *k, int rc)
 {
 	if (rc == 0)
 		return;
-	fprintf(stderr, "kcheck: %s: %s: %s\n", k->column, k->kernel, k->dev.error);
+	fprintf(stderr, "kcheck: %s: %s: %s%s%s\n", k->column, k->kernel,
+		k->label ? k->label : "", k->label ? ": " : "", k->dev.error);
+	if (!k->bench)
+		printf(" FAIL %d/%d\n", k->failures + 1, k->cases);
 	exit(1);
 }
 
@@ -253,6 +276,8 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 		return;
 	}
 	k->cases++;
+	k->label = c->label;
+	now_runs(k);
 	for (int time = 0; time < times; time++) {
 		unsigned char *host = time ? second : first;
 
@@ -272,6 +297,7 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 	}
 	if (k->bench && c->work > 0)
 		bench(k, c, area + GUARD_BYTES);
+	k->label = NULL;
 	free_areas(k);
 	free(first);
 	free(second);
@@ -338,6 +364,7 @@ static int self_test(size_t which, int spoil)
 	if (open_column(&k.dev, 0) < 0)
 		return -1;
 	count_calls(&k.dev);
+	now_runs(&k);
 	kernels[which].check(&k);
 	dev_close(&k.dev);
 	if (k.failures >= k.cases && k.cases)
@@ -476,6 +503,7 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 			columns[column], k.dev.error);
 		k.failures++;
 	}
+	now_runs(&k);
 	kernels[which].check(&k);
 	dev_close(&k.dev);
 	snprintf(cell, 24, k.failures ? "FAIL %d/%d" : "ok %d",
@@ -502,6 +530,7 @@ int main(int argc, char **argv)
 
 	if (!known(argc, argv))
 		return 64;
+	signal(SIGTERM, told_to_end);
 	if (!timing && !emu_works()) {
 		fprintf(stderr, "kcheck: the emulation does not do what it says\n");
 		return 1;

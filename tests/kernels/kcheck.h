@@ -21,7 +21,8 @@ struct kcheck {
 	struct dev dev;
 	const char *column; /* "avx512" */
 	const char *kernel;
-	bool bench, slow; /* slow: the emulation, for which cases are kept small */
+	const char *label; /* of the case that runs, or NULL */
+	bool bench, slow;  /* slow: the emulation, for which cases are kept small */
 	enum { SPOIL_NOTHING, SPOIL_RESULT, SPOIL_GUARD } spoil;
 	int cases, failures;
 	struct area {
