@@ -4,6 +4,7 @@
  * Nothing depends on it. A coordinator that does not hold such requests says at once that there is no update,
  * and is asked again when it has named the next turn; as is one that broke off or took another round. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct ahead {
 	struct http_abort stop, ended; /* ended: by the thread */
 	pthread_t thread;
 	bool runs;
+	_Atomic bool needed; /* the round is closed: there is nothing to wait for */
 	char base[PROTOCOL_HEX];
 	char *path, *request; /* request: what is asked for */
 	uint64_t bytes_max, bytes;
@@ -64,7 +66,7 @@ static void *ask(void *arg)
 		began_ns = clock_mono_ns();
 		a->rc = client_fetch_held(&a->client, a->request, a->path, a->bytes_max,
 			&a->bytes);
-	} while (a->rc == 1 && clock_mono_ns() - began_ns >= HELD_MIN_NS);
+	} while (a->rc == 1 && !a->needed && clock_mono_ns() - began_ns >= HELD_MIN_NS);
 	http_abort(&a->ended);
 	return NULL;
 }
@@ -101,6 +103,7 @@ void worker_ask_ahead(struct worker *w)
 	set_client(a, w);
 	http_abort_reset(&a->stop);
 	http_abort_reset(&a->ended);
+	a->needed = false;
 	a->runs = pthread_create(&a->thread, NULL, ask, a) == 0;
 	if (a->runs)
 		return;
@@ -116,6 +119,7 @@ bool worker_ahead(struct worker *w, bool wanted)
 	if (!a || !a->runs)
 		return false;
 	wanted = wanted && strcmp(a->base, w->state.base) == 0;
+	a->needed = true;
 	if (wanted)
 		client_wait(&w->client, &a->ended, &a->stop);
 	else
