@@ -122,6 +122,28 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 
 # While the next turn is made a thread keeps the last one: killed before state.json names it (49), behind (50), and while an update is kept,
 # the worker ends with the parameters of one that nobody killed
+# In the second turn it stands still before the first file that belongs to the delta has its name, and is killed there
+@test "kills: a delta leaves while what belongs to it is copied, and is made again, the same, after a kill" {
+	cd "$BATS_TEST_TMPDIR"
+	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_NAME=/m-4.f32 RNP_KILL_WAIT=600000) pieces
+	start_coordinator --workers 1 --rounds 2 --inner-steps 2
+	rnp-train() { exec "${kill[@]}" rnp-train "$@"; }
+	start_worker a
+	unset -f rnp-train
+	pieces_of() { jq -r "select(.method == \"PUT\" and (.path | test(\"/$1/[0-9]+$\"))) | .status" requests.log; }
+	leaves() { pieces_of 2 | grep -q 201; }
+	wait_until 'the second delta to leave' leaves
+	kill_hard "${worker[a]}"
+	[ "$(answers POST)" = 200 ]
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	[ "$(answers POST | paste -sd' ')" = '200 200' ]
+	# neither is a piece there with other bytes
+	! pieces_of 2 | grep -qv '20[01]'
+	rounds | jq -se 'length == 2 and all(.workers == 1 and .dropped == 0)'
+}
+
 @test "kills: a streaming worker while it keeps what it sends: the same deltas, bit for bit" {
 	cd "$BATS_TEST_TMPDIR"
 	local streams=(--workers 1 --rounds 1 --inner-steps 4 --fragments 2 --overlap 1) at

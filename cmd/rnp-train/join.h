@@ -38,8 +38,9 @@ struct uplink {
 };
 #define UPLINKS_KEPT 4 /* while nothing is sent: a coordinator has so many sockets */
 
-/* An update that is asked for ahead: join_ahead.c. */
+/* An update that is asked for ahead: join_ahead.c; a delta that is on its way: join_deliver.c. */
 struct ahead;
+struct upload;
 
 struct worker {
 	struct worker_options o;
@@ -76,6 +77,7 @@ struct worker {
 	struct keeping keeping;
 	struct uplink *uplinks; /* [CLIENT_CONNECTIONS_MAX]; NULL: nothing was sent yet */
 	uint64_t body_bytes;    /* that a PUT may carry; 0: not known yet */
+	struct upload *upload;  /* of worker_deliver_begin; NULL: none */
 	struct ahead *ahead;    /* NULL: updates are asked for when they are needed */
 	/* the turn whose delta this process made and has not begun to send; 0: there is none */
 	uint64_t made;
@@ -210,5 +212,10 @@ int worker_kept(struct worker *w);
 
 /* Sends the delta that is pending. Returns 0: it is delivered, or nobody wants it any more; -1. */
 int worker_deliver(struct worker *w);
+/* Begins to send the container of a delta that will be pending, where that is possible; worker_deliver goes on
+ * with it. Its record is sent there. Returns 0, or -1 with err_set(). */
+int worker_deliver_begin(struct worker *w, const struct delta *d);
+/* Ends what was begun, and is not to be gone on with. */
+void worker_deliver_drop(struct worker *w);
 
 #endif

@@ -63,13 +63,15 @@ static bool has_taken(const json_t *answer)
 /* A delta on its way. */
 struct upload {
 	struct worker *w;
+	struct delta d; /* what its pieces need of it: turn and bytes */
 	struct buf file;
+	bool begun; /* its connections are at work */
 	uint64_t pieces;
 	bool *there;        /* [pieces]: by the coordinator, or under way */
 	bool found;         /* some were, sent by an earlier process */
 	int n;              /* connections */
 	uint64_t least;     /* pieces of a request, at least */
-	struct uploader *c; /* [n] */
+	struct uploader *c; /* [CLIENT_CONNECTIONS_MAX], of which n are used */
 	struct http_abort taken_up,
 		ended;          /* are set: by take_up, by the last connection */
 	struct http_abort stop; /* of all connections */
@@ -209,7 +211,7 @@ static bool take_up(struct uploader *c)
 static int put_pieces(struct uploader *c)
 {
 	struct worker *w = c->all->w;
-	const struct delta *d = &w->state.delta;
+	const struct delta *d = &c->all->d;
 	uint64_t piece_bytes = w->run.piece_bytes, from = c->first * piece_bytes;
 	uint64_t to = from + c->n * piece_bytes;
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -357,7 +359,7 @@ static struct client *uplink(struct worker *w, int i)
 	return c;
 }
 
-/* Returns how many connections were started. */
+/* Returns 0, or -1 with err_set(): none was started. */
 static int start_uploaders(struct upload *u)
 {
 	struct worker *w = u->w;
@@ -365,6 +367,11 @@ static int start_uploaders(struct upload *u)
 
 	if (!w->uplinks)
 		w->uplinks = xcalloc(CLIENT_CONNECTIONS_MAX, sizeof *w->uplinks);
+	plan_upload(u);
+	/* of an earlier try */
+	http_abort_reset(&u->taken_up);
+	http_abort_reset(&u->ended);
+	http_abort_reset(&u->stop);
 	pthread_mutex_lock(&u->lock); /* so that none sees the others half made */
 	for (i = 0; i < u->n; i++) {
 		struct uploader *c = &u->c[i];
@@ -378,7 +385,29 @@ static int start_uploaders(struct upload *u)
 	}
 	u->n = u->active = i;
 	pthread_mutex_unlock(&u->lock);
-	return i ? i : err_sys(EX_OSERR, "cannot start a thread");
+	u->begun = i;
+	return i ? 0 : err_sys(EX_OSERR, "cannot start a thread");
+}
+
+/* Returns 0; 2: pieces are refused, and the record's answer decides; -1: a connection's error. */
+static int join_uploaders(struct upload *u)
+{
+	int rc = 0;
+
+	client_wait(&u->w->client, &u->ended, &u->stop);
+	for (int i = 0; i < u->n; i++)
+		pthread_join(u->c[i].thread, NULL);
+	u->begun = false;
+	for (int i = 0; i < u->n && rc == 0; i++) {
+		/* of a delta that is taken already, too, where only the record's answer was lost */
+		if (u->c[i].refused.status)
+			rc = 2;
+		else if (u->c[i].error.code)
+			rc = err_restore(&u->c[i].error);
+	}
+	for (int i = 0; i < u->n; i++)
+		end_uploader(&u->c[i], i);
+	return rc;
 }
 
 /* All pieces that are not there, over several connections: one alone waits for each answer, and on a long
@@ -386,29 +415,17 @@ static int start_uploaders(struct upload *u)
  * record is left, whose answer decides; 3: as post_record; -1. */
 static int put_all(struct upload *u)
 {
-	struct uploader c[CLIENT_CONNECTIONS_MAX];
-	int started, taken, rc = 0;
+	struct err failed;
+	int taken, rc;
 
-	u->c = c;
-	started = start_uploaders(u);
-	if (started < 0)
+	if (!u->begun && start_uploaders(u) < 0)
 		return -1;
 	taken = post_early(u);
-	client_wait(&u->w->client, &u->ended, &u->stop);
-	for (int i = 0; i < started; i++)
-		pthread_join(c[i].thread, NULL);
-	for (int i = 0; i < started && taken == 1 && rc == 0; i++) {
-		/* of a delta that is taken already, too, where only the record's answer was lost */
-		if (c[i].refused.status)
-			rc = 2;
-		else if (c[i].error.code)
-			rc = err_restore(&c[i].error);
-	}
-	for (int i = 0; i < started; i++)
-		end_uploader(&c[i], i);
-	if (taken != 1)
-		return taken;
-	return rc < 0 ? -1 : 2;
+	err_save(&failed);
+	rc = join_uploaders(u);
+	if (taken == 1)
+		return rc < 0 ? -1 : 2;
+	return taken < 0 ? err_restore(&failed) : taken;
 }
 
 /* What is not there yet, and the record. ask: an earlier process may have sent some of it. As put_all. */
@@ -416,54 +433,111 @@ static int send_delta(struct upload *u, bool ask)
 {
 	int rc = 0;
 
-	memset(u->there, 0, u->pieces * sizeof *u->there);
-	u->left = u->pieces;
-	u->found = false;
-	if (ask)
-		rc = ask_pieces(u);
-	if (rc == 0) {
-		plan_upload(u);
-		rc = u->left ? put_all(u) : 2;
+	if (!u->begun) {
+		memset(u->there, 0, u->pieces * sizeof *u->there);
+		u->left = u->pieces;
+		u->found = false;
+		if (ask)
+			rc = ask_pieces(u);
 	}
+	if (rc == 0)
+		rc = u->begun || u->left ? put_all(u) : 2;
 	return rc == 2 ? post_record(u, false) : rc;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------- */
+
+/* Ends what is under way. */
+static void close_upload(struct upload *u)
+{
+	if (u->begun) {
+		struct err ended;
+
+		err_save(&ended);
+		http_abort(&u->stop);
+		join_uploaders(u);
+		err_clear();
+		if (ended.code)
+			err_restore(&ended);
+	}
+	http_abort_close(&u->taken_up);
+	http_abort_close(&u->ended);
+	http_abort_close(&u->stop);
+	pthread_mutex_destroy(&u->lock);
+	buf_release(&u->file);
+	free(u->there);
+	free(u->c);
+	free(u);
+}
+
+/* Returns NULL with err_set(). */
+static struct upload *open_upload(struct worker *w, const struct delta *d)
+{
+	struct upload *u = xcalloc(1, sizeof *u);
+	char *path = join_state_path(&w->state, "delta-%" PRIu64 ".rnpg", d->turn);
+	uint64_t pieces = protocol_pieces(d->bytes, w->run.piece_bytes);
+	int rc;
+
+	*u = (struct upload){ .w = w,
+		.d = *d,
+		.file = BUF_INIT,
+		.pieces = pieces,
+		.left = pieces,
+		.taken_up = HTTP_ABORT_INIT,
+		.ended = HTTP_ABORT_INIT,
+		.stop = HTTP_ABORT_INIT,
+		.c = xcalloc(CLIENT_CONNECTIONS_MAX, sizeof *u->c),
+		.there = xcalloc(pieces + 1, sizeof *u->there) };
+	pthread_mutex_init(&u->lock, NULL);
+	rc = io_read(&u->file, path, d->bytes);
+	if (rc == 0 && u->file.len != d->bytes)
+		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
+	if (rc == 0 &&
+		(http_abort_open(&u->taken_up) < 0 || http_abort_open(&u->ended) < 0 ||
+			http_abort_open(&u->stop) < 0))
+		rc = -1;
+	free(path);
+	if (rc == 0)
+		return u;
+	close_upload(u);
+	return NULL;
+}
+
+int worker_deliver_begin(struct worker *w, const struct delta *d)
+{
+	/* until the coordinator has said how it takes pieces it is asked that first, and which are there */
+	if (!w->body_bytes)
+		return 0;
+	worker_deliver_drop(w);
+	w->upload = open_upload(w, d);
+	return w->upload ? start_uploaders(w->upload) : -1;
+}
+
+void worker_deliver_drop(struct worker *w)
+{
+	if (w->upload)
+		close_upload(w->upload);
+	w->upload = NULL;
 }
 
 int worker_deliver(struct worker *w)
 {
 	const struct delta *d = &w->state.delta;
-	uint64_t pieces = protocol_pieces(d->bytes, w->run.piece_bytes);
-	struct upload u = { .w = w,
-		.file = BUF_INIT,
-		.pieces = pieces,
-		.taken_up = HTTP_ABORT_INIT,
-		.ended = HTTP_ABORT_INIT,
-		.stop = HTTP_ABORT_INIT,
-		.there = xcalloc(pieces + 1, sizeof *u.there) };
-	char *path = join_state_path(&w->state, "delta-%" PRIu64 ".rnpg", d->turn);
-	int rc = io_read(&u.file, path, d->bytes);
+	struct upload *u;
+	bool ask = w->made != d->turn || !w->body_bytes;
+	int rc;
 
-	pthread_mutex_init(&u.lock, NULL);
+	if (w->upload && w->upload->d.turn != d->turn)
+		worker_deliver_drop(w);
+	u = w->upload ? w->upload : open_upload(w, d);
+	w->upload = NULL;
 	w->forgotten = false;
-	if (rc == 0 &&
-		(http_abort_open(&u.taken_up) < 0 || http_abort_open(&u.ended) < 0 ||
-			http_abort_open(&u.stop) < 0))
-		rc = -1;
-	if (rc == 0 && u.file.len != d->bytes)
-		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
-	if (rc == 0) {
-		bool ask = w->made != d->turn || !w->body_bytes;
-
-		w->made = 0;
-		rc = send_delta(&u, ask);
-	}
+	if (!u)
+		return -1;
+	w->made = 0;
+	rc = send_delta(u, ask);
 	if (rc == 3)
-		rc = send_delta(&u, false);
-	http_abort_close(&u.taken_up);
-	http_abort_close(&u.ended);
-	http_abort_close(&u.stop);
-	pthread_mutex_destroy(&u.lock);
-	free(u.there);
-	free(path);
-	buf_release(&u.file);
+		rc = send_delta(u, false);
+	close_upload(u);
 	return rc < 0 ? -1 : 0;
 }

@@ -315,6 +315,9 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 
 	if (rc == 0)
 		rc = write_container(w, a, d, &f[2]);
+	/* the link is at work while the rest is copied */
+	if (rc == 0)
+		rc = worker_deliver_begin(w, d);
 	if (rc == 0)
 		rc = copy_array(w, LM_STATE_M, "m", &f[0]);
 	if (rc == 0)
@@ -327,6 +330,8 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 	}
 	for (int i = 0; i < 3; i++)
 		flatfile_close(&f[i]);
+	if (rc < 0)
+		worker_deliver_drop(w);
 	if (rc == 0)
 		worker_count_beside(w, from_ns);
 	return rc;

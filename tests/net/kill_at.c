@@ -1,14 +1,15 @@
 /* kill_at.c - ends a process with SIGKILL at a chosen instant: LD_PRELOAD of a program, whose
  * RNP_KILL_AT'th call that makes something durable or visible (fsync, fdatasync, msync, rename, link,
- * unlink, ftruncate) is its last; with RNP_KILL_AFTER=1 the call is still made, with RNP_KILL_WAIT=MS its
- * other threads go on for so long. RNP_KILL_COUNT=FILE: the
- * number of calls is written there at the end. */
+ * unlink, ftruncate) is its last, or (RNP_KILL_NAME) whose first rename to a path with that in it; with
+ * RNP_KILL_AFTER=1 the call is still made, with RNP_KILL_WAIT=MS its other threads go on for so long.
+ * RNP_KILL_COUNT=FILE: the number of calls is written there at the end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,6 +28,13 @@ static int is_it(void)
 	return ++calls == number("RNP_KILL_AT");
 }
 
+static int is_named(const char *to)
+{
+	const char *text = getenv("RNP_KILL_NAME");
+
+	return text && strstr(to, text);
+}
+
 static void die(void)
 {
 	usleep((useconds_t)number("RNP_KILL_WAIT") * 1000);
@@ -35,11 +43,14 @@ static void die(void)
 		pause();
 }
 
-#define WRAP(type, name, parameters, arguments)                    \
+#define WRAP(type, name, parameters, arguments) \
+	WRAP_IF(is_it(), type, name, parameters, arguments)
+
+#define WRAP_IF(is, type, name, parameters, arguments)             \
 	type name parameters                                       \
 	{                                                          \
 		static type(*real) parameters;                     \
-		int last = is_it();                                \
+		int last = is;                                     \
 		type rc;                                           \
                                                                    \
 		if (!real)                                         \
@@ -55,7 +66,8 @@ static void die(void)
 WRAP(int, fsync, (int fd), (fd))
 WRAP(int, fdatasync, (int fd), (fd))
 WRAP(int, msync, (void *at, size_t bytes, int flags), (at, bytes, flags))
-WRAP(int, rename, (const char *from, const char *to), (from, to))
+WRAP_IF(is_it() || is_named(to), int, rename, (const char *from, const char *to),
+	(from, to))
 WRAP(int, link, (const char *from, const char *to), (from, to))
 WRAP(int, unlink, (const char *path), (path))
 WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes))
