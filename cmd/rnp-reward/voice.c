@@ -53,7 +53,7 @@ static void put_v6(char out[VOICE_HOST_MAX], const struct in6_addr *a, bool *is_
 static void put_host(char out[VOICE_HOST_MAX], const char *host, size_t n,
 	bool *is_public)
 {
-	static const char suffix[] = "." LOOPBACK;
+	const char *domain;
 	struct in_addr v4;
 	struct in6_addr v6;
 
@@ -63,11 +63,12 @@ static void put_host(char out[VOICE_HOST_MAX], const char *host, size_t n,
 	out[n] = '\0';
 	if (n && out[n - 1] == '.') /* the root */
 		out[--n] = '\0';
+	domain = strrchr(out, '.');
 	if (inet_aton(out, &v4))
 		put_v4(out, &v4, is_public);
 	else if (inet_pton(AF_INET6, out, &v6) == 1)
 		put_v6(out, &v6, is_public);
-	else if (n >= sizeof suffix && strcmp(out + n - (sizeof suffix - 1), suffix) == 0)
+	else if (domain && strcmp(domain, "." LOOPBACK) == 0)
 		strcpy(out, LOOPBACK);
 }
 
