@@ -210,6 +210,9 @@ pay job: no input bounds it (credits): only --pool does"
 	rnp-reward epoch --policy rnp-021 west.jsonl >/dev/null
 	refused 65 "west.jsonl:2: it names a device of node $(jq -r .node east.jsonl), in east.jsonl:1: a device is paid once" \
 		rnp-reward epoch --policy rnp-021 east.jsonl west.jsonl
+	# as usage has it, a uuid in capital letters names the same device
+	sed -i 's/GPU-b/gpu-B/' west.jsonl
+	refused 65 "west.jsonl:2: it names a device of node" rnp-reward epoch --policy rnp-021 east.jsonl west.jsonl
 }
 
 @test "epoch: bad usages are refused with line, field and reason, and nothing is written" {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/fields.h"
+#include "cmd/rnp-reward/gather_item.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -126,7 +127,7 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 
 /* --- devices -------------------------------------------------------------------------------- */
 
-/* Appends the hashes of the devices of a record that fits its schema. */
+/* Appends the keys of the devices of a record that fits its schema, which are those of usage. */
 static void add_devices(struct buf *out, const json_t *record)
 {
 	struct usage_device d = { 0 };
@@ -134,9 +135,7 @@ static void add_devices(struct buf *out, const json_t *record)
 	size_t i;
 
 	json_array_foreach(json_object_get(record, "devices"), i, uuid) {
-		crypto_generichash(d.hash, sizeof d.hash,
-			(const unsigned char *)json_string_value(uuid),
-			json_string_length(uuid), NULL, 0);
+		gather_device_key(json_string_value(uuid), &d.key);
 		buf_add(out, &d, sizeof d);
 	}
 }
@@ -154,10 +153,10 @@ static void keep_devices(struct usages *u, const char *data, size_t len)
 		u->devices[u->ndevices++].row = (uint32_t)u->rows.n - 1;
 }
 
-static int by_hash(const void *a, const void *b)
+static int by_key(const void *a, const void *b)
 {
 	const struct usage_device *x = a, *y = b;
-	int order = memcmp(x->hash, y->hash, sizeof x->hash);
+	int order = memcmp(&x->key, &y->key, sizeof x->key);
 
 	return order ? order : (x->row > y->row) - (x->row < y->row);
 }
@@ -169,11 +168,11 @@ static int refuse_shared_devices(struct usages *u)
 	uint32_t a = 0, b = UINT32_MAX;
 
 	if (u->ndevices)
-		qsort(u->devices, u->ndevices, sizeof *u->devices, by_hash);
+		qsort(u->devices, u->ndevices, sizeof *u->devices, by_key);
 	for (size_t i = 1; i < u->ndevices; i++) {
 		const struct usage_device *x = &u->devices[i - 1], *y = x + 1;
 
-		if (memcmp(x->hash, y->hash, sizeof x->hash) == 0 && x->row != y->row &&
+		if (memcmp(&x->key, &y->key, sizeof x->key) == 0 && x->row != y->row &&
 			y->row < b) {
 			a = x->row;
 			b = y->row;

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "cmd/rnp-reward/gather_item.h"
 #include "cmd/rnp-reward/rules.h"
 #include "cmd/rnp-reward/usage_rows.h"
 
@@ -11,7 +12,7 @@
 
 /* A device that a usage names, by the hash of its uuid. */
 struct usage_device {
-	unsigned char hash[16];
+	struct device_key key;
 	uint32_t row;
 };
 
