@@ -49,6 +49,52 @@ while n: n, r = divmod(n, 58); t = merkle.ALPHABET[r] + t
 print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 }
 
+@test "pay: what was signed is paid, and not what somebody has made of it in the ledger's file since" {
+	owe 12
+	front
+	rnp-reward verify --store db >/dev/null
+	changed() { # SQL REASON: refused before anything is signed
+		cp db good
+		python3 -c 'import sqlite3, sys; sqlite3.connect("db").executescript(sys.argv[1])' "$1"
+		for how in --dry-run --issue ""; do
+			# shellcheck disable=SC2086
+			refused 65 "the ledger is not good: row 0: $2" pay $how
+		done
+		assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
+		mv good db
+		rm -f db-wal db-shm
+	}
+	root="its claims do not have its Merkle root"
+	thief=$(printf '2a%.0s' {1..32})
+	first="(SELECT min(wallet) FROM claim)" last="(SELECT max(wallet) FROM claim)"
+	changed "UPDATE claim SET wallet = x'$thief' WHERE wallet = $first" "$root"
+	changed "UPDATE claim SET unlocked = unlocked + 1 WHERE wallet = $first;
+		UPDATE claim SET unlocked = unlocked - 1 WHERE wallet = $last" "$root"
+	changed "INSERT INTO claim SELECT epoch, x'$thief', 1, 0, 0, NULL FROM claim LIMIT 1" "$root"
+	changed "DELETE FROM claim WHERE wallet = $first" "$root"
+	changed "UPDATE epoch SET claimed = claimed + 7, owed = owed + 7, minted = minted + 7" "its balance is not"
+	# nor what a run has planned and not signed yet: here the signer refuses
+	by=(--signer 'cat >asked; exit 1' --wallet "$payer")
+	run_split pay
+	assert_failure 75
+	cp db planned
+	by=()
+	for sql in "UPDATE payout SET wallet = x'$thief' WHERE wallet = $first" \
+		"UPDATE payout SET base_units = base_units + 1 WHERE wallet = $first"; do
+		python3 -c 'import sqlite3, sys; sqlite3.connect("db").executescript(sys.argv[1])' "$sql"
+		refused 65 "transaction 0 does not pay what its claims are" pay --resume
+		cp planned db
+	done
+	sql="UPDATE payout SET wallet = x'$thief' WHERE wallet = $first; UPDATE claim SET wallet = x'$thief' WHERE wallet = $first"
+	python3 -c 'import sqlite3, sys; sqlite3.connect("db").executescript(sys.argv[1])' "$sql"
+	refused 65 "row 0: $root" pay --resume
+	cp planned db
+	rm -f db-wal db-shm
+	pay >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "12 finalised"
+	audit
+}
+
 @test "pay: 17 wallets with accounts go into a transaction, in both forms of message" {
 	owe 34
 	front 8 10 1000000000000000 wallets

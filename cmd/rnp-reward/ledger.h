@@ -111,6 +111,15 @@ int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *tr
  * reason, naming the row ("row 3: ..."), or an empty reason; -1 if it cannot be read. */
 int ledger_verify(struct ledger *l, struct buf *reason);
 
+/* Checks of these epochs, in order, that their claims and balances are what their signed rows say, as
+ * ledger_verify does of all: a claim that somebody has changed since is paid to nobody. only_open: not of those
+ * of which nothing is owed. Returns 0, or -1: 65 naming the row. */
+int ledger_check_claims(struct ledger *l, const int64_t *epochs, long n, bool only_open);
+
+/* Checks that what is planned and not yet signed pays claims of these epochs, which are as they were
+ * signed. Returns 0, or -1: 65 naming the transaction or row. */
+int ledger_check_planned(struct ledger *l, const int64_t *epochs, long n);
+
 /* Computes the hash of a row. */
 void ledger_hash(const json_t *row, unsigned char out[LEDGER_HASH_BYTES]);
 

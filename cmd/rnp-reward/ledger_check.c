@@ -282,14 +282,89 @@ static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 	return rc;
 }
 
-static int check_epochs(struct ledger *l, struct buf *reason)
+#define EPOCH_COLUMNS                                                               \
+	"SELECT sequence, payable, minted, claimed, locked, paid, in_flight, owed," \
+	" (SELECT coalesce(sum(base_units), 0) FROM stake WHERE epoch = sequence"   \
+	" AND moved IS NOT NULL), token, policy, from_ms, to_ms,"                   \
+	" EXISTS (SELECT 1 FROM claim WHERE epoch = sequence) FROM epoch"
+
+int ledger_check_claims(struct ledger *l, const int64_t *epochs, long n, bool only_open)
+{
+	struct buf reason = BUF_INIT;
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		only_open ? EPOCH_COLUMNS
+			" WHERE sequence = ? AND EXISTS (SELECT 1 FROM claim"
+			" WHERE epoch = sequence AND state = 0 AND unlocked > 0)" :
+			    EPOCH_COLUMNS " WHERE sequence = ?");
+
+	for (long i = 0; i < n && rc == 0 && !reason.len; i++) {
+		store_bind(q, "i", epochs[i]);
+		rc = store_step(&l->store, q);
+		if (rc == 1)
+			rc = check_epoch(l, q, &reason);
+		sqlite3_reset(q);
+	}
+	sqlite3_finalize(q);
+	if (rc == 0 && reason.len)
+		rc = err_set(EX_DATAERR, "the ledger is not good: %s", reason.data);
+	buf_release(&reason);
+	return rc < 0 ? -1 : 0;
+}
+
+/* Whether every claim that a planned transaction pays is of these epochs, which are checked. */
+static int check_planned_epochs(struct ledger *l, const int64_t *epochs, long n)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT sequence, payable, minted, claimed, locked, paid, in_flight, owed,"
-		" (SELECT coalesce(sum(base_units), 0) FROM stake WHERE epoch = sequence"
-		" AND moved IS NOT NULL), token, policy, from_ms, to_ms,"
-		" EXISTS (SELECT 1 FROM claim WHERE epoch = sequence) FROM epoch ORDER BY sequence");
+		"SELECT DISTINCT t.id, c.epoch FROM tx t JOIN claim c ON c.tx = t.id"
+		" WHERE t.status = 'planned' ORDER BY c.epoch");
+	int64_t checked = -1;
+
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		int64_t epoch = sqlite3_column_int64(q, 1);
+		bool found = false;
+
+		for (long i = 0; i < n; i++)
+			found = found || epochs[i] == epoch;
+		if (!found)
+			rc = err_set(EX_DATAERR,
+				"transaction %" PRId64 " is planned for row %" PRId64
+				", which not enough of those who are trusted have signed",
+				(int64_t)sqlite3_column_int64(q, 0), epoch);
+		else if (epoch != checked)
+			rc = ledger_check_claims(l, &epoch, 1, false);
+		else
+			rc = 0;
+		checked = epoch;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+int ledger_check_planned(struct ledger *l, const int64_t *epochs, long n)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT t.id FROM tx t JOIN payout p ON p.tx = t.id WHERE t.status = 'planned'"
+		" AND p.base_units IS NOT (SELECT sum(c.unlocked) FROM claim c"
+		" WHERE c.tx = t.id AND c.wallet = p.wallet AND c.state = 1)");
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	if (rc == 1)
+		rc = err_set(EX_DATAERR,
+			"the ledger is not good: transaction %" PRId64
+			" does not pay what its claims are",
+			(int64_t)sqlite3_column_int64(q, 0));
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : check_planned_epochs(l, epochs, n);
+}
+
+static int check_epochs(struct ledger *l, struct buf *reason)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q, EPOCH_COLUMNS " ORDER BY sequence");
 
 	while (rc == 0 && !reason->len && (rc = store_step(&l->store, q)) == 1)
 		rc = check_epoch(l, q, reason);

@@ -408,6 +408,9 @@ static int make_plan(struct pay_run *run, struct plan *p)
 		&p->epochs);
 	if (p->nepochs <= 0)
 		return p->nepochs < 0 ? -1 : 0;
+	/* signed are the rows, and paid are the claims beside them */
+	if (ledger_check_claims(run->ledger, p->epochs, p->nepochs, true) < 0)
+		return -1;
 	p->n = ledger_owed(run->ledger, p->epochs, (size_t)p->nepochs, &p->list);
 	if (p->n <= 0)
 		return p->n < 0 ? -1 : 0;
@@ -496,7 +499,9 @@ static int add_issues(struct pay_run *run)
 	int64_t *epochs = NULL;
 	long n = ledger_payable(run->ledger, opts.token, &opts.trust, (int)opts.need,
 		&epochs);
-	long m = n < 0 ? -1 : ledger_balances(run->ledger, &list);
+	long m = n < 0 || ledger_check_claims(run->ledger, epochs, n, false) < 0 ?
+		-1 :
+		ledger_balances(run->ledger, &list);
 	int rc = m < 0 ? -1 : 0;
 
 	for (long i = 0, k = 0; i < m && k < n && rc == 0; i++) {
@@ -730,6 +735,18 @@ static void check_balances(struct pay_run *run, const struct plan *p, bool *trou
 	err_clear();
 }
 
+/* What was planned is signed only if its claims are still those of epochs that are signed. */
+static int check_planned(struct pay_run *run)
+{
+	int64_t *epochs = NULL;
+	long n = ledger_payable(run->ledger, opts.token, &opts.trust, (int)opts.need,
+		&epochs);
+	int rc = n < 0 ? -1 : ledger_check_planned(run->ledger, epochs, n);
+
+	free(epochs);
+	return rc;
+}
+
 static int pay(struct pay_run *run)
 {
 	struct plan p = { .budget = -1 };
@@ -749,7 +766,8 @@ static int pay(struct pay_run *run)
 			int64_t balance;
 
 			since.first = before[0].id;
-			if (pay_check_payer(run, &balance) < 0 || pay_follow(run) < 0)
+			if (check_planned(run) < 0 ||
+				pay_check_payer(run, &balance) < 0 || pay_follow(run) < 0)
 				return -1;
 		}
 	}
