@@ -550,7 +550,7 @@ settle() {
 	mkdir state credentials
 	cp payer.json credentials/operator && cp payer.json credentials/payer
 	export STATE_DIRECTORY=$PWD/state CREDENTIALS_DIRECTORY=$PWD/credentials RNP_EPOCH_S=604800
-	export RNP_POLICY=rnp-021 RNP_EPOCH_OPTIONS="" RNP_REGISTRY=http://127.0.0.1:1 RNP_TRUST="--trust $payer"
+	export RNP_EPOCH_WAIT_S=0 RNP_POLICY=rnp-021 RNP_EPOCH_OPTIONS="" RNP_REGISTRY=http://127.0.0.1:1 RNP_TRUST="--trust $payer"
 	export RNP_PAY_OPTIONS="--trust $payer --trust $(rnp-register address --key auditor.json) --need 2 --mint $mint
 		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc ${urls[0]} --rpc ${urls[1]} --rpc ${urls[2]} --poll 20ms"
 	# the script as systemd runs it: lines joined, %% is %
@@ -582,6 +582,13 @@ settle() {
 	: >state/usage-$((to - 604800)).jsonl
 	sh -c "$script" >again
 	assert_equal "$(cat again)" ""
+	# one that ended less than an hour ago waits for the registry's signatures, by itself for six hours
+	mkdir waits
+	export STATE_DIRECTORY=$PWD/waits RNP_EPOCH_S=3600
+	env -u RNP_EPOCH_WAIT_S sh -c "$script"
+	assert_equal "$(ls waits)" next
+	run sh -c "$script"
+	assert_failure 69
 	mv state/net.db db
 	audit
 }
