@@ -120,8 +120,6 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 	done
 }
 
-# While the next turn is made a thread keeps the last one: killed before state.json names it (49), behind (50), and while an update is kept,
-# the worker ends with the parameters of one that nobody killed
 # In the second turn it stands still before the first file that belongs to the delta has its name, and is killed there
 @test "kills: a delta leaves while what belongs to it is copied, and is made again, the same, after a kill" {
 	cd "$BATS_TEST_TMPDIR"
@@ -144,6 +142,8 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 	rounds | jq -se 'length == 2 and all(.workers == 1 and .dropped == 0)'
 }
 
+# While the next turn is made a thread keeps the last one: killed before state.json names it (49), behind (50), and while an update is kept,
+# the worker ends with the parameters of one that nobody killed
 @test "kills: a streaming worker while it keeps what it sends: the same deltas, bit for bit" {
 	cd "$BATS_TEST_TMPDIR"
 	local streams=(--workers 1 --rounds 1 --inner-steps 4 --fragments 2 --overlap 1) at
