@@ -556,6 +556,8 @@ settle() {
 	# the script as systemd runs it: lines joined, %% is %
 	script=$(sed -n "/^ExecStart=/,/'\$/p" "$ROOT/scripts/systemd/rnp-epoch.service" |
 		sed "s/^ExecStart=\/bin\/sh -c '//; s/'\$//; s/\\\\\$//; s/%%/%/g; s|/usr/local/bin/||" | tr -d '\n')
+	# systemd would put its own variables, and no defaults, where braces are
+	refute [ "$script" != "${script//\$\{/}" ]
 	# the registry is unavailable: nothing is started
 	run sh -c "$script"
 	assert_failure 69
