@@ -4,7 +4,10 @@ load helper
 load serve
 
 setup_file() { make_chat_model; }
-teardown() { stop_serve; }
+teardown() {
+	rm -f "$BATS_TEST_TMPDIR/slow" # as long as it is there, slow_folder.c waits
+	stop_serve
+}
 
 # The model with an output matrix of its own, and no numbers in the embedding of the token "ork": whoever says it cannot go on.
 make_broken_model() {
@@ -207,6 +210,15 @@ start_held() {
 		return 1
 	}
 	eventually listens
+}
+
+@test "faults: when the port's file is there requests are answered, however slow the disk" {
+	gcc -shared -fPIC -O1 -D_GNU_SOURCE -o "$BATS_TEST_TMPDIR/slow.so" "$ROOT/tests/fake/slow_folder.c" -ldl
+	export SLOW_FOLDER=$BATS_TEST_TMPDIR/slow
+	touch "$SLOW_FOLDER"
+	LD_PRELOAD=$BATS_TEST_TMPDIR/slow.so start_serve
+	post /v1/completions '{"prompt":"x","max_tokens":1}' | jq -e '.usage.completion_tokens == 1'
+	rm "$SLOW_FOLDER"
 }
 
 @test "faults: while models are loaded and while it ends, /health and requests are 503" {

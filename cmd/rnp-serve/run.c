@@ -338,11 +338,13 @@ static int serve(struct server *s)
 	if (rc == 0)
 		rc = open_models(s);
 	ending_loaded();
-	if (rc == 0 && port_file)
+	if (rc == 0) {
+		/* before: whoever sees the file asks at once, while a slow disk still flushes its folder */
+		atomic_store(&s->loading, false);
 		rc = httpd_write_port(port_file, httpd_port(h));
+	}
 	err_save(&why);
 	if (rc == 0) {
-		atomic_store(&s->loading, false);
 		prog_info("listening on port %d", httpd_port(h));
 		httpd_wait(h, tick);
 		drain(s);

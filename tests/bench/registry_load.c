@@ -292,7 +292,7 @@ struct load {
 	int64_t duration_ns; /* 0: until the requests are used up */
 	double per_second;   /* 0: as many as possible */
 	bool lists;     /* also request filtered pages, one at a time, 50 per second */
-	pid_t kill_pid; /* killed when the time is up */
+	pid_t kill_pid; /* killed when the time is up, which begins with the first answer */
 	/* results */
 	int64_t done, refused, took_ns;
 	double *list_ns;
@@ -360,6 +360,8 @@ static void run(struct load *l, struct requests *r)
 		int n;
 
 		now = clock_mono_ns();
+		if (l->kill_pid && !l->done)
+			start = now;
 		if (l->duration_ns && now - start >= l->duration_ns)
 			break;
 		for (int i = 0; i < CONNECTIONS; i++)
