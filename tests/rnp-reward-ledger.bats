@@ -83,6 +83,10 @@ bad_ledger() {
 
 @test "ledger: an auditor computes the epoch again before signing, and signs nothing that differs" {
 	seal 0 --key operator.json >/dev/null
+	# a name that is mistyped is not another ledger
+	refused 66 "cannot open the database: 'bd': No such file" rnp-reward cosign --store bd --key auditor.json week0
+	refused 66 "cannot open the database: 'bd': No such file" rnp-reward stake --store bd --key auditor.json week0
+	[ ! -e bd ]
 	rnp-reward cosign --store db --key auditor.json week0 >cosign
 	assert_equal "$(jq -r .signer cosign)" "$(rnp-register address --key auditor.json)"
 	rnp-reward cosign --store db --key auditor.json week0 >/dev/null

@@ -134,7 +134,8 @@ static int run(int n, char **args)
 	struct key k = KEY_INIT;
 	int rc = -1;
 
-	if (key_load(&k, key_path, NULL) == 0 && ledger_open(&l, store, print) == 0)
+	if (key_load(&k, key_path, NULL) == 0 &&
+		ledger_open_existing(&l, store, print) == 0)
 		rc = cosign(&l, &k, args, n);
 	ledger_close(&l);
 	key_release(&k);

@@ -169,6 +169,14 @@ int ledger_open(struct ledger *l, const char *path, bool read_only)
 	return store_open(&l->store, path, steps, read_only);
 }
 
+int ledger_open_existing(struct ledger *l, const char *path, bool read_only)
+{
+	*l = (struct ledger)LEDGER_INIT;
+	if (access(path, F_OK) < 0)
+		return err_sys(0, "cannot open the database: '%s'", path);
+	return ledger_open(l, path, read_only);
+}
+
 void ledger_close(struct ledger *l)
 {
 	sqlite3_finalize(l->insert_row);

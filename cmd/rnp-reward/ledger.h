@@ -38,6 +38,9 @@ typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *row);
 /* Opens a ledger, and creates it unless read_only. Returns 0, or -1 as store_open does; 65 with
  * a hint if the file is a ledger of JSON Lines. */
 int ledger_open(struct ledger *l, const char *path, bool read_only);
+
+/* The same, and creates nothing: for what goes on from a ledger, whose name may be mistyped. 66 where there is none. */
+int ledger_open_existing(struct ledger *l, const char *path, bool read_only);
 void ledger_close(struct ledger *l); /* fine if it is not open */
 
 /* Appends a record as the next row: sets sequence and previous, adds k's signature (NULL:

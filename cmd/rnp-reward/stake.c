@@ -88,7 +88,7 @@ static int run(int n, char **args)
 	int rc = -1;
 
 	if ((dry_run || key_load(&k, key_path, NULL) == 0) &&
-		ledger_open(&l, store, dry_run) == 0)
+		ledger_open_existing(&l, store, dry_run) == 0)
 		rc = stake(&l, &k, args, n);
 	ledger_close(&l);
 	key_release(&k);
