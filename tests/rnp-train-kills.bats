@@ -138,7 +138,7 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 	end_of coordinate "$coordinator"
 	[ "$(answers POST | paste -sd' ')" = '200 200' ]
 	# neither is a piece there with other bytes
-	! pieces_of 2 | grep -qv '20[01]'
+	[ -z "$(pieces_of 2 | grep -v '20[01]')" ]
 	rounds | jq -se 'length == 2 and all(.workers == 1 and .dropped == 0)'
 }
 
