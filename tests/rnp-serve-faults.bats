@@ -113,7 +113,8 @@ make_broken_model() {
 	export MALLOC_ARENA_MAX=1
 	start_serve
 	unset MALLOC_ARENA_MAX
-	local i large='{"prompt":"y","max_tokens":200,"n":8,"logprobs":5,"seed":2,"logit_bias":{"399":-100}}'
+	# some megabytes, as what was freed is still there: this model has little
+	local i large='{"prompt":["y","y","y","y","y","y","y","y"],"max_tokens":200,"n":8,"logprobs":20,"seed":2,"logit_bias":{"399":-100}}'
 	local small='{"prompt":"x","max_tokens":200,"seed":1,"stream":true,"logit_bias":{"399":-100}}'
 	post /v1/completions "$small" -N >stream
 	texts stream >want
@@ -127,13 +128,13 @@ make_broken_model() {
 		run -0 post /v1/completions "$large" -o error -w '%{http_code}'
 		wait "$other"
 		[[ $output == 50[03] ]]
-		jq -e '.error.message == "out of memory"' error
+		jq -e '.error.message | test("(out of|no) memory")' error
 		texts stream | cmp - want && break
 	done
 	[ "$i" -lt 3 ]
 	run ! process_is_gone "$server"
 	limit -1
-	post /v1/completions "$large" | jq -e '.choices | length == 8'
+	post /v1/completions "$large" | jq -e '.choices | length == 64'
 	post /v1/completions "$small" -N >stream
 	texts stream | cmp - want
 }
