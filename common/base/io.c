@@ -101,21 +101,36 @@ static char *directory_of(const char *path)
 	return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
 }
 
-int io_flush_directory(const char *path)
+/* The directory in which path lies. Returns -1 with errno. */
+static int open_directory(const char *path)
 {
 	char *dir = directory_of(path);
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : 0;
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), why = errno;
+
+	free(dir);
+	errno = why;
+	return fd;
+}
+
+/* Flushes and closes what open_directory returned. */
+static int flush_directory(int fd, const char *path)
+{
+	int rc = fd < 0 ? -1 : 0;
 
 	/* some file systems cannot flush a directory and return EINVAL; nothing can be done
 	 * about it */
 	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
 		rc = -1;
 	if (rc < 0)
-		err_sys(0, "cannot flush directory '%s'", dir);
+		err_sys(0, "cannot flush the directory of '%s'", path);
 	if (fd >= 0)
 		close(fd);
-	free(dir);
 	return rc;
+}
+
+int io_flush_directory(const char *path)
+{
+	return flush_directory(open_directory(path), path);
 }
 
 static int fail_create(const char *path)
@@ -362,6 +377,8 @@ static int name_new(const struct io_part *p)
 static int part_finish(struct io_part *p, bool may_exist)
 {
 	int rc = p->flushed ? 0 : io_part_flush(p);
+	/* before: whoever waits for the name may take the file, and remove the directory */
+	int dir = open_directory(p->path), why = errno;
 	bool named = false;
 
 	if (rc == 0)
@@ -374,8 +391,12 @@ static int part_finish(struct io_part *p, bool may_exist)
 				"'%s' exists already and is never overwritten", p->path) :
 			fail_create(p->path);
 	} else {
-		rc = io_flush_directory(p->path);
+		errno = why;
+		rc = flush_directory(dir, p->path);
+		dir = -1;
 	}
+	if (dir >= 0)
+		close(dir);
 	if (!named) /* else the name may be another writer's by now */
 		unlink(p->temporary);
 	part_release(p);

@@ -310,6 +310,28 @@ static void check_dirs(void)
 	CHECK_FAILS(EX_NOINPUT, io_make_dirs(in_dir("a/b"), 0700));
 }
 
+/* Who waits for the file is at once there, takes it and removes the directory: a server's port, read by the
+ * program that has started it. */
+static bool taken_at_once;
+
+int rename(const char *from, const char *to)
+{
+	int rc = renameat(AT_FDCWD, from, AT_FDCWD, to);
+
+	if (rc == 0 && taken_at_once)
+		CHECK(unlink(to) == 0 && rmdir(in_dir("taken")) == 0);
+	return rc;
+}
+
+static void check_taken(void)
+{
+	CHECK(mkdir(in_dir("taken"), 0700) == 0);
+	taken_at_once = true;
+	CHECK(io_replace(in_dir("taken/port"), "8080\n", 5, 0600) == 0);
+	taken_at_once = false;
+	CHECK(access(in_dir("taken"), F_OK) < 0);
+}
+
 static void remove_dir(void)
 {
 	struct buf command = BUF_INIT;
@@ -333,6 +355,7 @@ int main(void)
 	check_pipe();
 	check_place();
 	check_dirs();
+	check_taken();
 	remove_dir();
 	TEST_END();
 }
