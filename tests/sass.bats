@@ -64,10 +64,14 @@ setup() {
 
 @test "sass: what CUDA 12 compiles for GPUs before sm_70 asks for nothing that they lack" {
 	# as the plug-in for drivers of 525 to 575 is made; here seen without that toolkit, in what the compiler is given
-	local file home given
-	home=$(dirname "$(dirname "$(realpath "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")")
+	local file include given
+	# nvcc is asked: what PATH has may be a wrapper, far from the toolkit's headers
+	echo >"$BATS_TEST_TMPDIR/none.cu"
+	include=$("$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --dryrun -c -o "$BATS_TEST_TMPDIR/none.o" "$BATS_TEST_TMPDIR/none.cu" 2>&1 |
+		sed -n 's/^#\$ INCLUDES="-I\([^"]*\)".*/\1/p')
+	[[ -f $include/cuda_runtime.h ]]
 	preprocessed() {
-		g++ -E -x c++ -std=c++17 -D__CUDACC__ "-D__CUDA_ARCH__=$1" -I. -I"$home/include" "$2" | sed -n '/^# .*"kernels\//,$p'
+		g++ -E -x c++ -std=c++17 -D__CUDACC__ "-D__CUDA_ARCH__=$1" -I. -I"$include" "$2" | sed -n '/^# .*"kernels\//,$p'
 	}
 	for file in $(grep -lE 'GRID_CONSTANT|__grid_constant__' kernels/*/*.cu | grep -v _sm90a); do
 		preprocessed 500 "$file" >"$BATS_TEST_TMPDIR/old"
