@@ -308,7 +308,7 @@ check:
 	scripts/check
 
 demo:
-	scripts/bootstrap
+	scripts/bootstrap demo
 	$(MAKE) $(JOBS) all
 	scripts/demo
 
