@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What runs the tests: it ends whatever a test does, and says why.
+# What installs for the tests, runs and reads them: a test is ended whatever it does, and why is said.
 load helper
 
 setup() { cd "$BATS_TEST_TMPDIR" || exit; }
@@ -31,4 +31,32 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 	assert_line "$PWD/x.bats:2: a test does not fail here: run !"
 	assert_line "$PWD/x.bats:3: waits for the child of another shell"
 	assert_line 'lint: 2 complaints'
+}
+
+@test "bootstrap: the demo gets what building needs, the tests more; what apt-get does not know, or a machine without it, is told" {
+	local program
+	mkdir scripts bin
+	cp "$ROOT/scripts/bootstrap" scripts/
+	for program in bash env dirname grep fold cat mkdir timeout uname; do ln -s "$(command -v "$program")" bin/; done
+	run_split env PATH="$PWD/bin" scripts/bootstrap demo
+	assert_success
+	[[ $stderr == 'bootstrap: no apt-get here'*gcc*libsodium-dev* && $stderr != *bats* ]]
+	# one that has jq, and one whose Debian has no such package of clang
+	printf '#!/bin/sh\n[ "$4" = jq ] || exit 1\necho "install ok installed"\n' >bin/dpkg-query
+	printf '#!/bin/sh\necho "$*" >>installs\n' >bin/apt-get
+	printf '#!/bin/sh\ncase $2 in libclang-rt*) exit 1; esac\n' >bin/apt-cache
+	printf '#!/bin/sh\nexec "$@"\n' >bin/sudo
+	printf '#!/bin/sh\nexit 1\n' >bin/npm
+	chmod +x bin/{dpkg-query,apt-get,apt-cache,sudo,npm}
+	run_split env PATH="$PWD/bin" scripts/bootstrap demo
+	assert_success
+	run -0 cat installs
+	assert_line --regexp '^install .* gcc .*libsodium-dev .*curl$'
+	refute_output --regexp 'bats|chromium| jq'
+	rm installs
+	run_split env PATH="$PWD/bin" scripts/bootstrap
+	assert_success
+	[[ $stderr == *'bootstrap: apt-get does not know libclang-rt-14-dev'*'npm cannot install'* ]]
+	run -0 cat installs
+	assert_line --regexp '^install .* gcc .* clang valgrind .*chromium'
 }
