@@ -51,7 +51,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 	run_split env PATH="$PWD/bin" scripts/bootstrap demo
 	assert_success
 	run -0 cat installs
-	assert_line --regexp '^install .* gcc .*libsodium-dev .*curl$'
+	assert_line --regexp '^install .* gcc .*libsodium-dev .*curl python3$'
 	refute_output --regexp 'bats|chromium| jq'
 	rm installs
 	run_split env PATH="$PWD/bin" scripts/bootstrap
