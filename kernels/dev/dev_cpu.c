@@ -18,6 +18,7 @@
 void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level)
 {
 	*out = (struct mem_cpu){ mem_copy_ref, mem_fill_ref, philox_fill_ref };
+	(void)level; /* only of x86 are there several */
 #ifdef __x86_64__
 	if (level >= CPU_AVX2)
 		*out = (struct mem_cpu){ mem_copy_avx2, mem_fill_avx2, philox_fill_avx2 };

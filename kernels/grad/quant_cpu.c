@@ -11,6 +11,7 @@
 void quant_cpu_choose(struct quant_cpu *out, enum cpu_level level)
 {
 	*out = (struct quant_cpu){ quant_encode_ref, quant_decode_ref, quant_spread_ref };
+	(void)level; /* only of x86 are there several */
 #ifdef __x86_64__
 	if (level >= CPU_AVX2)
 		*out = (struct quant_cpu){ quant_encode_avx2, quant_decode_avx2,

@@ -62,6 +62,7 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		.paged_put = lm_paged_put_ref,
 		.paged_attend = lm_paged_attend_ref,
 	};
+	(void)level; /* only of x86 are there several */
 #ifdef __x86_64__
 	if (level >= CPU_AVX2)
 		*out = FAST(avx2);

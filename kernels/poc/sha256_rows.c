@@ -39,6 +39,7 @@ void sha256_rows_ref(unsigned char *out, const struct sha256_rows *in)
 
 sha256_rows_fn sha256_rows_choose(enum cpu_level level)
 {
+	(void)level; /* only of x86 are there several */
 #ifdef __x86_64__
 	if (level >= CPU_AVX512)
 		return sha256_rows_avx512;

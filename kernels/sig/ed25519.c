@@ -13,6 +13,7 @@ void ed25519_verify_ref(struct ed25519 *s, size_t n)
 				    ED25519_MESSAGE, s[i].public_key) == 0;
 }
 
+#ifdef __x86_64__
 /* Whether this libsodium leaves the cofactor out, as 1.0.18 does and the lanes do: key and
  * signature are those of a liar whose equation holds only times 8. With one that accepts them,
  * which record counts would depend on how many are verified together. */
@@ -52,6 +53,7 @@ static bool has_eight_lanes(void)
 	pthread_once(&once, look);
 	return eight_lanes;
 }
+#endif
 
 void ed25519_verify(struct ed25519 *s, size_t n)
 {
