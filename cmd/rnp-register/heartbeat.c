@@ -15,14 +15,12 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/record/signature.h"
+#include "common/record/uptime.h"
 #include "common/json/schema.h"
 
 #define INTERVAL_DEFAULT_MS 60000
 #define KEEP_CONNECTION_MS  5000
 #define INTERVAL_MAX_MS     3600000
-/* A heartbeat may be dated back by so much, so that it announces a maintenance only from then on
- * (rnp-reward reputation): in that state each reaches over the next one's beginning. */
-#define DATED_BACK_MS 300000
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state = "idle";
 static int64_t interval_ms = INTERVAL_DEFAULT_MS, promised_ms;
@@ -234,9 +232,9 @@ static int run(int n, char **args)
 	interval_ms -= interval_ms % 1000;
 	promised_ms = interval_ms;
 	if (strcmp(state, "maintenance") == 0) {
-		if (interval_ms > INTERVAL_MAX_MS - DATED_BACK_MS)
-			interval_ms = INTERVAL_MAX_MS - DATED_BACK_MS;
-		promised_ms = interval_ms + DATED_BACK_MS;
+		if (interval_ms > INTERVAL_MAX_MS - UPTIME_SKEW_MS)
+			interval_ms = INTERVAL_MAX_MS - UPTIME_SKEW_MS;
+		promised_ms = interval_ms + UPTIME_SKEW_MS;
 	}
 	if (key_load(&key, key_path, passphrase_file) == 0)
 		rc = once ? send_once(&http, &key) : keep_alive(&http, &key);

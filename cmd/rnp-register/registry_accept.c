@@ -15,6 +15,7 @@
 #include "common/poc/poc.h"
 #include "common/record/party.h"
 #include "common/record/signature.h"
+#include "common/record/uptime.h"
 #include "common/json/schema.h"
 
 static void refuse(struct registry *g, struct httpd_reply *r, int status,
@@ -89,8 +90,7 @@ static int check_time(struct registry *g, struct httpd_reply *r,
 	bool late_is_bad = p->what == PUT_HEARTBEAT;
 
 	/* a node record may be old if it is the one that is stored: the writer checks */
-	if (ahead_ms <= REGISTRY_SKEW_MS &&
-		(!late_is_bad || ahead_ms >= -REGISTRY_SKEW_MS))
+	if (ahead_ms <= UPTIME_SKEW_MS && (!late_is_bad || ahead_ms >= -UPTIME_SKEW_MS))
 		return 0;
 	clock_format(now, p->received_ms);
 	g->refused++;
@@ -117,7 +117,7 @@ static int check_work(struct registry *g, struct httpd_reply *r, const json_t *r
 		refuse(g, r, 400, "body: field 'to' is not after 'from'");
 		return -1;
 	}
-	if (to_ms - p->received_ms > REGISTRY_SKEW_MS) {
+	if (to_ms - p->received_ms > UPTIME_SKEW_MS) {
 		refuse(g, r, 422, "to: a receipt is for work that is done");
 		return -1;
 	}
@@ -274,7 +274,7 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 		free(p);
 		return NULL;
 	}
-	p->at_min_ms = p->received_ms - REGISTRY_SKEW_MS;
+	p->at_min_ms = p->received_ms - UPTIME_SKEW_MS;
 	if (p->what == PUT_NODE || p->proves[0])
 		p->record = record;
 	else

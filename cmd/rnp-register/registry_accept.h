@@ -6,8 +6,6 @@
 #include "cmd/rnp-register/registry.h"
 #include "common/net/httpd.h"
 
-#define REGISTRY_SKEW_MS INT64_C(300000) /* how far `at` may be from our clock */
-
 /* Checks a posted body: syntax, schema, signature, party, time. Returns what to store, which
  * borrows the body's text, or NULL with the reply filled. kind: "rnp.node", "rnp.heartbeat", or
  * NULL for the other kinds. */

@@ -14,6 +14,7 @@
 #include "common/net/bandwidth_test.h"
 #include "common/net/http_sign.h"
 #include "common/net/httpd_sign.h"
+#include "common/record/uptime.h"
 
 /* Signed requests per challenge: one transfer each way, and retries while others transfer. */
 #define NONCES_MAX       64
@@ -91,7 +92,7 @@ static bool is_signed(struct registry *g, struct httpd_request *q, struct httpd_
 		.tag = HTTP_SIGN_TAG,
 		.now_s = clock_now_ms() / 1000,
 		.max_age_s = SIGNED_AGE_MAX_S,
-		.skew_s = REGISTRY_SKEW_MS / 1000,
+		.skew_s = UPTIME_SKEW_MS / 1000,
 		.nonce_required = true,
 		.nonce_seen = nonce_seen,
 		.find_key = find_node_key,

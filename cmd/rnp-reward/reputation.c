@@ -17,6 +17,7 @@
 #include "common/json/schema.h"
 #include "common/record/party.h"
 #include "common/record/signature.h"
+#include "common/record/uptime.h"
 
 static struct {
 	struct opt_list trust;
@@ -45,11 +46,6 @@ static const struct opt options[] = {
 		.max = INT64_C(315360000000) },
 	{ .kind = OPT_END },
 };
-
-/* A registry takes heartbeats that are dated up to five minutes back: whoever is asked what he cannot answer
- * could still announce a maintenance that has begun, or prolong one that has just ended. So a heartbeat tells
- * nothing of the five minutes after it. */
-#define DATED_BACK_MS 300000
 
 /* A verdict. */
 struct event {
@@ -209,7 +205,10 @@ static size_t find_maintenances(const struct beat *list, size_t n, struct away *
 
 	/* from the last one to the first, so that back_ms is known */
 	for (size_t i = n; i-- > 0;) {
-		struct away a = { list[i].at_ms + DATED_BACK_MS,
+		/* Whoever is asked what he cannot answer could still announce a maintenance that has
+		 * begun, or prolong one that has just ended: so a heartbeat tells nothing of the time by
+		 * which it may be dated back. */
+		struct away a = { list[i].at_ms + UPTIME_SKEW_MS,
 			list[i].at_ms + list[i].away_ms };
 
 		if (!list[i].away_ms)
