@@ -59,6 +59,16 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	[ "$(stat -c %a keys)" = 600 ]
 	run ! grep -q "$(cat a)" keys
 	refused 64 "not 1 to 64" rnp-serve key --name 'a b'
+	# a key that could not be shown is nobody's: the file is as before
+	cp -p keys before
+	run_split sh -c 'rnp-serve key --name c --append keys >/dev/full'
+	assert_failure 74
+	cmp keys before
+	run_split sh -c 'rnp-serve key --name c --append new >/dev/full'
+	assert_failure 74
+	[ ! -e new ]
+	rnp-serve key --name c --append keys >/dev/null
+	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b","c"]' ]
 }
 
 @test "access: without a key that is known nobody asks; a new key counts within a second" {

@@ -1,8 +1,10 @@
 /* key.c - rnp-serve key: makes a new API key. */
 #include <fcntl.h>
 #include <sodium.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/rnp-serve/commands.h"
@@ -44,22 +46,66 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* Appends a whole line to the file of keys, under a lock; creates the file if it does not
- * exist. */
-static int append_line(const struct buf *line)
-{
-	int fd = open(append, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600), rc = 0;
+/* The file of keys, while this program holds its lock. */
+struct keys_file {
+	int fd;
+	bool made;          /* by this program */
+	off_t bytes_before; /* -1: nothing was written */
+};
 
-	if (fd < 0)
+/* Opens the file and gets its lock; creates it if it does not exist. Returns 0, 1: another one has taken
+ * it away meanwhile, or -1. */
+static int lock_file(struct keys_file *f, struct stat *st)
+{
+	struct stat there;
+
+	f->made = access(append, F_OK) < 0;
+	f->fd = open(append, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	if (f->fd < 0)
 		return err_sys(0, "cannot write '%s'", append);
-	if (flock(fd, LOCK_EX) < 0 || io_write_all(fd, line->data, line->len) < 0 ||
-		fsync(fd) < 0)
-		rc = err_sys(EX_IOERR, "cannot write '%s'", append);
-	close(fd);
-	return rc;
+	if (flock(f->fd, LOCK_EX) < 0 || fstat(f->fd, st) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", append);
+	if (stat(append, &there) == 0 && there.st_dev == st->st_dev &&
+		there.st_ino == st->st_ino)
+		return 0;
+	close(f->fd);
+	f->fd = -1;
+	return 1;
 }
 
-static int write_line(json_t *record)
+/* Appends a whole line to the file of keys, under a lock. */
+static int append_line(struct keys_file *f, const struct buf *line)
+{
+	struct stat st;
+	int rc;
+
+	do
+		rc = lock_file(f, &st);
+	while (rc > 0);
+	if (rc < 0)
+		return -1;
+	f->made = f->made && !st.st_size;
+	f->bytes_before = st.st_size;
+	if (io_write_all(f->fd, line->data, line->len) < 0 || fsync(f->fd) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", append);
+	return 0;
+}
+
+/* Takes the line back: nobody has the key. The error that is pending stays. */
+static void take_back(const struct keys_file *f)
+{
+	struct stat st;
+
+	/* what is not a regular file, such as a pipe, keeps what was written */
+	if (f->bytes_before < 0 || fstat(f->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return;
+	if (f->made)
+		unlink(append);
+	if (ftruncate(f->fd, f->bytes_before) < 0 || fsync(f->fd) < 0)
+		prog_warn("'%s': its last line is of a key that nobody has", append);
+}
+
+static int write_line(struct keys_file *f, json_t *record)
 {
 	struct buf line = BUF_INIT;
 	int rc = 0;
@@ -67,7 +113,7 @@ static int write_line(json_t *record)
 	json_write(&line, record);
 	buf_addc(&line, '\n');
 	if (append)
-		rc = append_line(&line);
+		rc = append_line(f, &line);
 	else if (io_write_all(STDERR_FILENO, line.data, line.len) < 0)
 		rc = err_sys(EX_IOERR, "cannot write standard error");
 	buf_release(&line);
@@ -76,6 +122,7 @@ static int write_line(json_t *record)
 
 static int run(int n, char **args)
 {
+	struct keys_file f = { .fd = -1, .bytes_before = -1 };
 	char text[API_KEY_TEXT];
 	json_t *record;
 	int rc;
@@ -84,13 +131,19 @@ static int run(int n, char **args)
 	record = api_key_new(text, name, limit_tokens, limit_streams);
 	if (!record)
 		return err_report();
-	/* write the line first: if printing fails, an unknown key does no harm */
-	rc = write_line(record);
+	/* write the line first: if this program is killed in between, an unknown key does no harm */
+	rc = write_line(&f, record);
 	json_decref(record);
 	if (rc == 0)
 		rc = out_text(text, sizeof text - 1);
 	if (rc == 0)
 		rc = out_text("\n", 1);
+	if (rc == 0)
+		rc = out_flush();
+	if (rc < 0)
+		take_back(&f);
+	if (f.fd >= 0)
+		close(f.fd);
 	sodium_memzero(text, sizeof text);
 	return rc < 0 ? err_report() : EX_OK;
 }
