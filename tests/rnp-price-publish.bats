@@ -61,9 +61,12 @@ listed() {
 		'{"machine":77,"price_gpu":0.245,"price_inetu":0.002,"price_inetd":0.001,"price_min_bid":0.11,"min_chunk":1,"end_date":1798761600}'
 	assert_equal "$(listed)" 0.35
 	run ! grep PUT vast/log
+	# a name that is mistyped is seen, and a dry run leaves nothing there
+	[[ $stderr == *"'p.db' is new: what was listed before is not known"* && ! -e p.db ]]
 	quote 600000
 	publish
 	assert_success
+	[[ $stderr == *"'p.db' is new"* ]]
 	assert_equal "$(jq -c '[.market, .unit, .was_uusd, .listed_uusd, .quoted_uusd, .limited, .sent]' <<<"$output")" \
 		'["vast","77",700000,600000,600000,false,true]'
 	assert_equal "$(listed)" 0.3
@@ -71,6 +74,7 @@ listed() {
 	# again: nothing is sent
 	publish
 	assert_success
+	[[ $stderr != *"is new"* ]]
 	assert_equal "$(jq .sent <<<"$output")" false
 	assert_equal "$(grep -c PUT vast/log)" 1
 	# 600001 for two GPUs: rounded up to a whole uusd each

@@ -198,6 +198,16 @@ static int read_back(struct session *s)
 		(long long)s->price.customer_uusd);
 }
 
+/* The first one makes the file; but so does each whose name is mistyped, so that it is said. */
+static void note_state(void)
+{
+	if (!state_path || access(state_path, F_OK) == 0)
+		return;
+	prog_warn("'%s' is new: what was listed before is not known", state_path);
+	if (dry_run)
+		state_path = NULL;
+}
+
 static int publish(struct session *s, const char *path)
 {
 	struct publish_target *t = &s->target;
@@ -205,6 +215,7 @@ static int publish(struct session *s, const char *path)
 
 	if (check_usage() < 0 || check_stop() < 0 || read_quote(s, path) < 0)
 		return -1;
+	note_state();
 	if (state_path && publish_state_open(&s->state, state_path) < 0)
 		return -1;
 	t->quote = s->quote;
