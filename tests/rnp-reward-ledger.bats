@@ -86,6 +86,9 @@ bad_ledger() {
 	# a name that is mistyped is not another ledger
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward cosign --store bd --key auditor.json week0
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward stake --store bd --key auditor.json week0
+	refused 66 "cannot open the database: 'bd': No such file" rnp-reward ledger --store bd --add week0
+	refused 66 "cannot open 'bd': No such file" rnp-reward pay --store bd --keypair operator.json \
+		--rpc http://127.0.0.1:1 --trust "$(rnp-register address --key operator.json)"
 	[ ! -e bd ]
 	rnp-reward cosign --store db --key auditor.json week0 >cosign
 	assert_equal "$(jq -r .signer cosign)" "$(rnp-register address --key auditor.json)"

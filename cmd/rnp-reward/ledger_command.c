@@ -60,7 +60,9 @@ static int run(int n, char **args)
 
 	(void)n;
 	(void)args;
-	if (ledger_open(&l, store, !import && !add) == 0) {
+	/* only an import makes a ledger */
+	if ((import ? ledger_open(&l, store, false) :
+		      ledger_open_existing(&l, store, !add)) == 0) {
 		rc = take_in(&l);
 		if (rc == 0 && !import && !add)
 			rc = ledger_each(&l, 0, write_row, NULL);

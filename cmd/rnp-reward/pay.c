@@ -890,7 +890,7 @@ static int run_pay(struct pay_run *run, struct key *key)
 			prog_info("'%s' has paid no wallet yet", opts.store);
 		rc = rc == 0 ? ledger_each_order(&l, show_order, &all) : -1;
 	} else if (set_run(run, key) == 0 && lock(&fd) == 0 &&
-		ledger_open(&l, opts.store, opts.dry_run) == 0) {
+		ledger_open_existing(&l, opts.store, opts.dry_run) == 0) {
 		fee_payer = &run->payer;
 		rc = pay(run);
 	}
