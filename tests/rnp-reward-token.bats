@@ -126,6 +126,10 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	assert_equal "$(rnp-reward burn --policy rnp-023 --rewarded 100 --burned 103 | jq .burned_uusd)" 0
 	assert_equal "$(rnp-reward burn --policy rnp-023 --rewarded 100 --burned 90 --price 2 --job week-1 |
 		jq -c '[.job, .burned_base_units]')" '["week-1",650000000]'
+	for how in "--at 2026-03-01T10:00:00Z" "--payment card" "--grant 1"; do
+		# shellcheck disable=SC2086
+		refused 64 "--grant, --payment and --at go with --usd" rnp-reward burn --policy rnp-023 --rewarded 100 --burned 90 $how
+	done
 	refused 65 "does not fit 64 bits" rnp-reward burn --policy rnp-023 --rewarded 9223372036854 --burned 1
 }
 

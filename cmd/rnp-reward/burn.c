@@ -179,6 +179,8 @@ static int check_options(void)
 	if (job == top_up || (job && !opts.price) || top_up != (opts.burned >= 0))
 		return err_set(EX_USAGE,
 			"give --usd and --price, or --rewarded and --burned");
+	if (top_up && (opts.grant || opts.at_ms >= 0 || payment() != BURN_RENDER))
+		return err_set(EX_USAGE, "--grant, --payment and --at go with --usd");
 	if (opts.grant < 0 || (opts.grant && opts.grant > opts.usd))
 		return err_set(EX_USAGE, "--grant is a part of --usd");
 	/* what is burned before its time cannot be taken back when the card's owner does */
