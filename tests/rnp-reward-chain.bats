@@ -33,7 +33,7 @@ verified() {
 	refused 64 "stands there twice" pay --nonce "${nonces[0]}" --nonce "${nonces[0]}"
 	rm db
 	owe 10 2
-	refused 65 "is not a nonce account that the payer controls" pay --nonce "$mint"
+	refused 65 "is not a nonce account that the payer controls" pay -q --nonce "$mint"
 	# nobody takes it: after more blocks than a blockhash lives it is still in flight, and then lands
 	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
 	for time in 1500ms 3s 6s 12s; do
@@ -96,7 +96,7 @@ verified() {
 	owe 3 2
 	rnp-register keygen --out other.json >/dev/null
 	by[1]="node $ROOT/tests/solana_signer.mjs other.json asked"
-	refused 65 "is not the payer's signature of this message" pay
+	refused 65 "is not the payer's signature of this message" pay -q
 }
 
 @test "pay: Token-2022: executed, its fee shown; a mint whose tokens others can stop is refused" {
@@ -191,4 +191,87 @@ verified() {
 	assert_failure 1
 	[[ $(jq -r 'select(.ok | not) | [.what, .reason] | join(": ")' <<<"$output") == *"it does something else than what was ordered"* ]] ||
 		fail "$output"
+}
+
+# sql STATEMENTS: what somebody writes into the ledger's file
+sql() {
+	python3 -c 'import sqlite3, sys; sqlite3.connect("db").executescript(sys.argv[1])' "$1"
+}
+
+@test "pay --signer: a message that was kept is held against what is planned, before it is asked for again" {
+	owe 4
+	front
+	by=(--signer 'cat >asked; exit 1' --wallet "$payer")
+	run_split pay
+	assert_failure 75
+	cp asked first
+	cp db good
+	message="(SELECT bytes FROM tx)"
+	# the least byte of the last amount: its data is followed by one byte of decimals and one of no tables
+	for change in "bytes = substr($message, 1, length($message) - 10) || x'2a' || substr($message, length($message) - 8)" \
+		"bytes = substr($message, 1, 100)" "bytes = x'80'" "bytes = x''" \
+		"bytes = substr($message, 1, 9) || x'2a' || substr($message, 11)" "blockhash = randomblob(32)"; do
+		rm -f asked
+		# what SQLite has joined is text
+		sql "UPDATE tx SET ${change/bytes = /bytes = CAST(}$([[ $change == bytes* ]] && echo ' AS BLOB)')"
+		refused 65 "the message of transaction 0 is not what is planned" pay --resume
+		[ ! -e asked ]
+		cp good db
+	done
+	# the same message is asked for again, also where options are others by now
+	run_split pay --resume --unit-price 7 --legacy
+	assert_failure 75
+	assert_equal "$(jq -r .message asked)" "$(jq -r .message first)"
+	by[1]="node $ROOT/tests/solana_signer.mjs payer.json asked"
+	pay >out
+	assert_equal "$(statuses out)" "4 finalised"
+	audit
+}
+
+@test "pay --issue and --burn: what is open or planned is carried out as its epoch or record has it, once" {
+	owe 6
+	RNP_FRONT='{"authority": true}' front
+	sql "INSERT INTO supply_order VALUES('epoch 7', 'mint', 1000, NULL)"
+	refused 65 "'epoch 7' is to be issued, 1000 base units, which no epoch claims that is signed" pay --issue
+	sql "DELETE FROM supply_order WHERE tx IS NULL; INSERT INTO supply_order VALUES('epoch 0 ', 'mint', 1000, NULL)"
+	refused 65 "'epoch 0 ' is to be issued" pay --issue
+	# a burn that no record tells of is nobody's
+	sql "DELETE FROM supply_order WHERE tx IS NULL; INSERT INTO supply_order VALUES('burn thief', 'burn', 1000, NULL)"
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 --job render-1 >burns
+	rnp-reward burn --policy rnp-021 --usd 10 --price 2 --job other >others
+	pay --burn others >out 2>err
+	grep -q "1 burns of earlier runs are open, and not in 'others'" err || fail "$(cat err)"
+	claimed=$(jq -s 'map(select(.kind == "rnp.reward").base_units) | add' epoch)
+	assert_equal "$(control '{}' | jq .supply)" $((1000000000000000 + claimed - 475000000))
+	assert_equal "$(jq -c 'select(.action).base_units' out)" 475000000
+	sql "DELETE FROM supply_order WHERE tx IS NULL"
+	# one that is planned and not signed
+	by=(--signer 'cat >asked; exit 1' --wallet "$payer")
+	run_split pay --burn burns
+	assert_failure 75
+	rm asked
+	cp db planned
+	refused 65 "'burn render-1' is planned and not signed, 950000000 base units: go on with --burn" pay --resume
+	refused 65 "is planned and not signed" pay --resume --burn others
+	sql "UPDATE tx SET base_units = base_units + 1 WHERE action = 'burn' AND status = 'planned'"
+	refused 65 "transaction 3 is not what was ordered" pay --resume --burn burns
+	sql "DROP TRIGGER supply_order_stays; UPDATE supply_order SET base_units = base_units + 1 WHERE id = 'burn render-1'"
+	refused 65 "'burn render-1' is planned and not signed" pay --resume --burn burns
+	[ ! -e asked ]
+	mv planned db
+	by=()
+	pay --burn burns >out
+	assert_equal "$(jq -c 'select(.action) | [.base_units, .status]' out)" '[950000000,"finalised"]'
+	# what is done is not done again, whoever says that it is open, or owed
+	cp db good
+	sql "UPDATE supply_order SET tx = NULL WHERE id = 'burn render-1'"
+	refused 65 "what it carries out is open again" pay --burn burns
+	cp good db
+	sql "DROP TRIGGER claim_is_final; UPDATE claim SET state = 0, tx = NULL WHERE wallet = (SELECT min(wallet) FROM claim)"
+	refused 65 "the ledger is not good: its transactions pay" pay
+	mv good db
+	rm -f db-wal db-shm
+	pay >out
+	assert_equal "$(cat out)" ""
+	pool=$((1000000000000000 + claimed - 475000000 - 950000000)) audit
 }

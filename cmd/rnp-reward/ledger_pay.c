@@ -224,6 +224,13 @@ static enum pay_action find_action(const char *name)
 	return ACTION_PAY;
 }
 
+void ledger_read_order(sqlite3_stmt *q, int at, struct ledger_order *out)
+{
+	snprintf(out->id, sizeof out->id, "%s", store_text(q, at));
+	out->action = find_action(store_text(q, at + 1));
+	out->base_units = sqlite3_column_int64(q, at + 2);
+}
+
 long ledger_open_orders(struct ledger *l, struct ledger_order **out)
 {
 	sqlite3_stmt *q = NULL;
@@ -235,13 +242,8 @@ long ledger_open_orders(struct ledger *l, struct ledger_order **out)
 
 	*out = NULL;
 	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
-		struct ledger_order *o;
-
 		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
-		o = &(*out)[n++];
-		snprintf(o->id, sizeof o->id, "%s", store_text(q, 0));
-		o->action = find_action(store_text(q, 1));
-		o->base_units = sqlite3_column_int64(q, 2);
+		ledger_read_order(q, 0, &(*out)[n++]);
 		rc = 0;
 	}
 	sqlite3_finalize(q);

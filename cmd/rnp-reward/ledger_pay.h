@@ -68,6 +68,23 @@ int ledger_add_order(struct ledger *l, const struct ledger_order *o);
 /* Lists the orders that are in no transaction. The caller frees *out. Returns how many, or -1. */
 long ledger_open_orders(struct ledger *l, struct ledger_order **out);
 
+/* Reads the columns id, action and base_units of an order, from column `at` on. */
+void ledger_read_order(sqlite3_stmt *q, int at, struct ledger_order *out);
+
+/* Calls fn for the orders of the transactions that are planned and not signed. Returns 0, or -1: fn's error, 65 a
+ * transaction is not what was ordered. */
+typedef int (*ledger_order_fn)(void *ctx, const struct ledger_order *o);
+int ledger_each_planned(struct ledger *l, ledger_order_fn fn, void *ctx);
+
+/* Checks that what is to be issued is what one of these epochs claims, which is as it was signed. Returns 0, or
+ * -1: 65. */
+int ledger_check_issue(struct ledger *l, const struct ledger_order *o,
+	const int64_t *epochs, long n);
+
+/* Checks that nothing is owed, or ordered, again that a transaction of the ledger pays or carries out. Returns 0, or
+ * -1: 65. */
+int ledger_check_done(struct ledger *l);
+
 /* Plans a transaction that carries out an order, in one commit. Returns its id, or -1. */
 int64_t ledger_plan_order(struct ledger *l, const struct ledger_order *o,
 	const json_t *record, int64_t now_ms);

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,9 @@
 #include "common/base/money.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/cli/records.h"
 #include "common/json/json.h"
-#include "common/json/schema.h"
 
-#define DAY_MS     INT64_C(86400000)
-#define ROUNDS_MAX 20 /* rounds in which expired payouts are planned again */
+#define DAY_MS INT64_C(86400000)
 
 static struct {
 	struct opt_list rpc, trust, nonces;
@@ -157,7 +153,7 @@ static const struct opt options[] = {
 		.metavar = "N",
 		.help = "priority fee: micro-lamports for a compute unit, at most 1000000 (default 0)",
 		.min = 0,
-		.max = 1000000 },
+		.max = PAYPLAN_PRICE_MAX },
 	{ .name = "legacy",
 		.kind = OPT_FLAG,
 		.to = &opts.legacy,
@@ -366,40 +362,6 @@ static void leave_dust(struct plan *p)
 			p->list[i].held = "less than --dust: carried over";
 }
 
-/* Returns the fields that all rnp.tx rows have; the caller owns it. */
-static json_t *shared_fields(struct pay_run *run)
-{
-	json_t *shared = json_record("rnp.tx");
-	char text[ADDRESS_MAX];
-
-	address_format(run->payer.wallet.bytes, text);
-	json_set_text(shared, "payer", text);
-	address_format(run->payer.mint.bytes, text);
-	json_set_text(shared, "mint", text);
-	json_set_text(shared, "genesis", run->genesis);
-	if (run->payer.memo[0])
-		json_set_text(shared, "memo", run->payer.memo);
-	return shared;
-}
-
-static int set_shared(struct pay_run *run, struct plan *p)
-{
-	json_t *epoch = ledger_row(run->ledger, p->epochs[p->nepochs - 1]);
-	const char *hex = json_string_value(json_object_get(epoch, "merkle_root"));
-	unsigned char root[MERKLE_HASH_BYTES];
-	size_t n;
-
-	if (!epoch)
-		return -1;
-	/* the newest root that is paid for, as 44 characters */
-	if (hex &&
-		sodium_hex2bin(root, sizeof root, hex, strlen(hex), NULL, &n, NULL) == 0)
-		address_format(root, run->payer.memo);
-	json_decref(epoch);
-	p->shared = shared_fields(run);
-	return 0;
-}
-
 static int make_plan(struct pay_run *run, struct plan *p)
 {
 	int64_t balance, sum = 0;
@@ -409,7 +371,8 @@ static int make_plan(struct pay_run *run, struct plan *p)
 	if (p->nepochs <= 0)
 		return p->nepochs < 0 ? -1 : 0;
 	/* signed are the rows, and paid are the claims beside them */
-	if (ledger_check_claims(run->ledger, p->epochs, p->nepochs, true) < 0)
+	if (ledger_check_claims(run->ledger, p->epochs, p->nepochs, true) < 0 ||
+		ledger_check_done(run->ledger) < 0)
 		return -1;
 	p->n = ledger_owed(run->ledger, p->epochs, (size_t)p->nepochs, &p->list);
 	if (p->n <= 0)
@@ -417,8 +380,9 @@ static int make_plan(struct pay_run *run, struct plan *p)
 	leave_dust(p);
 	if (find_budget(run, p) < 0 || pay_check_payer(run, &balance) < 0 ||
 		pay_check_wallets(run, p->list, (size_t)p->n) < 0 ||
-		set_shared(run, p) < 0)
+		pay_set_memo(run, p->epochs[p->nepochs - 1]) < 0)
 		return -1;
+	p->shared = pay_shared_fields(run);
 	if (run->had < 0)
 		run->had = balance;
 	choose(p);
@@ -437,165 +401,6 @@ static int make_plan(struct pay_run *run, struct plan *p)
 		return -1;
 	}
 	return 0;
-}
-
-/* --- burns and issues ------------------------------------------------------------------------ */
-
-/* Burns that are not due yet are left to a later run. */
-struct burns {
-	struct pay_run *run;
-	int64_t now_ms, first_ms; /* when the first of them is due */
-	long early;
-};
-
-static int add_burn(void *ctx, const struct record *r)
-{
-	struct burns *b = ctx;
-	struct ledger_order o = { .action = ACTION_BURN };
-	int64_t at_ms = 0;
-	const char *job;
-
-	if (schema_check(r->json, r->where, "rnp.burn") < 0)
-		return -1;
-	if (!json_object_get(r->json, "job"))
-		return err_set(EX_DATAERR,
-			"%s: it names no job, so that it could be burned twice",
-			r->where);
-	if (json_get_text(r->json, r->where, "job", &job) < 0 ||
-		json_get_i64(r->json, r->where, "burned_base_units", 0, INT64_MAX,
-			&o.base_units) < 0 ||
-		json_opt_time(r->json, r->where, "burn_at", &at_ms) < 0)
-		return -1;
-	if (at_ms > b->now_ms) {
-		b->first_ms = b->early++ && b->first_ms < at_ms ? b->first_ms : at_ms;
-		return 0;
-	}
-	if ((size_t)snprintf(o.id, sizeof o.id, "burn %s", job) >= sizeof o.id)
-		return err_set(EX_DATAERR, "%s: its job has too many bytes", r->where);
-	return !o.base_units                              ? 0 :
-		ledger_add_order(b->run->ledger, &o) == 0 ? 0 :
-							    err_add("%s", r->where);
-}
-
-static int add_burns(struct pay_run *run)
-{
-	struct burns b = { .run = run, .now_ms = clock_now_ms() };
-	char *files[1] = { (char *)opts.burn }, at[CLOCK_TEXT_MAX];
-
-	if (records_each(files, 1, JSON_RECORD_BYTES_MAX, add_burn, &b) < 0)
-		return -1;
-	clock_format(at, b.first_ms);
-	if (b.early)
-		prog_info(
-			"%ld burns are not due yet, the first at %s: left to a later run",
-			b.early, at);
-	return 0;
-}
-
-/* What an epoch claims is issued; what it locks is, when it is released. */
-static int add_issues(struct pay_run *run)
-{
-	struct ledger_balance *list = NULL;
-	int64_t *epochs = NULL;
-	long n = ledger_payable(run->ledger, opts.token, &opts.trust, (int)opts.need,
-		&epochs);
-	long m = n < 0 || ledger_check_claims(run->ledger, epochs, n, false) < 0 ?
-		-1 :
-		ledger_balances(run->ledger, &list);
-	int rc = m < 0 ? -1 : 0;
-
-	for (long i = 0, k = 0; i < m && k < n && rc == 0; i++) {
-		struct ledger_order o = { .action = ACTION_MINT,
-			.base_units = list[i].claimed };
-
-		if (list[i].sequence != epochs[k])
-			continue;
-		k++;
-		snprintf(o.id, sizeof o.id, "epoch %" PRId64, list[i].sequence);
-		if (o.base_units)
-			rc = ledger_add_order(run->ledger, &o);
-	}
-	free(epochs);
-	free(list);
-	return rc;
-}
-
-/* Enters what is to be burned and issued, in one commit. */
-static int add_orders(struct pay_run *run)
-{
-	int rc = store_begin(&run->ledger->store);
-
-	if (rc < 0)
-		return -1;
-	if (opts.burn)
-		rc = add_burns(run);
-	if (rc == 0 && opts.issue)
-		rc = add_issues(run);
-	if (rc < 0) {
-		store_rollback(&run->ledger->store);
-		return -1;
-	}
-	return store_commit(&run->ledger->store);
-}
-
-static int check_order(struct pay_run *run, const struct ledger_order *o, int64_t balance)
-{
-	if (o->action == ACTION_BURN && o->base_units > balance)
-		return err_set(EX_DATAERR,
-			"the paying wallet has %" PRId64
-			" base units, '%s' needs %" PRId64,
-			balance, o->id, o->base_units);
-	if (o->action == ACTION_MINT && !run->may_issue)
-		return err_set(EX_DATAERR, "the payer is not the mint's authority");
-	return 0;
-}
-
-static int expire_again(void)
-{
-	return err_set(EX_TEMPFAIL,
-		"transactions expire again and again: the servers do not take them");
-}
-
-/* Carries out all open orders, one after another: each changes what the next one finds. */
-static int carry_out_open(struct pay_run *run)
-{
-	struct ledger_order *list = NULL;
-	json_t *shared = NULL;
-	int64_t balance, id;
-	long n = ledger_open_orders(run->ledger, &list);
-	int rc = n < 0 ? -1 : 0;
-
-	if (n > 0)
-		shared = shared_fields(run);
-	for (long i = 0; i < n && rc == 0; i++) {
-		if ((list[i].action == ACTION_BURN && !opts.burn) ||
-			(list[i].action == ACTION_MINT && !opts.issue))
-			continue;
-		rc = pay_check_payer(run, &balance);
-		if (rc == 0)
-			rc = check_order(run, &list[i], balance);
-		if (rc < 0)
-			break;
-		id = ledger_plan_order(run->ledger, &list[i], shared, clock_now_ms());
-		rc = id < 0 ? -1 : pay_follow(run);
-		if (id >= 0 && id < run->first_tx)
-			run->first_tx = id;
-	}
-	json_decref(shared);
-	free(list);
-	return rc;
-}
-
-/* Enters what is to be burned and issued, and carries it out; what expires is open again. */
-static int carry_out(struct pay_run *run)
-{
-	int rc = add_orders(run);
-
-	for (int rounds = 0; rc == 0 && (!rounds || run->expired); rounds++) {
-		run->expired = 0;
-		rc = rounds == ROUNDS_MAX ? expire_again() : carry_out_open(run);
-	}
-	return rc;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -735,25 +540,14 @@ static void check_balances(struct pay_run *run, const struct plan *p, bool *trou
 	err_clear();
 }
 
-/* What was planned is signed only if its claims are still those of epochs that are signed. */
-static int check_planned(struct pay_run *run)
-{
-	int64_t *epochs = NULL;
-	long n = ledger_payable(run->ledger, opts.token, &opts.trust, (int)opts.need,
-		&epochs);
-	int rc = n < 0 ? -1 : ledger_check_planned(run->ledger, epochs, n);
-
-	free(epochs);
-	return rc;
-}
-
 static int pay(struct pay_run *run)
 {
 	struct plan p = { .budget = -1 };
 	struct since since = { INT64_MAX, false };
 	int left, rc = -1;
 
-	if (pay_check_servers(run) < 0 || check_same_payer(run) < 0)
+	if (pay_read_burns(run) < 0 || pay_check_servers(run) < 0 ||
+		check_same_payer(run) < 0)
 		return -1;
 	/* transactions in flight come first: they decide what is still owed */
 	if (!opts.dry_run) {
@@ -766,13 +560,14 @@ static int pay(struct pay_run *run)
 			int64_t balance;
 
 			since.first = before[0].id;
-			if (check_planned(run) < 0 ||
+			if (pay_check_planned(run) < 0 ||
 				pay_check_payer(run, &balance) < 0 || pay_follow(run) < 0)
 				return -1;
 		}
 	}
-	rc = !opts.dry_run && !opts.resume && (opts.burn || opts.issue) ? carry_out(run) :
-									  0;
+	rc = !opts.dry_run && !opts.resume && (opts.burn || opts.issue) ?
+		pay_carry_out(run) :
+		0;
 	for (int rounds = 0; !opts.resume && rc == 0 && (!rounds || run->expired);
 		rounds++) {
 		/* payouts of expired transactions are planned again */
@@ -780,8 +575,8 @@ static int pay(struct pay_run *run)
 		plan_release(&p);
 		p = (struct plan){ .budget = -1 };
 		rc = -1;
-		if (rounds == ROUNDS_MAX)
-			expire_again();
+		if (rounds == PAY_ROUNDS_MAX)
+			pay_expire_again();
 		else if (make_plan(run, &p) == 0)
 			rc = opts.dry_run ? show_plan(run, &p) : fly(run, &p);
 	}
@@ -862,6 +657,11 @@ static int set_run(struct pay_run *run, struct key *key)
 		return -1;
 	if (set_cluster(run) < 0 || set_wallet(run, key) < 0 || set_nonces(run) < 0)
 		return -1;
+	run->token = opts.token;
+	run->trust = &opts.trust;
+	run->need = (int)opts.need;
+	run->burns = opts.burn;
+	run->issue = opts.issue;
 	run->first_tx = run->paid_from = INT64_MAX;
 	run->had = -1;
 	run->payer.decimals = MONEY_RENDER_DECIMALS;
@@ -916,6 +716,7 @@ static int run(int n, char **args)
 	opt_list_release(&opts.rpc);
 	opt_list_release(&opts.trust);
 	opt_list_release(&opts.nonces);
+	pay_release_burns();
 	if (rc < 0)
 		return err_report();
 	return run.unpaid ? EXIT_NO : EX_OK;

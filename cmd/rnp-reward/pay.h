@@ -9,12 +9,18 @@
 #include "common/record/key.h"
 
 #define PAY_IN_FLIGHT_MAX 64
+#define PAY_ROUNDS_MAX    20 /* rounds in which what has expired is planned again */
 
 struct pay_run {
 	struct ledger *ledger;
 	struct key *key;        /* NULL: a signer outside of this program */
 	const char *signer;     /* its command */
 	struct opt_list nonces; /* accounts; none: recent blockhashes */
+	const char *token;      /* of the epochs that are paid */
+	const struct opt_list *trust;
+	int need;          /* how many of trust must have signed an epoch */
+	const char *burns; /* file of rnp.burn records, or NULL */
+	bool issue;
 	struct payer payer;
 	struct rpc servers[PAY_SERVERS_MAX];
 	int n;
@@ -31,6 +37,28 @@ struct pay_run {
 	/* what keeps a transaction from its end, such as the one server that contradicts the others; or "" */
 	char blame[200];
 };
+
+/* --- pay_orders.c: burns and issues, and what is planned ---------------------------------------- */
+
+/* Reads the file of burns, if there is one. Returns 0, or -1 naming the record. */
+int pay_read_burns(struct pay_run *run);
+void pay_release_burns(void);
+
+/* Enters what is to be burned and issued, and carries it out; what expires is open again. */
+int pay_carry_out(struct pay_run *run);
+
+/* Checks that what is planned and not signed pays claims of epochs that are signed, burns what a record of the file
+ * says, issues what an epoch claims. Returns 0, or -1: 65. */
+int pay_check_planned(struct pay_run *run);
+
+/* Returns the fields that all rnp.tx rows of a plan have; the caller owns it. */
+json_t *pay_shared_fields(struct pay_run *run);
+
+/* Sets the memo to the root of an epoch, as 44 characters. Returns 0, or -1. */
+int pay_set_memo(struct pay_run *run, int64_t epoch);
+
+/* Returns -1, with EX_TEMPFAIL: PAY_ROUNDS_MAX rounds have expired. */
+int pay_expire_again(void);
 
 /* --- pay_look.c: what servers say before anything is signed ---------------------------------- */
 

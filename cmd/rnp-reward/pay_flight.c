@@ -99,6 +99,29 @@ static int build(struct pay_run *run, const struct ledger_tx *tx, struct buf *me
 		       payplan_message(message, &run->payer, &tx->blockhash, list, n);
 }
 
+/* What is kept for a signer is what the ledger would have signed now, whoever has written to its file since; but
+ * for what options may have changed. */
+static int check_kept(struct pay_run *run, const struct ledger_tx *tx)
+{
+	struct payer now = run->payer;
+	struct solana_parsed parsed;
+	struct buf message = BUF_INIT;
+	bool same = solana_parse(tx->bytes, tx->len, &parsed) &&
+		payplan_adopt(&run->payer, &parsed);
+	int rc = same ? build(run, tx, &message) : 0;
+
+	run->payer = now;
+	same = same && message.len == tx->len &&
+		memcmp(message.data, tx->bytes, tx->len) == 0;
+	buf_release(&message);
+	if (rc < 0 || same)
+		return rc;
+	return err_set(EX_DATAERR,
+		"the ledger is not good: the message of transaction %" PRId64
+		" is not what is planned",
+		tx->id);
+}
+
 /* A server that returns an old blockhash would cause the same bytes to be signed again, and so would
  * a second burn of the same amount before there is another one. Returns 1 when they were: the
  * transaction waits for another blockhash, of another server if there is one. A signer that was
@@ -142,9 +165,10 @@ static int sign(struct pay_run *run, struct ledger_tx *tx)
 	struct buf message = BUF_INIT, whole = BUF_INIT;
 	int rc = -1;
 
-	if (run->key ? build(run, tx, &message) < 0 :
-		       (buf_add(&message, tx->bytes, tx->len), false))
+	if ((run->key ? build(run, tx, &message) : check_kept(run, tx)) < 0)
 		goto out;
+	if (!run->key)
+		buf_add(&message, tx->bytes, tx->len);
 	if (pay_sign(run, message.data, message.len, signature) < 0)
 		goto out;
 	solana_transaction(&whole, signature, message.data, message.len);

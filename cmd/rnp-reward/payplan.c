@@ -28,11 +28,39 @@ static void start_message(struct solana_message *m, const struct payer *p, uint3
 {
 	if (p->with_nonce)
 		solana_advance_nonce(&m->list[m->n++], &p->nonce, &p->wallet);
-	solana_unit_limit(&m->list[m->n++], limit);
+	solana_unit_limit(&m->list[m->n++], p->unit_limit ? p->unit_limit : limit);
 	if (p->unit_price)
 		solana_unit_price(&m->list[m->n++], p->unit_price);
 	if (p->memo[0])
 		solana_memo(&m->list[m->n++], p->memo);
+}
+
+static uint64_t number(const unsigned char *data, int bytes)
+{
+	uint64_t v = 0;
+
+	for (int i = bytes; i-- > 0;)
+		v = v << 8 | data[i];
+	return v;
+}
+
+bool payplan_adopt(struct payer *p, const struct solana_parsed *m)
+{
+	p->legacy = m->legacy;
+	p->unit_limit = 0;
+	p->unit_price = 0;
+	for (int i = 0; i < m->n; i++) {
+		const unsigned char *data = m->list[i].data;
+
+		if (memcmp(&m->keys[m->list[i].program],
+			    solana_program(SOLANA_COMPUTE_BUDGET), SOLANA_KEY_BYTES) != 0)
+			continue;
+		if (m->list[i].ndata == 5 && data[0] == 2)
+			p->unit_limit = (uint32_t)number(data + 1, 4);
+		else if (m->list[i].ndata == 9 && data[0] == 3)
+			p->unit_price = number(data + 1, 8);
+	}
+	return p->unit_price <= PAYPLAN_PRICE_MAX;
 }
 
 int payplan_order(struct buf *out, const struct payer *p,

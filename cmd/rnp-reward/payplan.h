@@ -8,6 +8,7 @@
 #include "common/base/buf.h"
 
 #define PAYPLAN_PAYOUTS_MAX 24 /* per transaction; 1,232 bytes hold 20 */
+#define PAYPLAN_PRICE_MAX   1000000
 
 /* The payer and the parameters of its transactions. */
 struct payer {
@@ -15,6 +16,7 @@ struct payer {
 		account; /* account: the token account of wallet for mint */
 	uint8_t decimals;
 	uint64_t unit_price; /* micro-lamports per compute unit; 0: no such instruction */
+	uint32_t unit_limit; /* of a message that is there already; 0: reckoned */
 	char memo[ADDRESS_MAX]; /* "": none */
 	bool legacy;
 	bool with_nonce; /* transactions use a durable nonce instead of a blockhash */
@@ -31,6 +33,10 @@ int payplan_message(struct buf *out, const struct payer *p,
 /* Builds the message that burns from the payer's account, or issues to it. */
 int payplan_order(struct buf *out, const struct payer *p,
 	const struct solana_key *blockhash, enum pay_action action, int64_t base_units);
+
+/* Takes over from a message that was made before what options may have changed since: its form, and the limit and
+ * price of its compute units. Returns false if the price is more than any option allows. */
+bool payplan_adopt(struct payer *p, const struct solana_parsed *m);
 
 /* Returns the most that the mint withholds from the recipient of an amount. */
 int64_t payplan_fee(const struct payer *p, int64_t base_units);

@@ -1,0 +1,110 @@
+/* ledger_hold.c - what the ledger's tables, which nobody signs, are held against before anything is signed: its other
+ * tables, its signed epochs, the chain. */
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/ledger_pay.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+int ledger_check_issue(struct ledger *l, const struct ledger_order *o,
+	const int64_t *epochs, long n)
+{
+	char id[LEDGER_ORDER_MAX];
+	sqlite3_stmt *q = NULL;
+	int64_t claimed = -1;
+	int rc = 0;
+
+	for (long i = 0; i < n && claimed < 0 && rc == 0; i++) {
+		snprintf(id, sizeof id, "epoch %" PRId64, epochs[i]);
+		if (strcmp(id, o->id) != 0)
+			continue;
+		rc = ledger_check_claims(l, &epochs[i], 1, false);
+		if (rc == 0)
+			rc = store_prepare(&l->store, &q,
+				"SELECT claimed FROM epoch WHERE sequence = ?");
+		if (rc == 0) {
+			store_bind(q, "i", epochs[i]);
+			rc = store_step(&l->store, q);
+		}
+		if (rc == 1)
+			claimed = sqlite3_column_int64(q, 0);
+		rc = rc < 0 ? -1 : 0;
+		sqlite3_finalize(q);
+	}
+	if (rc < 0 || (claimed == o->base_units && o->action == ACTION_MINT))
+		return rc;
+	return err_set(EX_DATAERR,
+		"the ledger is not good: '%.300s' is to be issued, %" PRId64
+		" base units, which no epoch claims that is signed",
+		o->id, o->base_units);
+}
+
+int ledger_each_planned(struct ledger *l, ledger_order_fn fn, void *ctx)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT t.id, o.id, o.action, o.base_units FROM tx t LEFT JOIN supply_order o"
+		" ON o.tx = t.id AND o.action = t.action AND o.base_units = t.base_units"
+		" WHERE t.status = 'planned' AND t.action <> 'pay' ORDER BY t.id");
+
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		struct ledger_order o;
+
+		if (sqlite3_column_type(q, 1) == SQLITE_NULL) {
+			rc = err_set(EX_DATAERR,
+				"the ledger is not good: transaction %" PRId64
+				" is not what was ordered",
+				(int64_t)sqlite3_column_int64(q, 0));
+			break;
+		}
+		ledger_read_order(q, 1, &o);
+		rc = fn(ctx, &o);
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+/* Returns 0, or -1 with EX_DATAERR if the statement finds a row, whose number is the transaction's. */
+static int check_none(struct ledger *l, const char *sql, const char *text)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q, sql);
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	if (rc == 1)
+		rc = err_set(EX_DATAERR,
+			"the ledger is not good: transaction %" PRId64 ": %s",
+			(int64_t)sqlite3_column_int64(q, 0), text);
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+int ledger_check_done(struct ledger *l)
+{
+	int64_t paid = ledger_spent_from(l, 0, NULL), claimed = -1;
+	sqlite3_stmt *q = NULL;
+
+	if (paid < 0 ||
+		check_none(l,
+			"SELECT t.id FROM tx t WHERE t.action <> 'pay' AND t.status NOT IN"
+			" ('failed', 'expired') AND NOT EXISTS (SELECT 1 FROM supply_order o"
+			" WHERE o.tx = t.id) LIMIT 1",
+			"what it carries out is open again") < 0 ||
+		store_prepare(&l->store, &q,
+			"SELECT coalesce(sum(paid + in_flight), 0) FROM epoch") < 0)
+		return -1;
+	if (store_step(&l->store, q) == 1)
+		claimed = sqlite3_column_int64(q, 0);
+	sqlite3_finalize(q);
+	if (claimed < 0 || paid == claimed)
+		return claimed < 0 ? -1 : 0;
+	return err_set(EX_DATAERR,
+		"the ledger is not good: its transactions pay %" PRId64
+		" base units, and of its claims %" PRId64 " are paid or in flight",
+		paid, claimed);
+}
