@@ -275,3 +275,22 @@ sql() {
 	assert_equal "$(cat out)" ""
 	pool=$((1000000000000000 + claimed - 475000000 - 950000000)) audit
 }
+
+@test "pay --nonce: servers that are behind, and tell of a value that the nonce had before, give nothing up" {
+	owe 4
+	RNP_FRONT='{"nonces": 1}' front
+	run_split pay --nonce "${nonces[0]}" --max-per-run 1
+	assert_failure 1
+	# the second one is in flight when those that it was not sent to fall behind, and the other one does not answer
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+	run_split pay --nonce "${nonces[0]}" --timeout 1s
+	assert_failure 75
+	control '{"lies": [["drop", "500"], ["drop", "oldnonce"], ["drop", "oldnonce"]]}' >/dev/null
+	run_split pay --nonce "${nonces[0]}" --resume --timeout 2s
+	assert_failure 75
+	assert_equal "$(rnp-reward ledger --store db | grep -c '"expired"')" 0
+	control '{"lies": [[], [], []]}' >/dev/null
+	pay --nonce "${nonces[0]}" >out
+	assert_equal "$(rnp-reward pay --store db --status | jq -r .status | sort | uniq -c | xargs)" "4 finalised"
+	audit
+}

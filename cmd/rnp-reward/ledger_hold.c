@@ -108,3 +108,17 @@ int ledger_check_done(struct ledger *l)
 		" base units, and of its claims %" PRId64 " are paid or in flight",
 		paid, claimed);
 }
+
+int ledger_used_nonce(struct ledger *l, const char *nonce, const struct solana_key *value)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT 1 FROM tx WHERE nonce = ? AND blockhash = ? LIMIT 1");
+
+	if (rc == 0) {
+		store_bind(q, "tb", nonce, value->bytes, sizeof value->bytes);
+		rc = store_step(&l->store, q);
+	}
+	sqlite3_finalize(q);
+	return rc;
+}

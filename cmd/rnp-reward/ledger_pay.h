@@ -110,6 +110,10 @@ int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to
  * same blockhash, which has expired by now. Returns 1, 0, or -1. */
 int ledger_knows(struct ledger *l, const char *signature);
 
+/* Whether a transaction of the ledger has used a nonce account with this value. Returns 1, 0, or -1. */
+int ledger_used_nonce(struct ledger *l, const char *nonce,
+	const struct solana_key *value);
+
 /* Lists the transactions that have not ended, in order; at most max. Returns how many, or -1. */
 int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max);
 

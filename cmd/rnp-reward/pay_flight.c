@@ -334,13 +334,29 @@ struct views {
 	const char *signatures[PAY_IN_FLIGHT_MAX];
 };
 
+/* What a server tells of a transaction's nonce: 0, the account has its value, so that it can land; 1, it has another
+ * one; -1, it has none, or one that it had before: the server is behind. Returns -2 with err_set. */
+static int nonce_height(struct pay_run *run, const struct rpc_account *got,
+	const struct ledger_tx *tx)
+{
+	struct solana_key value;
+	int used;
+
+	if (!pay_read_nonce(got, &run->payer.wallet, &value))
+		return -1;
+	if (memcmp(&value, &tx->blockhash, sizeof value) == 0)
+		return 0;
+	used = ledger_used_nonce(run->ledger, tx->nonce, &value);
+	return used < 0 ? -2 : used ? -1 : 1;
+}
+
 /* A transaction with a nonce can land as long as its account has that value. What stands for the
  * finalised height is 0 as long, and 1 when another value is final; its last valid height is 0. */
 static int ask_nonces(struct pay_run *run, int server, const struct ledger_tx *list,
 	int n, int64_t *heights)
 {
 	static struct rpc_account got[PAY_IN_FLIGHT_MAX];
-	struct solana_key keys[PAY_IN_FLIGHT_MAX], value;
+	struct solana_key keys[PAY_IN_FLIGHT_MAX];
 	int at[PAY_IN_FLIGHT_MAX], asked = 0;
 
 	for (int i = 0; i < n; i++) {
@@ -354,10 +370,11 @@ static int ask_nonces(struct pay_run *run, int server, const struct ledger_tx *l
 		return 0;
 	if (rpc_accounts(&run->servers[server], "finalized", keys, asked, got) < 0)
 		return -1;
-	for (int k = 0; k < asked; k++)
-		heights[at[k]] = !pay_read_nonce(&got[k], &run->payer.wallet, &value) ?
-			-1 :
-			memcmp(&value, &list[at[k]].blockhash, sizeof value) != 0;
+	for (int k = 0; k < asked; k++) {
+		heights[at[k]] = nonce_height(run, &got[k], &list[at[k]]);
+		if (heights[at[k]] < -1)
+			return -1;
+	}
 	return 0;
 }
 
