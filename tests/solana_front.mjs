@@ -4,7 +4,8 @@
 // Token-2022 with a transfer fee or a hook; the payer may issue; that many nonce accounts of the payer.
 // Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
 // POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
-// "steal": [wallets], "advance": [nonce accounts]} sets, and answers what each wallet has and which transactions landed.
+// "steal": [wallets], "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}]} sets, and
+// answers what each wallet has and which transactions landed.
 //
 // One block every BLOCK_MS; a transaction is processed at once, confirmed after 2 blocks, final after
 // 8. A blockhash is good for at most 150 blocks. A fork takes back what is confirmed and not final.
@@ -21,7 +22,7 @@ const { LiteSVM, FailedTransactionMetadata } = await import(load.resolve("litesv
 let [dir, payer, decimals = "8", blockMs = "10", pool = "1000000000000000", existing] = process.argv.slice(2);
 const setup = JSON.parse(process.env.RNP_FRONT ?? "{}");
 const TOKEN = setup.token_2022 ? "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb" : "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
-const SYSTEM = "11111111111111111111111111111111";
+const SYSTEM = "11111111111111111111111111111111", MEMO = "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr";
 const GENESIS = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG", OTHER = "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY";
 const FINAL = 8, CONFIRMED = 2, VALID = 150;
 
@@ -91,12 +92,23 @@ if (existing)
 let height = 1000, hashHeight = 1000, forks = 0, landFailures = false, snapshot = null;
 let lies = [[], [], []], landed = new Map(), late = [], oldHash = svm.latestBlockhash(), frozen = [null, null, null];
 const executed = [];
+let past = []; // of what has landed: its bytes, memos and accounts
+let forged = []; // what a server that lies adds to that
+
+function remember(tx, signature) {
+	const m = kit.getCompiledTransactionMessageDecoder().decode(tx.messageBytes);
+	const memos = m.instructions.filter((i) => m.staticAccounts[i.programAddressIndex] === MEMO)
+		.map((i) => `[${i.data.length}] ${Buffer.from(i.data)}`);
+	past.push({ signature, memo: memos.length ? memos.join("; ") : null, accounts: m.staticAccounts,
+		at: Math.floor(Date.now() / 1000), bytes: Buffer.from(kit.getTransactionEncoder().encode(tx)).toString("base64") });
+}
 
 function execute(tx, signature) {
 	if (landed.has(signature))
 		return;
 	if (forks && !snapshot)
-		snapshot = { svm: svm.toBytes(), landed: new Map(landed), at: height, hashHeight, executed: executed.length };
+		snapshot = { svm: svm.toBytes(), landed: new Map(landed), at: height, hashHeight, executed: executed.length,
+			past: past.length };
 	const simulated = landFailures ? null : svm.simulateTransaction(tx);
 	if (simulated instanceof FailedTransactionMetadata)
 		return simulated.toString();
@@ -107,9 +119,11 @@ function execute(tx, signature) {
 		if (!landFailures || text === "7" || text === "6" || /Blockhash|AlreadyProcessed/.test(text))
 			return text;
 		landed.set(signature, { height, err: { InstructionError: [0, "Custom"] } });
+		remember(tx, signature);
 		return;
 	}
 	landed.set(signature, { height, err: null });
+	remember(tx, signature);
 	executed.push(signature);
 }
 
@@ -123,6 +137,7 @@ function block() {
 		svm = LiteSVM.fromBytes(snapshot.svm);
 		landed = snapshot.landed;
 		executed.length = snapshot.executed;
+		past.length = snapshot.past;
 		hashHeight = snapshot.hashHeight;
 		snapshot = null;
 		forks--;
@@ -187,6 +202,22 @@ const methods = {
 	},
 	getMultipleAccounts: (s, [list]) => ({ context: context(), value: list.map((a) => accountFor(s, a)) }),
 	getSignatureStatuses: (s, [list]) => ({ context: context(), value: list.map((x) => statusFor(s, x)) }),
+	getSignaturesForAddress: (s, [address, o]) => {
+		const seen = lying(s, "nopast") ? [] : past.filter((x) => x.accounts.includes(address) &&
+			height - (landed.get(x.signature)?.height ?? 0) >= CONFIRMED).reverse();
+		if (lying(s, "endless"))
+			return forged.map((x) => ({ signature: x.signature, slot: height, err: null, memo: x.memo, blockTime: x.at }));
+		if (lying(s, "forged"))
+			seen.unshift(...forged);
+		const from = o?.before ? seen.findIndex((x) => x.signature === o.before) + 1 : 0;
+		const to = o?.until ? seen.findIndex((x) => x.signature === o.until) : -1;
+		return seen.slice(from, to < 0 ? undefined : to).slice(0, o?.limit ?? 1000).map((x) => ({ signature: x.signature,
+			slot: height, err: landed.get(x.signature)?.err ?? null, memo: x.memo, blockTime: x.at, confirmationStatus: "confirmed" }));
+	},
+	getTransaction: (s, [signature]) => {
+		const x = past.find((x) => x.signature === signature) ?? (lying(s, "forged") && forged.find((x) => x.signature === signature));
+		return x?.bytes ? { slot: height, blockTime: x.at, meta: { err: null }, version: 0, transaction: [x.bytes, "base64"] } : null;
+	},
 	sendTransaction: (s, [base64]) => {
 		const tx = kit.getTransactionDecoder().decode(Buffer.from(base64, "base64"));
 		const signature = kit.getSignatureFromTransaction(tx);
@@ -217,6 +248,25 @@ function answer(server, text) {
 	return reply;
 }
 
+// A stranger sends lamports to the payer's token account, with a memo.
+async function strange(memo) {
+	const who = await kit.generateKeyPairSigner(), data = Buffer.alloc(12);
+	svm.airdrop(who.address, kit.lamports(1000000000n));
+	data.writeUInt32LE(2, 0);
+	data.writeBigUInt64LE(1n, 4);
+	const message = kit.pipe(kit.createTransactionMessage({ version: 0 }),
+		(m) => kit.setTransactionMessageFeePayerSigner(who, m),
+		(m) => kit.setTransactionMessageLifetimeUsingBlockhash({ blockhash: svm.latestBlockhash(), lastValidBlockHeight: 1n << 40n }, m),
+		(m) => kit.appendTransactionMessageInstructions([
+			{ programAddress: MEMO, data: new TextEncoder().encode(memo) },
+			{ programAddress: SYSTEM, data: new Uint8Array(data), accounts: [
+				{ address: who.address, role: kit.AccountRole.WRITABLE_SIGNER }, { address: ownAccount, role: kit.AccountRole.WRITABLE }] }], m));
+	const tx = await kit.signTransactionMessageWithSigners(message);
+	const error = execute(tx, kit.getSignatureFromTransaction(tx));
+	if (error)
+		throw new Error(`the stranger's transaction: ${error}`);
+}
+
 async function control(text) {
 	const c = JSON.parse(text);
 	if (c.lies) { lies = c.lies; frozen = [null, null, null]; }
@@ -229,6 +279,10 @@ async function control(text) {
 		setAccount(await ata(wallet), tokenAccount(payer, 0));
 	for (const nonce of c.advance ?? [])
 		setAccount(nonce, nonceAccount(createHash("sha256").update(String(Math.random())).digest()), SYSTEM);
+	if (c.forged)
+		forged = c.forged.map((x) => ({ at: Math.floor(Date.now() / 1000), ...x }));
+	if (c.stranger)
+		await strange(c.stranger);
 	const accounts = await Promise.all((c.wallets ?? []).map(ata)), has = {};
 	// no block passes while these are read
 	const sum = (address) => {

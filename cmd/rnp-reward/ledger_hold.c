@@ -109,6 +109,49 @@ int ledger_check_done(struct ledger *l)
 		paid, claimed);
 }
 
+/* --- for the chain --------------------------------------------------------------------------- */
+
+int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id)
+{
+	sqlite3_stmt *q = NULL;
+	int found = -1,
+	    rc = store_prepare(&l->store, &q,
+		    "SELECT id, status FROM tx WHERE signature = ?");
+
+	if (rc == 0) {
+		store_bind(q, "t", signature);
+		rc = store_step(&l->store, q);
+	}
+	if (rc == 1) {
+		*id = sqlite3_column_int64(q, 0);
+		found = pay_status_find(store_text(q, 1));
+		if (found < 0)
+			rc = err_set(EX_DATAERR,
+				"the ledger's transaction %" PRId64 " is damaged", *id);
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -2 : found;
+}
+
+int ledger_old_signature(struct ledger *l, int64_t before_ms,
+	char out[LEDGER_SIGNATURE_MAX])
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT signature FROM tx WHERE status = 'finalised' AND at_ms < ?"
+		" ORDER BY id DESC LIMIT 1");
+
+	*out = '\0';
+	if (rc == 0) {
+		store_bind(q, "i", before_ms);
+		rc = store_step(&l->store, q);
+	}
+	if (rc == 1)
+		snprintf(out, LEDGER_SIGNATURE_MAX, "%s", store_text(q, 0));
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
 int ledger_used_nonce(struct ledger *l, const char *nonce, const struct solana_key *value)
 {
 	sqlite3_stmt *q = NULL;
@@ -121,4 +164,44 @@ int ledger_used_nonce(struct ledger *l, const char *nonce, const struct solana_k
 	}
 	sqlite3_finalize(q);
 	return rc;
+}
+
+static int by_root(const void *a, const void *b)
+{
+	return memcmp(a, b, MERKLE_HASH_BYTES);
+}
+
+long ledger_roots(struct ledger *l, struct ledger_root **out, int64_t *first_ms)
+{
+	sqlite3_stmt *q = NULL;
+	size_t n = 0, cap = 0;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT e.body ->> 'merkle_root', p.payable, coalesce(p.from_ms, 0)"
+		" FROM epoch p JOIN entry e ON e.sequence = p.sequence");
+
+	*out = NULL;
+	*first_ms = INT64_MAX;
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		const char *hex = store_text(q, 0);
+		struct ledger_root one = { .payable = sqlite3_column_int(q, 1) != 0 };
+		size_t len = 0;
+
+		rc = 0;
+		if (one.payable && sqlite3_column_int64(q, 2) < *first_ms)
+			*first_ms = sqlite3_column_int64(q, 2);
+		if (sodium_hex2bin(one.root, sizeof one.root, hex, strlen(hex), NULL,
+			    &len, NULL) != 0 ||
+			len != sizeof one.root)
+			continue;
+		*out = xgrow(*out, &cap, n + 1, sizeof **out);
+		(*out)[n++] = one;
+	}
+	sqlite3_finalize(q);
+	if (n)
+		qsort(*out, n, sizeof **out, by_root);
+	if (rc == 0)
+		return (long)n;
+	free(*out);
+	*out = NULL;
+	return -1;
 }

@@ -110,6 +110,23 @@ int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to
  * same blockhash, which has expired by now. Returns 1, 0, or -1. */
 int ledger_knows(struct ledger *l, const char *signature);
 
+/* Returns the state of the transaction with this signature, -1: there is none; -2 with err_set. */
+int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id);
+
+/* Gets the signature of the newest finalised transaction that was planned before a moment; "": there is none.
+ * Returns 0, or -1. */
+int ledger_old_signature(struct ledger *l, int64_t before_ms,
+	char out[LEDGER_SIGNATURE_MAX]);
+
+/* What may be paid from this ledger, by the roots of its epochs. */
+struct ledger_root {
+	unsigned char root[MERKLE_HASH_BYTES];
+	bool payable;
+};
+/* Lists them in the order of the roots, with the time of the earliest that is payable (INT64_MAX: none); the caller
+ * frees *out. Returns how many, or -1. */
+long ledger_roots(struct ledger *l, struct ledger_root **out, int64_t *first_ms);
+
 /* Whether a transaction of the ledger has used a nonce account with this value. Returns 1, 0, or -1. */
 int ledger_used_nonce(struct ledger *l, const char *nonce,
 	const struct solana_key *value);

@@ -379,6 +379,7 @@ static int make_plan(struct pay_run *run, struct plan *p)
 		return p->n < 0 ? -1 : 0;
 	leave_dust(p);
 	if (find_budget(run, p) < 0 || pay_check_payer(run, &balance) < 0 ||
+		pay_check_past(run) < 0 ||
 		pay_check_wallets(run, p->list, (size_t)p->n) < 0 ||
 		pay_set_memo(run, p->epochs[p->nepochs - 1]) < 0)
 		return -1;
@@ -561,7 +562,8 @@ static int pay(struct pay_run *run)
 
 			since.first = before[0].id;
 			if (pay_check_planned(run) < 0 ||
-				pay_check_payer(run, &balance) < 0 || pay_follow(run) < 0)
+				pay_check_payer(run, &balance) < 0 ||
+				pay_check_past(run) < 0 || pay_follow(run) < 0)
 				return -1;
 		}
 	}

@@ -87,6 +87,15 @@ bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *author
 /* Gets the value of a nonce account, as two servers report it. Returns 0, or -1. */
 int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key *value);
 
+/* --- pay_past.c: what the ledger does not know --------------------------------------------------- */
+
+/* Looks on the chain for payments of epochs of this ledger that the ledger does not have, or has given up: it is a
+ * copy of before them, or was changed, and would pay again. Every server is asked, and one that tells of such a
+ * payment suffices: no server can make one up, since the payer's signature of it is checked. What a server hides,
+ * another tells. Of payments for epochs that are not in the ledger it warns. Call it after pay_check_payer, before
+ * anything is planned or signed. Returns 0, or -1: 65 naming the transaction, 69 too few servers answer. */
+int pay_check_past(struct pay_run *run);
+
 /* --- pay_sign.c: the signature ---------------------------------------------------------------- */
 
 /* Signs a message with the key, or has the signer do it, which is told the message in words. The

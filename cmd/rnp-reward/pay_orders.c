@@ -288,7 +288,8 @@ int pay_carry_out(struct pay_run *run)
 		rc = pay_set_memo(run, epochs.list[epochs.n - 1]);
 	if (rc == 0 &&
 		(ledger_check_done(run->ledger) < 0 ||
-			pay_check_payer(run, &balance) < 0 || add_orders(run) < 0))
+			pay_check_payer(run, &balance) < 0 || pay_check_past(run) < 0 ||
+			add_orders(run) < 0))
 		rc = -1;
 	free(epochs.list);
 	for (int rounds = 0; rc == 0 && (!rounds || run->expired); rounds++) {

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,54 @@ int rpc_read_statuses(const json_t *result, int n, enum pay_seen *out, const cha
 	return 0;
 }
 
+static int read_past(const json_t *v, struct rpc_past *out, const char *where)
+{
+	const char *signature = json_string_value(json_object_get(v, "signature"));
+	const char *memo = json_string_value(json_object_get(v, "memo"));
+	const json_t *error = json_object_get(v, "err"),
+		     *at = json_object_get(v, "blockTime");
+
+	memset(out, 0, sizeof *out);
+	if (!signature || !*signature || strlen(signature) >= sizeof out->signature)
+		return no_form(where, "a transaction of the past");
+	strcpy(out->signature, signature);
+	out->failed = error && !json_is_null(error);
+	out->at_s = json_is_integer(at) && json_integer_value(at) > 0 ?
+		json_integer_value(at) :
+		0;
+	if (memo)
+		snprintf(out->memo, sizeof out->memo, "%.*s", (int)sizeof out->memo - 1,
+			memo);
+	return 0;
+}
+
+int rpc_read_past(const json_t *result, struct rpc_past out[RPC_PAST_MAX],
+	const char *where)
+{
+	size_t n = json_array_size(result);
+
+	if (!json_is_array(result) || n > RPC_PAST_MAX)
+		return no_form(where, "the list of past transactions");
+	for (size_t i = 0; i < n; i++)
+		if (read_past(json_array_get(result, i), &out[i], where) < 0)
+			return -1;
+	return (int)n;
+}
+
+int rpc_read_transaction(const json_t *result, unsigned char out[SOLANA_TX_BYTES_MAX],
+	size_t *len, const char *where)
+{
+	const json_t *data = json_object_get(result, "transaction");
+	const char *base64 = json_string_value(json_array_get(data, 0));
+	const char *encoding = json_string_value(json_array_get(data, 1));
+
+	if (!base64 || !encoding || strcmp(encoding, "base64") != 0 ||
+		sodium_base642bin(out, SOLANA_TX_BYTES_MAX, base64, strlen(base64), NULL,
+			len, NULL, sodium_base64_VARIANT_ORIGINAL) != 0)
+		return no_form(where, "a transaction");
+	return 0;
+}
+
 /* --- questions ------------------------------------------------------------------------------ */
 
 /* Calls a method and returns the result, or NULL. Takes params. */
@@ -370,6 +419,46 @@ int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *
 	result = ask(r, "getSignatureStatuses", params);
 	if (result)
 		rc = rpc_read_statuses(result, n, out, r->voice.name);
+	json_decref(result);
+	return rc;
+}
+
+int rpc_past(struct rpc *r, const struct solana_key *address, const char *before,
+	const char *until, struct rpc_past out[RPC_PAST_MAX])
+{
+	json_t *params = json_array(), *o = options("confirmed", NULL), *result;
+	char text[ADDRESS_MAX];
+	int n = -1;
+
+	address_format(address->bytes, text);
+	json_push_text(params, text);
+	json_set_i64(o, "limit", RPC_PAST_MAX);
+	if (*before)
+		json_set_text(o, "before", before);
+	if (*until)
+		json_set_text(o, "until", until);
+	json_push(params, o);
+	result = ask(r, "getSignaturesForAddress", params);
+	if (result)
+		n = rpc_read_past(result, out, r->voice.name);
+	json_decref(result);
+	return n;
+}
+
+int rpc_transaction(struct rpc *r, const char *signature,
+	unsigned char out[SOLANA_TX_BYTES_MAX], size_t *len)
+{
+	json_t *params = json_array(), *o = options("confirmed", "base64"), *result;
+	int rc = -1;
+
+	json_set_i64(o, "maxSupportedTransactionVersion", 0);
+	json_push_text(params, signature);
+	json_push(params, o);
+	result = ask(r, "getTransaction", params);
+	if (result)
+		rc = json_is_null(result) ?
+			1 :
+			rpc_read_transaction(result, out, len, r->voice.name);
 	json_decref(result);
 	return rc;
 }

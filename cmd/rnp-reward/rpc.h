@@ -60,6 +60,25 @@ int rpc_send(struct rpc *r, const void *transaction, size_t len);
 /* Gets statuses including their history. texts: base58 signatures. */
 int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *out);
 
+/* Lists the transactions with an address in them, the newest first, until one that is known ("": none) and before one
+ * ("": the newest); at most RPC_PAST_MAX. Returns how many, or -1. */
+#define RPC_PAST_MAX       1000
+#define RPC_SIGNATURE_MAX  96
+#define RPC_MEMO_BYTES_MAX 640
+struct rpc_past {
+	char signature[RPC_SIGNATURE_MAX];
+	int64_t at_s; /* seconds since 1970; 0: not known */
+	bool failed;
+	char memo
+		[RPC_MEMO_BYTES_MAX]; /* as "[bytes] text"; "": none. A longer one is cut. */
+};
+int rpc_past(struct rpc *r, const struct solana_key *address, const char *before,
+	const char *until, struct rpc_past out[RPC_PAST_MAX]);
+
+/* Gets the bytes of a transaction. Returns 0, 1: the server does not have it, or -1. */
+int rpc_transaction(struct rpc *r, const char *signature,
+	unsigned char out[SOLANA_TX_BYTES_MAX], size_t *len);
+
 /* --- pure ----------------------------------------------------------------------------------- */
 
 /* Returns the result of an answer with this id; the caller owns it. NULL with EX_DATAERR (not
@@ -70,6 +89,11 @@ json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where);
 int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out,
 	const char *where);
 int rpc_read_statuses(const json_t *result, int n, enum pay_seen *out, const char *where);
+/* Returns how many, or -1. */
+int rpc_read_past(const json_t *result, struct rpc_past out[RPC_PAST_MAX],
+	const char *where);
+int rpc_read_transaction(const json_t *result, unsigned char out[SOLANA_TX_BYTES_MAX],
+	size_t *len, const char *where);
 int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *last_valid,
 	const char *where);
 

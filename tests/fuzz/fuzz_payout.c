@@ -48,9 +48,13 @@ static void fuzz_answer(const char *text, size_t size)
 {
 	json_t *result = rpc_answer(text, size, 7, "fuzz");
 	struct rpc_account accounts[2];
+	static struct rpc_past past[RPC_PAST_MAX];
+	unsigned char bytes[SOLANA_TX_BYTES_MAX];
 	enum pay_seen seen[2];
 	struct solana_key hash;
 	int64_t last_valid;
+	size_t len;
+	int n;
 
 	if (!result) {
 		must(err_get()->text[0]);
@@ -62,6 +66,13 @@ static void fuzz_answer(const char *text, size_t size)
 	if (rpc_read_statuses(result, 2, seen, "fuzz") == 0)
 		for (int i = 0; i < 2; i++)
 			must(seen[i] > PAY_NO_ANSWER && seen[i] <= PAY_SEEN_FINAL_ERROR);
+	n = rpc_read_past(result, past, "fuzz");
+	for (int i = 0; i < n; i++)
+		must(past[i].signature[0] &&
+			strlen(past[i].signature) < RPC_SIGNATURE_MAX &&
+			strlen(past[i].memo) < RPC_MEMO_BYTES_MAX && past[i].at_s >= 0);
+	if (rpc_read_transaction(result, bytes, &len, "fuzz") == 0)
+		must(len <= sizeof bytes);
 	if (rpc_read_blockhash(result, &hash, &last_valid, "fuzz") == 0)
 		must(last_valid >= 0 && last_valid <= RPC_HEIGHT_MAX);
 	json_decref(result);
