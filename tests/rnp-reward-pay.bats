@@ -233,6 +233,19 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	ledger_agrees
 }
 
+@test "pay: a payer without SOL is told why nothing lands" {
+	owe 3
+	RNP_FRONT='{"lamports": 1000000}' front 8 4
+	run_split pay --timeout 300ms
+	assert_failure 75
+	[[ $stderr == *"go on with pay --resume; a server's first refusal: ${urls[0]}: Transaction simulation failed: "* ]] ||
+		fail "$stderr"
+	run_split pay --timeout 60s
+	assert_failure 75
+	[[ $stderr == *"expire again and again: the servers do not take them; a server's first refusal: "*"simulation failed"* ]] ||
+		fail "$stderr"
+}
+
 @test "pay: one that fails on chain takes its batch with it once, and is then alone" {
 	owe 12
 	front
@@ -496,7 +509,7 @@ rude() {
 	paying -q
 	code=0
 	"${command[@]}" 2>err || code=$?
-	[[ $code == 0 ]] || grep -q "a blockhash is offered that was used before" err
+	[[ $code == 0 ]] || grep -q "a blockhash is offered that was used before" err || fail "$code $(cat err)"
 	# until those of the first machine have passed
 	control '{"block_ms": 1}' >/dev/null
 	have_passed() { (($(control '{}' | jq .height) >= passed)); }

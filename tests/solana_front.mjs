@@ -1,7 +1,7 @@
 // solana_front.mjs - three Solana RPC servers over one real virtual machine (litesvm), of which any may
 // lie. Usage: node solana_front.mjs DIR PAYER [DECIMALS [BLOCK_MS [POOL [NEW_OR_OLD_WALLETS_FILE]]]]
-// RNP_FRONT: {"token_2022": true, "fee_bps": N, "fee_max": N, "hook": true, "authority": true, "nonces": N}: a mint of
-// Token-2022 with a transfer fee or a hook; the payer may issue; that many nonce accounts of the payer.
+// RNP_FRONT: {"token_2022": true, "fee_bps": N, "fee_max": N, "hook": true, "authority": true, "nonces": N, "lamports": N}: a
+// mint of Token-2022 with a transfer fee or a hook; the payer may issue; that many nonce accounts, and so much SOL, of the payer.
 // Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
 // POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
 // "steal": [wallets], "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}]} sets, and
@@ -84,7 +84,7 @@ nonces.forEach((a, i) => setAccount(a, nonceAccount(createHash("sha256").update(
 const firstNonces = Object.fromEntries(nonces.map((a) => [a, svm.getAccount(a).data]));
 const ownAccount = await ata(payer);
 setAccount(ownAccount, tokenAccount(payer, pool));
-svm.airdrop(payer, kit.lamports(1000000000000n));
+svm.airdrop(payer, kit.lamports(BigInt(setup.lamports ?? 1000000000000n)));
 if (existing)
 	for (const wallet of readFileSync(existing, "utf8").split("\n").filter(Boolean))
 		setAccount(await ata(wallet), tokenAccount(wallet, 0));

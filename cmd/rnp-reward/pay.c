@@ -578,7 +578,7 @@ static int pay(struct pay_run *run)
 		p = (struct plan){ .budget = -1 };
 		rc = -1;
 		if (rounds == PAY_ROUNDS_MAX)
-			pay_expire_again();
+			pay_expire_again(run);
 		else if (make_plan(run, &p) == 0)
 			rc = opts.dry_run ? show_plan(run, &p) : fly(run, &p);
 	}

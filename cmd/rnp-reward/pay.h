@@ -36,6 +36,8 @@ struct pay_run {
 	int unpaid;  /* payouts that failed or are refused */
 	/* what keeps a transaction from its end, such as the one server that contradicts the others; or "" */
 	char blame[200];
+	/* what a server said first when it did not take a transaction: the reason, if it does not lie; or "" */
+	char refused[300];
 };
 
 /* --- pay_orders.c: burns and issues, and what is planned ---------------------------------------- */
@@ -58,7 +60,10 @@ json_t *pay_shared_fields(struct pay_run *run);
 int pay_set_memo(struct pay_run *run, int64_t epoch);
 
 /* Returns -1, with EX_TEMPFAIL: PAY_ROUNDS_MAX rounds have expired. */
-int pay_expire_again(void);
+int pay_expire_again(struct pay_run *run);
+
+/* Returns what a server said first when it did not take a transaction, as the end of a sentence; "": none did. */
+const char *pay_refusal(struct pay_run *run);
 
 /* --- pay_look.c: what servers say before anything is signed ---------------------------------- */
 

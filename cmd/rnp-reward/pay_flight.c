@@ -321,8 +321,14 @@ static void send_all(struct pay_run *run, struct ledger_tx *list, int n)
 		if (list[i].status < PAY_SIGNED || list[i].status == PAY_CONFIRMED ||
 			!server)
 			continue;
-		if (rpc_send(server, list[i].bytes, list[i].len) < 0)
+		if (rpc_send(server, list[i].bytes, list[i].len) < 0) {
 			prog_detail("%s", err_get()->text);
+			/* later ones say that the blockhash has expired */
+			if (!run->refused[0])
+				snprintf(run->refused, sizeof run->refused, "%.*s",
+					(int)sizeof run->refused - 1,
+					err_get()->text);
+		}
 		err_clear();
 	}
 }
@@ -499,8 +505,9 @@ int pay_follow(struct pay_run *run)
 			return 0;
 		if (clock_mono_ns() > end_ns)
 			return err_set(EX_TEMPFAIL,
-				"%d transactions are still in flight: go on with pay --resume%s%s",
-				left, run->blame[0] ? "; " : "", run->blame);
+				"%d transactions are still in flight: go on with pay --resume%s%s%s",
+				left, run->blame[0] ? "; " : "", run->blame,
+				run->blame[0] ? "" : pay_refusal(run));
 		nanosleep(&pause, NULL);
 	}
 }

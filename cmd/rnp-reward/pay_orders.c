@@ -224,10 +224,22 @@ static int check_order(struct pay_run *run, const struct ledger_order *o, int64_
 	return 0;
 }
 
-int pay_expire_again(void)
+const char *pay_refusal(struct pay_run *run)
+{
+	static char text[sizeof run->refused + 40];
+
+	text[0] = '\0';
+	if (run->refused[0])
+		snprintf(text, sizeof text, "; a server's first refusal: %s",
+			run->refused);
+	return text;
+}
+
+int pay_expire_again(struct pay_run *run)
 {
 	return err_set(EX_TEMPFAIL,
-		"transactions expire again and again: the servers do not take them");
+		"transactions expire again and again: the servers do not take them%s",
+		pay_refusal(run));
 }
 
 /* Carries out all open orders, one after another: each changes what the next one finds. */
@@ -294,7 +306,8 @@ int pay_carry_out(struct pay_run *run)
 	free(epochs.list);
 	for (int rounds = 0; rc == 0 && (!rounds || run->expired); rounds++) {
 		run->expired = 0;
-		rc = rounds == PAY_ROUNDS_MAX ? pay_expire_again() : carry_out_open(run);
+		rc = rounds == PAY_ROUNDS_MAX ? pay_expire_again(run) :
+						carry_out_open(run);
 	}
 	return rc;
 }
