@@ -235,3 +235,29 @@ bad_ledger() {
 	seal 0 >/dev/null
 	refused 1 "no row 7" rnp-reward cosign --store db --key auditor.json --epoch 7 week0
 }
+
+@test "ledger: what somebody has written over a row is named, and stops no program but by that" {
+	seal 0 --key operator.json >/dev/null
+	rnp-reward cosign --store db --key auditor.json week0 >/dev/null
+	cp db good
+	auditor=$(rnp-register address --key auditor.json)
+	for row in 0 1; do
+		for body in '{}' '[]' '{"kind":5}' '{"kind":"rnp.cosign","v":1}' '{"kind":"rnp.epoch","v":1,"complements":[1]}' ''; do
+			python3 -c 'import sqlite3, sys; db = sqlite3.connect("db")
+db.execute("UPDATE entry SET body = ? WHERE sequence = ?", sys.argv[1:]); db.commit()' "$body" "$row"
+			cp db bad
+			run rnp-reward verify --store db
+			assert_failure 1
+			for command in "cosign --key operator.json --epoch 0 week0" "stake --key operator.json week0" \
+				"report --html out.html" "ledger" "epoch --policy rnp-021-per-node --key operator.json week0" \
+				"verify --trust $auditor --usages week0"; do
+				cp bad db
+				# shellcheck disable=SC2086
+				run rnp-reward ${command%% *} --store db ${command#* }
+				((status <= 1 || status == 64 || status == 65)) || fail "row $row, $body: $command: $status: $output"
+				rm -f db-wal db-shm
+			done
+			cp good db
+		done
+	done
+}

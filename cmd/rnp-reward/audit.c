@@ -566,7 +566,7 @@ int audit_epochs(struct audit *a)
 	int rc = a->scores ? policy_load(&scores, a->scores) : 0;
 
 	if (rc == 0)
-		rc = ledger_each(a->ledger, 0, add_epoch, &l);
+		rc = ledger_each(a->ledger, NULL, 0, add_epoch, &l);
 	if (rc == 0)
 		rc = evidence_read(&a->evidence, (char **)a->files.items, a->files.n,
 			take, take_item, NULL, &l);

@@ -345,7 +345,7 @@ int audit_payouts(struct audit *a)
 	if (rc == 0)
 		rc = check_signers(a);
 	if (rc == 0)
-		rc = ledger_each(a->ledger, 0, check_row, t);
+		rc = ledger_each(a->ledger, NULL, 0, check_row, t);
 	if (rc == 0)
 		rc = ask(t);
 	for (int i = 0; i < t->nfinal; i++)

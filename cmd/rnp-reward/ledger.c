@@ -270,23 +270,37 @@ int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t
 	return store_row(l, record, entries);
 }
 
-int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx)
+/* Reads the body of a row. Somebody may have written there what is no record: NULL with EX_DATAERR. */
+static json_t *read_body(sqlite3_stmt *q, int column, int64_t sequence)
+{
+	char where[64];
+	json_t *row;
+
+	snprintf(where, sizeof where, "row %" PRId64, sequence);
+	row = json_parse_object(store_text(q, column),
+		(size_t)sqlite3_column_bytes(q, column), where);
+	if (row && schema_check(row, where, NULL) < 0) {
+		json_decref(row);
+		row = NULL;
+	}
+	return row;
+}
+
+int ledger_each(struct ledger *l, const char *kind, int64_t from, ledger_fn fn, void *ctx)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT sequence, body FROM entry WHERE sequence >= ? ORDER BY sequence");
+		kind ? "SELECT sequence, body FROM entry WHERE sequence >= ? AND kind = ?"
+		       " ORDER BY sequence" :
+		       "SELECT sequence, body FROM entry WHERE sequence >= ? ORDER BY sequence");
 
 	if (rc < 0)
 		return -1;
-	store_bind(q, "i", from);
+	store_bind(q, kind ? "it" : "i", from, kind);
 	while ((rc = store_step(&l->store, q)) == 1) {
 		int64_t sequence = sqlite3_column_int64(q, 0);
-		char where[64];
-		json_t *row;
+		json_t *row = read_body(q, 1, sequence);
 
-		snprintf(where, sizeof where, "row %" PRId64, sequence);
-		row = json_parse_object(store_text(q, 1),
-			(size_t)sqlite3_column_bytes(q, 1), where);
 		rc = row ? fn(ctx, sequence, row) : -1;
 		json_decref(row);
 		if (rc < 0)
@@ -307,8 +321,7 @@ json_t *ledger_row(struct ledger *l, int64_t sequence)
 		store_bind(q, "i", sequence);
 		rc = store_step(&l->store, q);
 		if (rc == 1)
-			row = json_parse_object(store_text(q, 0),
-				(size_t)sqlite3_column_bytes(q, 0), l->store.path);
+			row = read_body(q, 0, sequence);
 		else if (rc == 0)
 			err_set(EXIT_NO, "'%s' has no row %" PRId64, l->store.path,
 				sequence);

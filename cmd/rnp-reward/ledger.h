@@ -47,11 +47,13 @@ void ledger_close(struct ledger *l); /* fine if it is not open */
  * none), and stores it. Call between store_begin and store_commit. Returns 0, or -1. */
 int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t now_ms);
 
-/* Calls fn for the rows from `from` on, in order. Returns 0, or -1: fn's error, or the store's. */
-int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx);
+/* Calls fn for the rows of a kind (NULL: of all) from `from` on, in order; each fits its schema. Returns 0, or -1:
+ * fn's error, or the store's, or 65. */
+int ledger_each(struct ledger *l, const char *kind, int64_t from, ledger_fn fn,
+	void *ctx);
 
 /* Returns the row with this number; the caller owns it. NULL with code 1 (there is none) or the
- * store's error. */
+ * store's error, or 65: what is there does not fit its schema. */
 json_t *ledger_row(struct ledger *l, int64_t sequence);
 
 /* Returns the number of the last row of a kind, -1 if there is none; -2 with the store's error. */

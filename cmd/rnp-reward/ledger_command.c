@@ -65,7 +65,7 @@ static int run(int n, char **args)
 		      ledger_open_existing(&l, store, !add)) == 0) {
 		rc = take_in(&l);
 		if (rc == 0 && !import && !add)
-			rc = ledger_each(&l, 0, write_row, NULL);
+			rc = ledger_each(&l, NULL, 0, write_row, NULL);
 	}
 	ledger_close(&l);
 	return rc < 0 ? err_report() : EX_OK;

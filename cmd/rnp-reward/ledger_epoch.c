@@ -313,12 +313,18 @@ struct same_cosign {
 	bool found;
 };
 
+/* Whether a row that is filed as a co-signature is one. */
+static bool is_cosign(const json_t *row)
+{
+	return strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") == 0;
+}
+
 static int find_cosign(void *ctx, int64_t sequence, const json_t *row)
 {
 	struct same_cosign *s = ctx;
 
 	(void)sequence;
-	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") == 0 &&
+	if (is_cosign(row) &&
 		strcmp(json_string_value(json_object_get(row, "signer")), s->signer) ==
 			0 &&
 		strcmp(json_string_value(json_object_get(row, "epoch_sha256")),
@@ -358,7 +364,9 @@ static int check_cosign(struct ledger *l, json_t *record)
 		err_set(EX_DATAERR, "row %" PRId64 " is not the epoch that was co-signed",
 			sequence);
 	else
-		rc = ledger_each(l, sequence, find_cosign, &same) < 0 ? -1 : same.found;
+		rc = ledger_each(l, "rnp.cosign", sequence, find_cosign, &same) < 0 ?
+			-1 :
+			same.found;
 	buf_release(&hex);
 	json_decref(epoch);
 	return rc;
@@ -404,8 +412,7 @@ static int count_cosign(void *ctx, int64_t sequence, const json_t *row)
 	json_t *bare;
 
 	(void)sequence;
-	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") != 0 ||
-		!sha256 || strcmp(sha256, a->sha256) != 0)
+	if (!is_cosign(row) || !sha256 || strcmp(sha256, a->sha256) != 0)
 		return 0;
 	bare = json_copy((json_t *)row);
 	json_object_del(bare, "sequence");
@@ -435,7 +442,7 @@ int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *tr
 	a.sha256 = hex.data;
 	signature_verify(epoch, &signature);
 	count_signers(&a, &signature);
-	if (ledger_each(l, sequence, count_cosign, &a) < 0)
+	if (ledger_each(l, "rnp.cosign", sequence, count_cosign, &a) < 0)
 		n = -1;
 	for (int i = 0; n >= 0 && i < trusted->n; i++)
 		n += a.by[i];

@@ -245,7 +245,7 @@ static int search_ledger(struct seen *s, struct ledger *l, struct buf *reason)
 {
 	struct search search = { .epoch = s->epoch };
 	size_t foreign;
-	int rc = ledger_each(l, 0, look, &search);
+	int rc = ledger_each(l, NULL, 0, look, &search);
 
 	if (rc == 0 && s->epoch && !search.found)
 		buf_adds(reason, "the epoch is not in it");
