@@ -154,3 +154,36 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
 	pay >out
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "2 finalised"
 }
+
+# sql STATEMENTS: what somebody writes into the ledger's file
+sql() {
+	python3 -c 'import sqlite3, sys; sqlite3.connect("db").executescript(sys.argv[1])' "$1"
+}
+
+@test "pay: a row that was signed once is not paid at two places of the ledger, nor one time by two epochs" {
+	owe 4
+	front
+	cp db sealed
+	pay >out
+	audit
+	n=$(rnp-reward ledger --store db | wc -l)
+	sql "INSERT INTO entry SELECT $n, kind, body, sha256 FROM entry WHERE sequence = 0;
+		UPDATE head SET entries = entries + 1;
+		INSERT INTO epoch SELECT $n, token, policy, from_ms, to_ms, 1, minted, claimed, locked, \"left\", 0, 0, claimed
+			FROM epoch WHERE sequence = 0;
+		INSERT INTO claim SELECT $n, wallet, unlocked, locked, 0, NULL FROM claim WHERE epoch = 0"
+	refused 65 "the ledger is not good: row $n: is not what was signed for this place" pay
+	# another ledger of the same signer has an epoch of the same time in the next place
+	rm -f db-wal db-shm
+	mv sealed first
+	rm db
+	sed 's/2026-11-09T/2026-11-02T/; s/2026-11-16T/2026-11-09T/' usages >before
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json before >/dev/null
+	rnp-reward epoch -q --policy rnp-021-per-node --store db --key payer.json usages >/dev/null
+	mv db second
+	mv first db
+	sql "ATTACH 'second' AS o; INSERT INTO entry SELECT * FROM o.entry WHERE sequence = 1;
+		UPDATE head SET entries = 2, sha256 = (SELECT sha256 FROM o.head);
+		INSERT INTO epoch SELECT * FROM o.epoch WHERE sequence = 1; INSERT INTO claim SELECT * FROM o.claim WHERE epoch = 1"
+	refused 65 "the ledger is not good: rows 0 and 1 pay for the same time" pay
+}

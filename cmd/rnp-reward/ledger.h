@@ -121,6 +121,10 @@ int ledger_verify(struct ledger *l, struct buf *reason);
  * of which nothing is owed. Returns 0, or -1: 65 naming the row. */
 int ledger_check_claims(struct ledger *l, const int64_t *epochs, long n, bool only_open);
 
+/* Checks that no epoch of which something is owed shares time with another one of its token, as ledger_seal does.
+ * Returns 0, or -1: 65 naming the rows. */
+int ledger_check_times(struct ledger *l);
+
 /* Checks that what is planned and not yet signed pays claims of these epochs, which are as they were
  * signed. Returns 0, or -1: 65 naming the transaction or row. */
 int ledger_check_planned(struct ledger *l, const int64_t *epochs, long n);

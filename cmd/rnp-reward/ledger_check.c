@@ -258,7 +258,10 @@ static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 	size_t n = 0;
 	int rc = row ? 0 : -1;
 
-	if (rc == 0 &&
+	/* else a row that is signed once could stand there twice, and be paid twice */
+	if (rc == 0 && (!ledger_pays(row) || !amount_is(row, "sequence", -1, sequence)))
+		fault(reason, sequence, "is not what was signed for this place");
+	if (rc == 0 && !reason->len &&
 		(!amount_is(row, "total_base_units", -1, claimed + locked) ||
 			!amount_is(row, "pool_base_units", claimed + locked,
 				sqlite3_column_int64(q, AT_MINTED))))

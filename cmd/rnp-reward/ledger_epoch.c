@@ -299,6 +299,39 @@ int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *c
 	return store_commit(&l->store);
 }
 
+/* Whether two epochs that share time may: one names the other's policy. */
+static int check_pair(struct ledger *l, int64_t a, int64_t b)
+{
+	json_t *x = ledger_row(l, a), *y = x ? ledger_row(l, b) : NULL;
+	const char *p = json_string_value(json_object_get(x, "policy"));
+	const char *q = json_string_value(json_object_get(y, "policy"));
+	int rc = y ? 0 : -1;
+
+	if (rc == 0 && (!p || !q || strcmp(p, q) == 0 || (!names(x, q) && !names(y, p))))
+		rc = err_set(EX_DATAERR,
+			"the ledger is not good: rows %" PRId64 " and %" PRId64
+			" pay for the same time",
+			a, b);
+	json_decref(x);
+	json_decref(y);
+	return rc;
+}
+
+int ledger_check_times(struct ledger *l)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT a.sequence, b.sequence FROM epoch a JOIN epoch b ON b.token = a.token"
+		" AND b.sequence <> a.sequence AND b.from_ms < a.to_ms AND a.from_ms < b.to_ms"
+		" WHERE a.owed > 0 ORDER BY 1, 2");
+
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1)
+		rc = check_pair(l, sqlite3_column_int64(q, 0),
+			sqlite3_column_int64(q, 1));
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
 /* --- co-signing ---------------------------------------------------------------------------- */
 
 bool ledger_pays(const json_t *row)

@@ -372,7 +372,7 @@ static int make_plan(struct pay_run *run, struct plan *p)
 		return p->nepochs < 0 ? -1 : 0;
 	/* signed are the rows, and paid are the claims beside them */
 	if (ledger_check_claims(run->ledger, p->epochs, p->nepochs, true) < 0 ||
-		ledger_check_done(run->ledger) < 0)
+		ledger_check_times(run->ledger) < 0 || ledger_check_done(run->ledger) < 0)
 		return -1;
 	p->n = ledger_owed(run->ledger, p->epochs, (size_t)p->nepochs, &p->list);
 	if (p->n <= 0)
