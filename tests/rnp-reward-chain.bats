@@ -32,6 +32,7 @@ verified() {
 	assert_equal "$(rnp-reward ledger --store db | jq -r 'select(.status == "signed").nonce' | sort -u | wc -l)" 2
 	refused 64 "stands there twice" pay --nonce "${nonces[0]}" --nonce "${nonces[0]}"
 	rm db
+	also=(--shared)
 	owe 10 2
 	refused 65 "is not a nonce account that the payer controls" pay -q --nonce "$mint"
 	# nobody takes it: after more blocks than a blockhash lives it is still in flight, and then lands
@@ -93,6 +94,7 @@ verified() {
 	[[ $(jq -r '.words[]' first) == *"transfer "*" to "* ]] || fail "$(cat first)"
 	# another wallet's signature is none
 	rm db
+	also=(--shared)
 	owe 3 2
 	rnp-register keygen --out other.json >/dev/null
 	by[1]="node $ROOT/tests/solana_signer.mjs other.json asked"

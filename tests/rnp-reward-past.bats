@@ -142,8 +142,10 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
 	mv db first
 	rm -f db-wal db-shm
 	owe 3 2
-	pay >out 2>err
-	grep -q "has paid for an epoch that is not in the ledger: another ledger is paid from it, or this is an older copy" err ||
+	refused 65 "and both are not in the ledger" pay
+	[[ $stderr == *"; if another ledger has paid it, give --shared" ]] || fail "$stderr"
+	pay --shared >out 2>err
+	grep -q "has paid for an epoch that is not in the ledger: another one is paid from it, or this is an older copy" err ||
 		fail "$(cat err)"
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
 	mv db second
@@ -151,7 +153,7 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
 	owe 2 3
 	root=$(root)
 	forged "$real" "$bytes"
-	pay >out
+	pay --shared >out
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "2 finalised"
 }
 

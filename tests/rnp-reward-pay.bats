@@ -326,6 +326,8 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 lie() {
 	local code=0
 	rm -f db*
+	# each time a new ledger is paid from the same wallet
+	also=(--shared)
 	owe 12 $((++seed))
 	[[ -n ${front:-} ]] || front 8 4
 	[[ $(control '{}') =~ \"payer\":([0-9]+) ]]
@@ -540,6 +542,7 @@ rude() {
 		# it ended by itself: all are paid, and other wallets are owed something
 		settle
 		rm -f db*
+		also=(--shared)
 		owe 40 $((++seed))
 		pool=$(control '{}' | jq .payer)
 	done

@@ -41,7 +41,8 @@ control() {
 	curl -sS -m 120 -d @- "${urls[0]}/control" <<<"$1"
 }
 
-# paying [option ...]: sets the array command to what pays with payer.json, or with the options in the array by.
+# paying [option ...]: sets the array command to what pays with payer.json, or with the options in the array by; and with
+# those in the array also.
 # To kill it: "${command[@]}" &. In the background a function is a shell of its own, and killing that leaves the
 # payer alive.
 paying() {
@@ -49,7 +50,7 @@ paying() {
 	((${#with[@]})) || with=(--keypair payer.json)
 	command=(rnp-reward pay --store db "${with[@]}" --trust "$payer" --mint "$mint"
 		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}"
-		--rpc "${urls[1]}" --rpc "${urls[2]}" --poll 20ms --timeout 60s "$@")
+		--rpc "${urls[1]}" --rpc "${urls[2]}" --poll 20ms --timeout 60s "${also[@]}" "$@")
 }
 
 # pay [option ...]

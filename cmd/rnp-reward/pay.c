@@ -28,7 +28,7 @@ static struct {
 		*ca;
 	int64_t per_run, per_payout, per_day, dust, need, in_flight, unit_price, poll_ms,
 		timeout_ms;
-	bool dry_run, resume, status, legacy, issue;
+	bool dry_run, resume, status, legacy, issue, shared;
 } opts = { .token = "RENDER",
 	.mint = "rndrizKT3MK1iimdxRdWabcF7Zg7AR5T4nud4EkHBof",
 	.cluster = "mainnet",
@@ -172,6 +172,10 @@ static const struct opt options[] = {
 		.help = "leave what is in flight to a later run after this (default 600s)",
 		.min = 1,
 		.max = 86400000 },
+	{ .name = "shared",
+		.kind = OPT_FLAG,
+		.to = &opts.shared,
+		.help = "the wallet pays other ledgers, too: their epochs stop nothing" },
 	{ .name = "dry-run",
 		.kind = OPT_FLAG,
 		.to = &opts.dry_run,
@@ -664,6 +668,7 @@ static int set_run(struct pay_run *run, struct key *key)
 	run->need = (int)opts.need;
 	run->burns = opts.burn;
 	run->issue = opts.issue;
+	run->shared = opts.shared;
 	run->first_tx = run->paid_from = INT64_MAX;
 	run->had = -1;
 	run->payer.decimals = MONEY_RENDER_DECIMALS;

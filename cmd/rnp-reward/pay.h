@@ -21,6 +21,7 @@ struct pay_run {
 	int need;          /* how many of trust must have signed an epoch */
 	const char *burns; /* file of rnp.burn records, or NULL */
 	bool issue;
+	bool shared; /* other ledgers are paid from the wallet, too */
 	struct payer payer;
 	struct rpc servers[PAY_SERVERS_MAX];
 	int n;
@@ -97,7 +98,8 @@ int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key 
 /* Looks on the chain for payments of epochs of this ledger that the ledger does not have, or has given up: it is a
  * copy of before them, or was changed, and would pay again. Every server is asked, and one that tells of such a
  * payment suffices: no server can make one up, since the payer's signature of it is checked. What a server hides,
- * another tells. Of payments for epochs that are not in the ledger it warns. Call it after pay_check_payer, before
+ * another tells. A payment for an epoch that is not in the ledger is one, too: sealed again, an epoch may have another
+ * root; with run->shared it is warned of. Call it after pay_check_payer, before
  * anything is planned or signed. Returns 0, or -1: 65 naming the transaction, 69 too few servers answer. */
 int pay_check_past(struct pay_run *run);
 

@@ -326,8 +326,7 @@ static void send_all(struct pay_run *run, struct ledger_tx *list, int n)
 			/* later ones say that the blockhash has expired */
 			if (!run->refused[0])
 				snprintf(run->refused, sizeof run->refused, "%.*s",
-					(int)sizeof run->refused - 1,
-					err_get()->text);
+					(int)sizeof run->refused - 1, err_get()->text);
 		}
 		err_clear();
 	}

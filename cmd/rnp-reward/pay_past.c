@@ -161,7 +161,7 @@ static int prove(struct pay_run *run, int teller, const char *signature,
 /* --- the past --------------------------------------------------------------------------------- */
 
 static int refuse(const struct past *p, int server, const struct rpc_past *one,
-	const unsigned char root[MERKLE_HASH_BYTES], int64_t given_up)
+	enum tells tells, const unsigned char root[MERKLE_HASH_BYTES], int64_t given_up)
 {
 	const char *name = p->run->servers[server].voice.name;
 	char memo[ADDRESS_MAX];
@@ -173,9 +173,11 @@ static int refuse(const struct past *p, int server, const struct rpc_past *one,
 			" (%s) has landed, which the ledger has given up: nothing is paid",
 			name, given_up, one->signature);
 	return err_set(EX_DATAERR,
-		"transaction %s has paid for the epoch with root %s, and is not in the "
-		"ledger: it is a copy of before that, or was changed (%s)",
-		one->signature, memo, name);
+		"transaction %s has paid for the epoch with root %s, and %s not in the "
+		"ledger: it is a copy of before that, or was changed (%s)%s",
+		one->signature, memo, tells == TELLS_OURS ? "is" : "both are", name,
+		tells == TELLS_OURS ? "" :
+				      "; if another ledger has paid it, give --shared");
 }
 
 /* Holds one transaction of the past against the ledger. Returns 0, or -1. */
@@ -186,25 +188,26 @@ static int hold(struct past *p, int server, const struct rpc_past *one)
 	int64_t id = -1;
 	int status, mine;
 
-	if (tells == TELLS_NOTHING || (tells == TELLS_STRANGE && p->strange[0]))
+	if (tells == TELLS_NOTHING ||
+		(tells == TELLS_STRANGE && p->run->shared && p->strange[0]))
 		return 0;
 	status = ledger_find_tx(p->run->ledger, one->signature, &id);
 	if (status < -1)
 		return -1;
 	if (status >= 0 && status != PAY_EXPIRED && status != PAY_FAILED)
 		return 0;
-	if (tells == TELLS_STRANGE && p->strange_seen++ >= STRANGE_MAX)
+	if (tells == TELLS_STRANGE && p->run->shared && p->strange_seen++ >= STRANGE_MAX)
 		return 0;
 	mine = prove(p->run, server, one->signature, root);
 	if (mine == 0)
 		return 0;
-	if (tells == TELLS_STRANGE) {
+	if (tells == TELLS_STRANGE && p->run->shared) {
 		if (mine > 0)
 			strcpy(p->strange, one->signature);
 		return 0;
 	}
 	return mine > 0 ?
-		refuse(p, server, one, root, id) :
+		refuse(p, server, one, tells, root, id) :
 		err_set(EX_TEMPFAIL,
 			"%s tells of a payment that nobody shows, %s: leave it out, "
 			"or ask again later",
@@ -262,7 +265,7 @@ int pay_check_past(struct pay_run *run)
 	if (rc == 0 && p.strange[0])
 		prog_warn(
 			"transaction %s of this wallet has paid for an epoch that is not in the "
-			"ledger: another ledger is paid from it, or this is an older copy",
+			"ledger: another one is paid from it, or this is an older copy",
 			p.strange);
 	if (rc == 0 && told < need)
 		rc = err_set(EX_UNAVAILABLE,
