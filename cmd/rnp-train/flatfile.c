@@ -16,6 +16,12 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 
+/* Arrays up to it get their pages by being written: each page of a mapping that is written to first costs a
+ * fault and the file system's bookkeeping, together ten times as much. Larger ones could be on the disk before
+ * they have their values, and go there twice. */
+#define WRITTEN_MAX ((uint64_t)64 << 20)
+#define PIECE_BYTES ((size_t)256 << 10)
+
 static char *join_path(const char *dir, const char *name, const char *behind)
 {
 	struct buf path = BUF_INIT;
@@ -34,6 +40,21 @@ static int map(struct flatfile *f, int protection)
 	return 0;
 }
 
+/* Returns 0, or a number of errno. */
+static int reserve(int fd, uint64_t bytes)
+{
+	static const char zeros[PIECE_BYTES];
+	int failed = posix_fallocate(fd, 0, (off_t)bytes);
+
+	for (uint64_t at = 0; !failed && bytes <= WRITTEN_MAX && at < bytes;
+		at += PIECE_BYTES)
+		if (io_write_all_at(fd, zeros,
+			    bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES,
+			    (int64_t)at) < 0)
+			failed = errno;
+	return failed;
+}
+
 int flatfile_make(struct flatfile *f, const char *dir, const char *name, uint64_t n)
 {
 	int failed;
@@ -47,7 +68,7 @@ int flatfile_make(struct flatfile *f, const char *dir, const char *name, uint64_
 	if (f->fd < 0)
 		return err_sys(errno == EACCES ? EX_NOPERM : EX_CANTCREAT,
 			"cannot create '%s'", f->part);
-	failed = posix_fallocate(f->fd, 0, (off_t)(n * sizeof *f->x));
+	failed = reserve(f->fd, n * sizeof *f->x);
 	if (failed) {
 		errno = failed;
 		return err_sys(EX_IOERR, "cannot reserve %llu bytes for '%s'",

@@ -479,12 +479,22 @@ static void arrays(void)
 	flatfile_close(&a);
 	CHECK_FAILS(EX_IOERR, flatfile_make(&a, dir, "huge", UINT64_C(1) << 55));
 	flatfile_close(&a);
+	/* of several pieces, the last of them shorter */
+	CHECK(flatfile_make(&a, dir, "a", 200001) == 0);
+	memset(one, 0, sizeof one);
+	for (uint64_t i = 0; i < a.n; i += 25000)
+		CHECK(memcmp(a.x + i, one, sizeof *a.x) == 0);
+	a.x[200000] = 1;
+	CHECK(flatfile_keep(&a) == 0);
+	flatfile_close(&a);
+	CHECK(flatfile_open(&a, dir, "a", 200001) == 0 && a.x[200000] == 1);
+	flatfile_close(&a);
 	CHECK(flatfile_make(&b, dir, "b", 10) == 0 && flatfile_keep(&b) == 0);
 	flatfile_close(&b);
 	flatfile_sweep(dir, keep_b, NULL);
 	CHECK(flatfile_open(&b, dir, "b", 10) == 0);
 	flatfile_close(&b);
-	CHECK_FAILS(EX_NOINPUT, flatfile_open(&a, dir, "a", 1000));
+	CHECK_FAILS(EX_NOINPUT, flatfile_open(&a, dir, "a", 200001));
 	flatfile_close(&a);
 	flatfile_sweep(dir, keep_b, NULL);
 }
