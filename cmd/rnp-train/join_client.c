@@ -311,6 +311,7 @@ static int download(struct client *c, const char *url, const char *const *header
 			.tries = headers ? 1 : FETCH_TRIES,
 			.connections = client_connections(c, c->down_max),
 			.bytes_guess = guess ? (int64_t)*guess : 0,
+			.scratch = headers != NULL,
 			.abort = c->abort };
 
 		http_response_release(&r);

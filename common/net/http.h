@@ -165,6 +165,9 @@ struct http_request {
 	/* with connections: about how large the file is; 0: not known. Half of it (up to 1 MiB all) is
 	 * asked for at once, over all connections, else they begin after the first answer */
 	int64_t bytes_guess;
+	/* http_download alone: the file is used and removed, and need not outlive a crash of the
+	 * machine: it is not flushed */
+	bool scratch;
 	const struct http_abort *abort;
 };
 

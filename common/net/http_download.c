@@ -99,9 +99,9 @@ static int find_rest(struct download *d)
 		err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
 }
 
-static int finish(struct download *d, const char *path)
+static int finish(struct download *d, const char *path, bool scratch)
 {
-	if (fsync(d->fd) < 0 || rename(d->part.data, path) < 0)
+	if ((!scratch && fsync(d->fd) < 0) || rename(d->part.data, path) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", path);
 	unlink(d->tag_path.data);
 	return 0;
@@ -149,7 +149,7 @@ int http_download(struct http *h, const struct http_request *q, const char *path
 		if (rc == 1)
 			rc = fetch_rest(&d, h, q, r);
 		if (rc == 0 && r->status != 304)
-			rc = finish(&d, path);
+			rc = finish(&d, path, q->scratch);
 		else
 			drop_part(&d, r);
 	}

@@ -374,6 +374,7 @@ static void check_ranges(struct http *h, const struct httpd *server)
 
 	/* a small one is asked for at once, whole: a range more would be a round trip more */
 	snprintf(url, sizeof url, "%s", url_of(server, "/small"));
+	q.scratch = true;
 	for (size_t guess = SMALL - 5000; guess < SMALL + 10000; guess += 5000) {
 		struct buf text = BUF_INIT;
 
@@ -387,6 +388,8 @@ static void check_ranges(struct http *h, const struct httpd *server)
 		buf_release(&text);
 		unlink(path);
 	}
+
+	q.scratch = false;
 
 	/* no ranges: one connection gets the whole */
 	snprintf(url, sizeof url, "%s", url_of(server, "/whole"));
