@@ -142,6 +142,43 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 	rounds | jq -se 'length == 2 and all(.workers == 1 and .dropped == 0)'
 }
 
+# b stands still in its first turn until a waits for the update; the coordinator before the update has its name, and is killed there
+@test "kills: an update is on its way before its round is on the disk, and nobody goes on from it until it is" {
+	cd "$BATS_TEST_TMPDIR"
+	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_WAIT=600000) base bytes
+	rnp-train() { exec "${kill[@]}" RNP_KILL_NAME="$stops_at" rnp-train "$@"; }
+	stops_at=/update- start_coordinator --workers 2 --rounds 2 --inner-steps 2
+	stops_at=/m- start_worker b
+	unset -f rnp-train
+	start_worker a
+	is() { curl -s "$url/metrics" >metrics && grep -qx "rnp_train_$1" metrics; }
+	a_waits() { is 'delivered 1' && is 'updates_waiting [1-9]'; }
+	wait_until 'a to wait for the update' a_waits
+	kill_hard "${worker[b]}"
+	start_worker b
+	# the file has its size as soon as bytes come
+	comes() { [ -s state-a/*/params-update.part ]; }
+	wait_until 'the update to come' comes
+	[ -z "$(rounds)" ]
+	jq -e '.pending or .delta == null' state-a/*/state.json >/dev/null
+	base=$(jq -r .base state-a/*/state.json)
+	[ "$(curl -s -m 20 -o answer -w '%{http_code}' "$url/v1/update/$base")" = 404 ]
+	kill -STOP "${worker[a]}" "${worker[b]}"
+	kill_hard "$coordinator"
+	start_coordinator --workers 2 --rounds 2 --inner-steps 2
+	wait_until 'a round' rounds_are 1
+	[ "$(rounds | jq -sr '.[0].base')" = "$base" ]
+	# its tag is its root's, which is near its end
+	curl -s -m 20 -D head -o update "$url/v1/update/$base"
+	bytes=$(stat -c %s update)
+	grep -qi "^ETag: \"$(tail -c +$((bytes - 43)) update | head -c 32 | xxd -p -c 64)\"" head
+	kill -CONT "${worker[a]}" "${worker[b]}"
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -se 'map(.round) == [1, 2] and .[1].base == .[0].model and all(.workers == 2 and .dropped == 0)'
+}
+
 # While the next turn is made a thread keeps the last one: killed before state.json names it (49), behind (50), and while an update is kept,
 # the worker ends with the parameters of one that nobody killed
 @test "kills: a streaming worker while it keeps what it sends: the same deltas, bit for bit" {

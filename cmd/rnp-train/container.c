@@ -11,7 +11,8 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 
-#define TAIL_BYTES (GRAD_ROOT_BYTES + 12) /* of the index: root, length, "GPNR" */
+/* of the index: root, length, "GPNR" */
+#define TAIL_BYTES CONTAINER_TAIL_BYTES
 
 struct writing {
 	struct io_part file;

@@ -8,7 +8,9 @@
 
 #include "common/grad/grad.h"
 
-#define CONTAINER_FLOATS ((uint64_t)1 << 20) /* that pass through memory at a time */
+/* The end of a file, which begins with the root. */
+#define CONTAINER_TAIL_BYTES (GRAD_ROOT_BYTES + 12)
+#define CONTAINER_FLOATS     ((uint64_t)1 << 20) /* that pass through memory at a time */
 
 struct container_facts {
 	uint64_t bytes;

@@ -74,6 +74,9 @@ struct printer {
 	struct err failed; /* code 0: not */
 };
 
+/* An answer that is under way before its round is on the disk: coordinate_early.c. */
+struct early;
+
 /* A delta's record that came before the last pieces of its container: coordinate_delta.c. */
 struct held;
 
@@ -126,6 +129,12 @@ struct coordinator {
 	struct writer writer;
 	struct printer printer;
 	uint64_t refused;
+
+	/* coordinate_early.h */
+	pthread_mutex_t early_lock;
+	struct early *early; /* answers that were begun before their round's end */
+	uint64_t early_round,
+		early_bytes; /* early_round: that is not committed yet; 0: none */
 };
 
 /* Opens a run, new or not. Returns 0, or -1 with err_set(). Close either way. */

@@ -12,6 +12,7 @@
 
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_early.h"
 #include "cmd/rnp-train/coordinate_page.h"
 #include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/coordinate_registry.h"
@@ -490,7 +491,7 @@ void coordinate_reply_update(const struct coordinator *g, struct httpd_reply *r,
 {
 	char *path = coordinate_path(g, "update-%s", hash);
 
-	reply_immutable(r, path, hash);
+	coordinate_early_reply(r, path);
 	free(path);
 }
 
@@ -742,7 +743,8 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/base", get_base, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
 	HTTPD_GET("/v1/state/{hash}", get_state, .slow = true),
-	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true, .gone = gone),
+	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true, .gone = gone,
+		.done = coordinate_early_done),
 	HTTPD_GET("/v1/data/{digest}", get_data),
 	HTTPD_GET("/v1/tokens", get_tokens, .slow = true),
 	HTTPD_PUT("/v1/delta/{member}/{turn}/{piece}", coordinate_put_piece,

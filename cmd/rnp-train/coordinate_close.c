@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_early.h"
 #include "cmd/rnp-train/coordinate_parent.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -252,6 +254,9 @@ int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 		take_result(&c, &result);
 		rc = x->up.ends ? climb(&c) : 0;
 	}
+	/* it is on its way while the disk takes the files; nobody needs the last one */
+	if (rc == 0 && !coordinate_db_is_over(g, x))
+		coordinate_early_begin(g, c.update.temporary);
 	if (rc == 0)
 		rc = keep_all(&c);
 	io_part_drop(&c.update);

@@ -555,8 +555,7 @@ struct committing {
 	const char *facts;
 };
 
-/* A group's run is over when its parent's is. */
-static bool is_over(const struct coordinator *g, const struct closed *x)
+bool coordinate_db_is_over(const struct coordinator *g, const struct closed *x)
 {
 	if (g->parent)
 		return x->up.over;
@@ -588,7 +587,7 @@ static int commit_round(struct coordinator *g, void *arg)
 			" dn_arrived = ?, over = ?",
 			"itiiii", (int64_t)g->round + 1, x->model, (int64_t)tokens,
 			(int64_t)x->dn.members, (int64_t)x->dn.arrived,
-			(int64_t)is_over(g, x)));
+			(int64_t)coordinate_db_is_over(g, x)));
 }
 
 int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,

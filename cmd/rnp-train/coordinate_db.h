@@ -55,6 +55,9 @@ int coordinate_db_set_turn(struct coordinator *g, const struct turn *t,
 int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all,
 	size_t *n);
 
+/* Whether the run is over with the open round: a group's is when its parent's is. */
+bool coordinate_db_is_over(const struct coordinator *g, const struct closed *x);
+
 /* The round is over, and g->r in the next: what x has was counted; facts: of its record. One
  * transaction. On success g is in the next round. */
 int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,

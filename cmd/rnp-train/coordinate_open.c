@@ -509,6 +509,7 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_mutex_init(&g->check_lock, NULL);
 	pthread_mutex_init(&g->pieces_lock, NULL);
+	pthread_mutex_init(&g->early_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->wake, &attr);
@@ -549,6 +550,7 @@ void coordinate_close_all(struct coordinator *g)
 	pthread_mutex_destroy(&g->lock);
 	pthread_mutex_destroy(&g->check_lock);
 	pthread_mutex_destroy(&g->pieces_lock);
+	pthread_mutex_destroy(&g->early_lock);
 	pthread_cond_destroy(&g->wake);
 	free(g->run_text);
 	free(g->dir);

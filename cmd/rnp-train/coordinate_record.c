@@ -6,6 +6,7 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_early.h"
 #include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
@@ -141,10 +142,12 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	struct sums s;
 	json_t *members = all_members(all, n, x, ms, g->r.policy.asynchronous, &s);
 
-	uint64_t sent = 0, received = 0, data = g->data_bytes;
+	uint64_t sent = 0, received = 0, data = g->data_bytes, early;
 
 	if (g->server)
 		httpd_bytes(g->server, &sent, &received);
+	early = coordinate_early_bytes(g);
+	sent -= early < sent - g->was_sent ? early : sent - g->was_sent;
 	json_set_i64(r, "bytes_received", (int64_t)(received - g->was_received));
 	json_set_i64(r, "bytes_sent", (int64_t)(sent - g->was_sent));
 	json_set_i64(r, "data_bytes", (int64_t)(data - g->was_data));

@@ -7,6 +7,7 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_early.h"
 #include "cmd/rnp-train/coordinate_parent.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -147,6 +148,7 @@ static int close_round(struct coordinator *g)
 	}
 	if (rc == 0)
 		rc = commit(g, &x);
+	coordinate_early_end(g, rc == 0);
 	if (rc == 0 && g->over)
 		rc = coordinate_receipts(g, NULL);
 	free(x.c);
