@@ -423,6 +423,10 @@ text_worker() {
 	for metric in $(jq -r '.panels[].targets[].expr' "$ROOT/scripts/grafana-train.json" | grep -o 'rnp_[a-z_]*' | sort -u); do
 		grep -q "^$metric " metrics || fail "$metric is not there"
 	done
+	# and leaves out nothing that waits
+	for metric in $(grep -o '^rnp_train_[a-z_]*waiting' metrics); do
+		grep -q "$metric{" "$ROOT/scripts/grafana-train.json" || fail "the panel lacks $metric"
+	done
 	[ "$(sed -n 's/^rnp_train_tokens_total //p' metrics)" -ge 1280 ]
 	curl -s "$url/v1/rounds" | rnp-register verify >/dev/null
 	[ "$(curl -s "$url/v1/rounds?from=2" | head -n 1 | jq .round)" = 2 ]

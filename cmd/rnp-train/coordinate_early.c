@@ -24,8 +24,7 @@
 struct early {
 	struct early *next;
 	struct httpd_request *q;
-	const struct httpd_reply
-		*r; /* offset: of its range; bytes: that are left of it */
+	const struct httpd_reply *r; /* offset: of its range; bytes: left of it */
 	uint64_t round;
 	bool failed; /* the round will not be committed */
 	int fd;
