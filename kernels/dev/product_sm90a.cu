@@ -183,21 +183,43 @@ bool cuda_wgmma_maps(void)
 #endif
 }
 
+#ifndef CUDA_EMU
+/* Of two dimensions where there are no sheets, else of three. */
+static int map_of(wgmma_map *map, const void *at, uint64_t sheets, uint64_t apart,
+	uint64_t rows, uint64_t columns, uint64_t ld, unsigned box_rows)
+{
+	static encode_fn encode = encoder();
+	const cuuint64_t sizes[3] = { columns, rows, sheets },
+			 strides[2] = { ld * 2, apart * 2 };
+	const cuuint32_t box[3] = { WGMMA_WIDE, box_rows, 1 }, steps[3] = { 1, 1, 1 };
+
+	return !encode ||
+		encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sheets ? 3 : 2,
+			(void *)(uintptr_t)at, sizes, strides, box, steps,
+			CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+			CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+			CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS;
+}
+#endif
+
 int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns,
 	uint64_t ld, unsigned box_rows)
 {
 #ifdef CUDA_EMU
 	return emu_tensor_map(map, at, rows, columns, ld * 2, box_rows, WGMMA_WIDE);
 #else
-	static encode_fn encode = encoder();
-	const cuuint64_t sizes[2] = { columns, rows }, strides[1] = { ld * 2 };
-	const cuuint32_t box[2] = { WGMMA_WIDE, box_rows }, steps[2] = { 1, 1 };
+	return map_of(map, at, 0, 0, rows, columns, ld, box_rows);
+#endif
+}
 
-	return !encode ||
-		encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)at,
-			sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-			CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-			CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS;
+int wgmma_map_of_sheets(wgmma_map *map, const void *at, uint64_t sheets, uint64_t apart,
+	uint64_t rows, uint64_t columns, uint64_t ld, unsigned box_rows)
+{
+#ifdef CUDA_EMU
+	return emu_tensor_map(map, at, rows, columns, ld * 2, box_rows, WGMMA_WIDE) ||
+		emu_tensor_map_sheets(map, sheets, apart * 2);
+#else
+	return !sheets || map_of(map, at, sheets, apart, rows, columns, ld, box_rows);
 #endif
 }
 

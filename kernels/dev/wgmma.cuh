@@ -40,6 +40,15 @@ typedef CUtensorMap wgmma_map;
 #define CUDA_WGMMA 0
 #endif
 
+/* Whether warpgroups may have unequal numbers of registers. CUDA 12.4's ptxas works for more than four minutes on
+ * kernels that give them out (swiglu_sm90a.cu), for which that of 13.0 takes two seconds, and was not seen to end. The
+ * plug-in for older drivers has other kernels in their place. */
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
+#define WGMMA_UNEQUAL 0
+#else
+#define WGMMA_UNEQUAL 1
+#endif
+
 #define WGMMA_ROW   128  /* bytes of a row of a box */
 #define WGMMA_ATOM  1024 /* bytes after which the swizzle repeats */
 #define WGMMA_WIDE  64   /* bf16 numbers of a row */
@@ -172,6 +181,23 @@ __device__ __forceinline__ void wgmma_load(void *to, const wgmma_map *map, unsig
 #endif
 }
 
+/* The same of a map of sheets, from sheet z. */
+__device__ __forceinline__ void wgmma_load_sheet(void *to, const wgmma_map *map,
+	unsigned x, unsigned y, unsigned z, uint64_t *b)
+{
+#ifdef CUDA_EMU
+	emu_tensor_load_sheet(to, map, (int)x, (int)y, (int)z, b);
+#else
+	asm volatile(
+		"cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		"[%0], [%1, {%2, %3, %4}], [%5];"
+		:
+		: "r"(wgmma_shared(to)), "l"(map), "r"(x), "r"(y), "r"(z),
+		"r"(wgmma_shared(b))
+		: "memory");
+#endif
+}
+
 /* --- products -------------------------------------------------------------------------------- */
 
 /* Describes an operand with the 128-byte swizzle: 14 bits each of the address, the leading and the
@@ -216,14 +242,27 @@ template <int N> __device__ __forceinline__ void wgmma_wait(void)
 
 /* Keeps the compiler from moving reads or writes of D across here: it does not know that products
  * under way write to it, so that a read could come before the wait. No instruction. */
-__device__ __forceinline__ void wgmma_pin(float (&d)[128])
+template <unsigned N> __device__ __forceinline__ void wgmma_pin(float (&d)[N])
 {
 #ifdef CUDA_EMU
 	(void)d;
 #else
 	UNROLL
-	for (unsigned i = 0; i < 128; i++)
+	for (unsigned i = 0; i < N; i++)
 		asm volatile("" : "+f"(d[i]) : : "memory");
+#endif
+}
+
+/* Keeps A of products that were waited for in its registers until here. */
+template <unsigned N> __device__ __forceinline__ void wgmma_pin_left(unsigned (&a)[N][4])
+{
+#ifdef CUDA_EMU
+	(void)a;
+#else
+	UNROLL
+	for (unsigned i = 0; i < N; i++)
+		asm volatile(""
+			     : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3]));
 #endif
 }
 
@@ -265,11 +304,65 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[128], uint64_t a, uint
 		     : D64(0), D64(64)
 		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
 		     "n"((int)B_TURNED));
+#endif
+}
+
+/* The same of 128 or 64 columns, 64 or 32 of d a lane, where the rows of A are in registers: each lane
+ * has of them what it has in mma.m16n8k16 (tensor.cuh), as warp w has rows 16 w to 16 w + 15. What a
+ * product has left in d is, rounded, this operand of another. The registers stay as they are until
+ * the product is waited for. */
+template <bool B_TURNED>
+__device__ __forceinline__ void wgmma_multiply_left(float (&d)[64], unsigned (&a)[4],
+	uint64_t b, bool add)
+{
+#ifdef CUDA_EMU
+	emu_wgmma_left(d, 128, a, b, add, B_TURNED);
+#else
+	asm volatile("{\n"
+		     ".reg .pred p;\n"
+		     "setp.ne.b32 p, %69, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31, "
+		     "%32, %33, %34, %35, %36, %37, %38, %39, "
+		     "%40, %41, %42, %43, %44, %45, %46, %47, "
+		     "%48, %49, %50, %51, %52, %53, %54, %55, "
+		     "%56, %57, %58, %59, %60, %61, %62, %63"
+		     "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n"
+		     "}"
+		     : D64(0)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add),
+		     "n"((int)B_TURNED));
+#endif
+}
+
+template <bool B_TURNED>
+__device__ __forceinline__ void wgmma_multiply_left(float (&d)[32], unsigned (&a)[4],
+	uint64_t b, bool add)
+{
+#ifdef CUDA_EMU
+	emu_wgmma_left(d, 64, a, b, add, B_TURNED);
+#else
+	asm volatile("{\n"
+		     ".reg .pred p;\n"
+		     "setp.ne.b32 p, %37, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31"
+		     "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n"
+		     "}"
+		     : D16(0), D16(16)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add),
+		     "n"((int)B_TURNED));
+#endif
+}
 #undef D4
 #undef D16
 #undef D64
-#endif
-}
 #endif
 
 /* Makes the map of a bf16 matrix of `rows` rows of `columns` numbers, `ld` apart, whose boxes have
@@ -277,5 +370,10 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[128], uint64_t a, uint
  * no such maps. */
 int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns,
 	uint64_t ld, unsigned box_rows);
+
+/* The same of `sheets` matrices, `apart` numbers from each other: what is outside of one is zeros, not the
+ * next one's. For wgmma_load_sheet. */
+int wgmma_map_of_sheets(wgmma_map *map, const void *at, uint64_t sheets, uint64_t apart,
+	uint64_t rows, uint64_t columns, uint64_t ld, unsigned box_rows);
 
 #endif

@@ -7,7 +7,7 @@
 #define RNP_KERNELS_DEV_WGMMA_TILE_CUH
 
 #include "kernels/dev/mma_tile.cuh"
-#include "kernels/dev/wgmma.cuh"
+#include "kernels/dev/wgmma_stages.cuh"
 
 #define WIDE_ROWS    128
 #define WIDE_COLUMNS 256
@@ -17,49 +17,20 @@
 #define WIDE_THREADS (WIDE_GROUPS * WGMMA_GROUP + 32)
 #define WIDE_A_BYTES (WIDE_ROWS * WGMMA_ROW)
 #define WIDE_STAGE   (WIDE_A_BYTES + WIDE_COLUMNS * WGMMA_ROW)
-/* with what the beginning may lack to a multiple of WGMMA_ATOM, and two mbarriers a stage */
-#define WIDE_BYTES   (WIDE_STAGES * (WIDE_STAGE + 16) + WGMMA_ATOM)
+#define WIDE_BYTES   WGMMA_STAGES_BYTES(WIDE_STAGES, WIDE_STAGE)
 
 /* Rows of the boxes of an operand of `rows` a load, as the maps of wide_load say. */
 #define WIDE_BOX(turned) ((turned) ? WIDE_DEPTH : 128)
 
 #if CUDA_WGMMA
-/* The stages of a block, and where in them a thread is. */
-struct wide_stages {
-	unsigned char *at;
-	uint64_t *full, *empty;
-	unsigned slot, phase;
-
-	/* Returns the slot, and goes on to the next. */
-	__device__ __forceinline__ unsigned next(void)
-	{
-		unsigned was = slot;
-
-		slot = slot + 1 == WIDE_STAGES ? 0 : slot + 1;
-		phase ^= slot == 0;
-		return was;
-	}
-};
+typedef wgmma_stages<WIDE_STAGES, WIDE_STAGE> wide_stages;
 
 /* By all threads of a block; ends with a barrier. */
 __device__ __forceinline__ wide_stages wide_begin(void *memory)
 {
-	unsigned lacks = (WGMMA_ATOM - wgmma_shared(memory) % WGMMA_ATOM) % WGMMA_ATOM;
 	wide_stages s;
 
-	s.at = (unsigned char *)memory + lacks;
-	s.full = (uint64_t *)(void *)(s.at + WIDE_STAGES * WIDE_STAGE);
-	s.empty = s.full + WIDE_STAGES;
-	s.slot = s.phase = 0;
-	if (threadIdx.x == 0) {
-		for (unsigned i = 0; i < WIDE_STAGES; i++) {
-			wgmma_barrier_init(s.full + i, 1);
-			/* each warp says for itself that its products have read a stage */
-			wgmma_barrier_init(s.empty + i, WIDE_GROUPS * 4);
-		}
-		wgmma_barriers_ready();
-	}
-	__syncthreads();
+	s.begin(memory, WIDE_GROUPS);
 	return s;
 }
 

@@ -1,4 +1,5 @@
-/* cuda_emu_wgmma.c - see cuda_emu_wgmma.h. */
+/* cuda_emu_wgmma.c - see cuda_emu_wgmma.h; long because a block's barriers, copies and products hold
+ * each other up, and are one state. */
 #include "tests/kernels/cuda_emu_wgmma.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #define BARRIERS_MAX 32
 #define COPIES_MAX   64
 #define PRODUCTS_MAX 32 /* of a thread under way */
+#define RESULTS_MAX  2  /* of these */
 #define FIBERS_MAX   1024
 #define LOG_MAX      64
 #define GROUP        128
@@ -29,7 +31,7 @@ struct mbarrier {
 struct copy {
 	struct emu_tensor_map map;
 	unsigned to;
-	int x, y;
+	int x, y, z;
 	struct mbarrier *barrier;
 	unsigned char *at; /* the host's address of `to` */
 	unsigned bytes;
@@ -43,17 +45,26 @@ struct operand {
 	const unsigned char *p; /* the host's address of low */
 };
 
+/* left: a is in registers of the four lanes that have its rows, which are read when it is computed. */
 struct product {
 	struct operand a, b;
+	const unsigned *left[4];
+	struct result *result;
 	bool add, done;
 	uint32_t group;
 };
 
-struct thread {
-	float *d; /* of the products under way */
+/* A D that products under way write. */
+struct result {
+	float *d;
+	unsigned columns, under_way;
 	float sum[128];
+};
+
+struct thread {
+	struct result results[RESULTS_MAX];
 	struct product queue[PRODUCTS_MAX];
-	unsigned first, end, columns;
+	unsigned first, end;
 	uint32_t group, started; /* products so far */
 	bool fenced, late;
 };
@@ -232,12 +243,20 @@ void emu_registers(bool more, unsigned n)
 int emu_tensor_map(struct emu_tensor_map *map, const void *at, uint64_t rows,
 	uint64_t columns, uint64_t row_bytes, uint32_t box_rows, uint32_t box_columns)
 {
-	*map = (struct emu_tensor_map){ MAGIC, at, rows, columns, row_bytes, box_rows,
-		box_columns, { 0 } };
+	*map = (struct emu_tensor_map){ MAGIC, at, rows, columns, row_bytes, 0, 0,
+		box_rows, box_columns, { 0 } };
 	return (uintptr_t)at % 16 || !rows || !columns || rows > UINT32_MAX ||
 		columns > UINT32_MAX || row_bytes % 16 || row_bytes >> 40 || !box_rows ||
 		box_rows > 256 || !box_columns || box_columns * 2 > 128 ||
 		box_columns * 2 % 16;
+}
+
+int emu_tensor_map_sheets(struct emu_tensor_map *map, uint64_t sheets,
+	uint64_t sheet_bytes)
+{
+	map->sheets = sheets;
+	map->sheet_bytes = sheet_bytes;
+	return !sheets || sheets > UINT32_MAX || sheet_bytes % 16 || sheet_bytes >> 40;
 }
 
 static void finish_copy(struct copy *c)
@@ -250,10 +269,13 @@ static void finish_copy(struct copy *c)
 			unsigned address = c->to + r * m->box_columns * 2 + i * 2;
 			uint16_t v = 0;
 
-			if (y >= 0 && x >= 0 && y < (int64_t)m->rows &&
-				x < (int64_t)m->columns)
+			if (y >= 0 && x >= 0 && c->z >= 0 && y < (int64_t)m->rows &&
+				x < (int64_t)m->columns &&
+				(!m->sheets || c->z < (int64_t)m->sheets))
 				memcpy(&v,
-					(const char *)m->at + (uint64_t)y * m->row_bytes +
+					(const char *)m->at +
+						(uint64_t)c->z * m->sheet_bytes +
+						(uint64_t)y * m->row_bytes +
 						(uint64_t)x * 2,
 					2);
 			address ^= (address >> 7 & 7) << 4;
@@ -279,14 +301,14 @@ static bool is_read(const struct state *s, unsigned from, unsigned end)
 			s->threads[f] && i != s->threads[f]->end; i++) {
 			const struct product *p = &s->threads[f]->queue[i % PRODUCTS_MAX];
 
-			if ((p->a.low < end && from < p->a.high) ||
+			if ((p->a.p && p->a.low < end && from < p->a.high) ||
 				(p->b.low < end && from < p->b.high))
 				return true;
 		}
 	return false;
 }
 
-void emu_tensor_load(void *to, const struct emu_tensor_map *map, int x, int y,
+static void load(void *to, const struct emu_tensor_map *map, int x, int y, int z,
 	uint64_t *barrier)
 {
 	struct state *s = own();
@@ -298,6 +320,7 @@ void emu_tensor_load(void *to, const struct emu_tensor_map *map, int x, int y,
 		.to = emu_shared_address(to),
 		.x = x,
 		.y = y,
+		.z = z,
 		.barrier = barrier_of(s, barrier),
 		.bytes = map->box_rows * map->box_columns * 2 };
 	c->at = emu_shared_at(c->to, c->bytes);
@@ -310,6 +333,22 @@ void emu_tensor_load(void *to, const struct emu_tensor_map *map, int x, int y,
 	memset(c->at, 0xff, c->bytes); /* NaN */
 	if (emu_habit() == 1 || (emu_habit() != 2 && emu_below(3) == 0))
 		finish_one(s, s->copy_count - 1);
+}
+
+void emu_tensor_load(void *to, const struct emu_tensor_map *map, int x, int y,
+	uint64_t *barrier)
+{
+	if (map->sheets)
+		emu_die("a copy of two coordinates by a map of three");
+	load(to, map, x, y, 0, barrier);
+}
+
+void emu_tensor_load_sheet(void *to, const struct emu_tensor_map *map, int x, int y,
+	int z, uint64_t *barrier)
+{
+	if (!map->sheets)
+		emu_die("a copy of three coordinates by a map of two");
+	load(to, map, x, y, z, barrier);
 }
 
 bool emu_wgmma_step(bool must)
@@ -370,15 +409,26 @@ static struct operand decode(uint64_t bits, bool turned, unsigned rows)
 	return o;
 }
 
-static void compute(struct thread *t, struct product *p)
+/* As A of mma.m16n8k16 (tensor.cuh): a lane of four has two numbers of every eight along k. */
+static float left_number(const struct product *p, unsigned half, unsigned k)
+{
+	unsigned two = p->left[k % 8 / 2][half + k / 8 * 2];
+
+	return bf16_to_f32((uint16_t)(two >> 16 * (k % 2)));
+}
+
+static void compute(struct product *p)
 {
 	unsigned lane = emu_index() % 32, warp = emu_index() / 32 % 4;
+	struct result *r = p->result;
 	float a[2][16];
 
 	for (unsigned h = 0; h < 2; h++)
 		for (unsigned k = 0; k < 16; k++)
-			a[h][k] = number_of(&p->a, 16 * warp + lane / 4 + 8 * h, k);
-	for (unsigned i = 0; i < t->columns / 2; i += 4)
+			a[h][k] = p->left[0] ?
+				left_number(p, h, k) :
+				number_of(&p->a, 16 * warp + lane / 4 + 8 * h, k);
+	for (unsigned i = 0; i < r->columns / 2; i += 4)
 		for (unsigned c = 0; c < 2; c++) {
 			float s[2] = { 0, 0 };
 
@@ -389,8 +439,8 @@ static void compute(struct thread *t, struct product *p)
 				s[1] += a[1][k] * b;
 			}
 			for (unsigned h = 0; h < 2; h++)
-				t->sum[i + 2 * h + c] = s[h] +
-					(p->add ? t->sum[i + 2 * h + c] : 0);
+				r->sum[i + 2 * h + c] = s[h] +
+					(p->add ? r->sum[i + 2 * h + c] : 0);
 		}
 	p->done = true;
 }
@@ -431,8 +481,32 @@ static void same_for_all(struct thread *t, uint64_t a, uint64_t b, bool add)
 	}
 }
 
-void emu_wgmma(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
-	bool a_turned, bool b_turned)
+/* The D of a product that begins, which others under way may have. */
+static struct result *result_of(struct thread *t, float *d, unsigned columns)
+{
+	struct result *free_one = NULL;
+
+	for (unsigned i = 0; i < RESULTS_MAX; i++) {
+		struct result *r = &t->results[i];
+
+		if (!r->under_way)
+			free_one = r;
+		else if (r->d == d && r->columns == columns)
+			return r;
+		else if (r->d < d + columns / 2 && d < r->d + r->columns / 2)
+			emu_die("results of two products under way overlap");
+	}
+	if (!free_one)
+		emu_die("products of three results are under way: not emulated");
+	free_one->d = d;
+	free_one->columns = columns;
+	memcpy(free_one->sum, d, columns / 2 * sizeof *d);
+	return free_one;
+}
+
+/* lanes: of a warp, where each has A; NULL: it is in shared memory. */
+static void start_product(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
+	bool a_turned, bool b_turned, const uint64_t *lanes)
 {
 	struct thread *t = own_thread();
 	struct product *p = &t->queue[t->end % PRODUCTS_MAX];
@@ -441,24 +515,42 @@ void emu_wgmma(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
 		emu_die("a product without wgmma.fence before it");
 	if (t->end - t->first == PRODUCTS_MAX || columns > 256)
 		emu_die("too many products under way");
-	same_for_all(t, a, b, add);
-	if (t->first == t->end) {
-		t->d = d;
-		t->columns = columns;
-		memcpy(t->sum, d, columns / 2 * sizeof *d);
+	if (t->first == t->end)
 		t->late = emu_habit() == 2 || (emu_habit() != 1 && emu_below(2));
-	} else if (t->d != d || t->columns != columns) {
-		emu_die("products of two results are under way: not emulated");
-	}
-	*p = (struct product){ .a = decode(a, a_turned, 64),
-		.b = decode(b, b_turned, columns),
+	*p = (struct product){ .b = decode(b, b_turned, columns),
+		.result = result_of(t, d, columns),
 		.add = add,
 		.group = t->group };
+	for (unsigned i = 0; i < 4 && lanes; i++)
+		p->left[i] = (const unsigned *)(uintptr_t)
+			lanes[emu_index() % 32 / 4 * 4 + i];
+	if (!lanes)
+		p->a = decode(a, a_turned, 64);
+	same_for_all(t, a, b, add);
+	p->result->under_way++;
 	t->end++;
 	if (!t->late)
-		compute(t, p);
+		compute(p);
 	for (unsigned i = 0; i < columns / 2; i++)
 		d[i] = noise();
+}
+
+void emu_wgmma(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
+	bool a_turned, bool b_turned)
+{
+	start_product(d, columns, a, b, add, a_turned, b_turned, NULL);
+}
+
+/* A stays in its registers until the product is computed: who changes it before the wait changes the
+ * product of all lanes that need it. */
+void emu_wgmma_left(float *d, unsigned columns, const unsigned *a, uint64_t b, bool add,
+	bool b_turned)
+{
+	uint64_t lanes[32];
+
+	memcpy(lanes, emu_warp_exchange(0xffffffff, (uint64_t)(uintptr_t)a),
+		sizeof lanes);
+	start_product(d, columns, 0, b, add, false, b_turned, lanes);
 }
 
 void emu_wgmma_commit(void)
@@ -476,10 +568,11 @@ static void finish_products(struct thread *t, unsigned groups)
 		if (p->group + groups >= t->group)
 			return;
 		if (!p->done)
-			compute(t, p);
+			compute(p);
 		t->first++;
-		if (t->first == t->end)
-			memcpy(t->d, t->sum, t->columns / 2 * sizeof *t->d);
+		if (--p->result->under_way == 0)
+			memcpy(p->result->d, p->result->sum,
+				p->result->columns / 2 * sizeof(float));
 	}
 }
 

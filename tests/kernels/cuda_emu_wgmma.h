@@ -3,8 +3,9 @@
  *
  * What is asynchronous on a chip is adversarial here, as CUDA_EMU_SEED decides: the bytes of a copy
  * come at once, as late as anything still waits for them, or at some time between, out of order; the
- * memory that they go to is noise until then. A product reads shared memory when it is started or
- * when it is waited for, and D is noise until then. These end the test with a message: a copy into
+ * memory that they go to is noise until then. A product reads shared memory, and A where it is in
+ * registers, when it is started or when it is waited for, and D is noise until then; of two D there
+ * may be products under way. These end the test with a message: a copy into
  * memory that a product which nobody has waited for may still read, or beyond an array; an mbarrier
  * that is used before it is made visible, overwritten, or left with bytes or arrivals that never
  * come (all threads wait); a product without a fence before it; one that is never committed or
@@ -26,15 +27,21 @@ struct emu_tensor_map {
 	uint64_t magic;
 	const void *at;
 	uint64_t rows, columns, row_bytes;
+	uint64_t sheets, sheet_bytes; /* 0: it has two dimensions */
 	uint32_t box_rows, box_columns;
-	uint64_t unused[10];
+	uint64_t unused[8];
 };
 
 /* Returns 0, or 1 for what cuTensorMapEncodeTiled refuses. */
 int emu_tensor_map(struct emu_tensor_map *map, const void *at, uint64_t rows,
 	uint64_t columns, uint64_t row_bytes, uint32_t box_rows, uint32_t box_columns);
+/* Makes it one of three dimensions, of so many matrices; returns as that. */
+int emu_tensor_map_sheets(struct emu_tensor_map *map, uint64_t sheets,
+	uint64_t sheet_bytes);
 void emu_tensor_load(void *to, const struct emu_tensor_map *map, int x, int y,
 	uint64_t *barrier);
+void emu_tensor_load_sheet(void *to, const struct emu_tensor_map *map, int x, int y,
+	int z, uint64_t *barrier);
 
 void emu_mbarrier_init(uint64_t *b, unsigned count);
 void emu_mbarrier_fence(void);
@@ -48,6 +55,9 @@ void emu_registers(bool more, unsigned n);
 void emu_wgmma_fence(void);
 void emu_wgmma(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
 	bool a_turned, bool b_turned);
+/* a: this lane's four registers, which must stay as they are until the product is waited for */
+void emu_wgmma_left(float *d, unsigned columns, const unsigned *a, uint64_t b, bool add,
+	bool b_turned);
 void emu_wgmma_commit(void);
 void emu_wgmma_wait(unsigned groups);
 
