@@ -26,6 +26,21 @@ setup_file() {
 	done
 }
 
+@test "emulation: an operand in registers that changes before its product is waited for changes the product" {
+	cd "$BATS_TEST_DIRNAME/.."
+	sed 's/weigh_all<EDGE>(EDGE);/&\n\t\tpack();/' kernels/lm/attend_sm90a.cu >"$BATS_TEST_TMPDIR/attend_sm90a.cu"
+	run -1 cmp "$BATS_TEST_TMPDIR/attend_sm90a.cu" kernels/lm/attend_sm90a.cu
+	gcc -x c++ -std=gnu++17 -O2 -ffp-contract=off -fno-exceptions -fno-rtti -I. -D_GNU_SOURCE -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
+		-c -o "$BATS_TEST_TMPDIR/attend_sm90a.o" "$BATS_TEST_TMPDIR/attend_sm90a.cu"
+	gcc -fopenmp -o "$BATS_TEST_TMPDIR/kcheck" "$RNP_BUILD"/obj/tests/kernels/*.o \
+		$(find "$RNP_BUILD/race" -name '*.o' ! -name attend_sm90a.o) "$BATS_TEST_TMPDIR/attend_sm90a.o" \
+		"$RNP_BUILD/librnp.a" -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
+	run "$BATS_TEST_TMPDIR/kcheck" --each --only emu wgmma
+	assert_failure
+	assert_output --partial "attend bf16 2 heads on 1 of 64, 0 + 129"
+	assert_output --partial "is farther from the reference than the bound"
+}
+
 @test "emulation: the race of a read behind a vote, as huff_get.cu had it, is found, with its line" {
 	cd "$BATS_TEST_DIRNAME/.."
 	sed '/__any_sync(FULL, rc < 0)/,/__syncwarp/{/__syncwarp/d}' kernels/grad/huff_get.cu \

@@ -219,7 +219,10 @@ int cuda_lm_attend(struct dev *d, const struct lm_attend *a)
 {
 	uint64_t n = tasks(a->batch, a->positions, a->heads, a->head_dim);
 	struct lm_rotate r = lm_attend_rotation(a);
-	int rc = cuda_lm_attend_tensor(d, a);
+	int rc = cuda_lm_attend_wide(d, a);
+
+	if (rc > 0)
+		rc = cuda_lm_attend_tensor(d, a);
 
 	if (rc <= 0 || !n)
 		return rc < 0 ? -1 : 0;

@@ -8,50 +8,6 @@
 #define KEYS 64 /* per tile */
 
 #if CUDA_TENSOR
-/* What a query does not see becomes -infinity. */
-template <int M>
-__device__ __forceinline__ void mask(float (&s)[M][KEYS / 8][4], int ahead,
-	unsigned window)
-{
-	UNROLL
-	for (int m = 0; m < M; m++)
-		for (int n = 0; n < KEYS / 8; n++)
-			for (int e = 0; e < 4; e++)
-				s[m][n][e] = visible(64 * m + (int)row_of(e),
-						     8 * n + (int)column_of(e), ahead,
-						     window) ?
-					s[m][n][e] :
-					-INFINITY;
-}
-
-/* Turns the scores in the row of elements e and e + 1 into weights; four lanes share a row.
- * factor converts scores to base 2; total is this lane's part of the sum. Returns the factor by
- * which earlier sums shrink. EDGE: some are not seen. */
-template <bool EDGE>
-__device__ __forceinline__ float weigh(float (&s)[KEYS / 8][4], int e, float factor,
-	float *largest, float *total)
-{
-	float more = *largest, less, shrink, sum = 0;
-
-	UNROLL
-	for (int n = 0; n < KEYS / 8; n++)
-		more = fmaxf(more, fmaxf(s[n][e], s[n][e + 1]));
-	more = fmaxf(more, __shfl_xor_sync(LM_ALL, more, 2));
-	more = fmaxf(more, __shfl_xor_sync(LM_ALL, more, 1));
-	/* while no key is visible, all weights are 2^-infinity and the sums that shrink are 0 */
-	less = EDGE && more == -INFINITY ? 0 : more * factor;
-	shrink = lm_exp2(*largest * factor - less);
-	UNROLL
-	for (int n = 0; n < KEYS / 8; n++)
-		for (int k = e; k < e + 2; k++) {
-			s[n][k] = lm_exp2(s[n][k] * factor - less);
-			sum += s[n][k];
-		}
-	*total = *total * shrink + sum;
-	*largest = more;
-	return shrink;
-}
-
 /* A block's work: 64 M queries of a head, of which each of four warps owns M times 16 rows, 64
  * apart. */
 template <int D, int M> struct forward {
@@ -83,7 +39,7 @@ template <int D, int M> struct forward {
 		else
 			add_scores<D, KEYS, M>(s, own, keys);
 		if (EDGE)
-			mask<M>(s, ahead, window);
+			mask<KEYS, M>(s, ahead, window);
 		tensor_wait<0>();
 		__syncthreads(); /* the values are here, and the keys are used */
 		k.start(keys);
@@ -91,7 +47,7 @@ template <int D, int M> struct forward {
 		UNROLL
 		for (int m = 0; m < M; m++)
 			for (int half = 0; half < 2; half++) {
-				float shrink = weigh<EDGE>(s[m], 2 * half, factor,
+				float shrink = weigh<KEYS, EDGE>(s[m], 2 * half, factor,
 					&largest[m][half], &total[m][half]);
 
 				UNROLL

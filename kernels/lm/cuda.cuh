@@ -230,6 +230,17 @@ static inline bool lm_rotate_wide(const struct lm_rotate *r)
 		r->ld % LM_PACK == 0 && lm_rotate_stride(r) % LM_PACK == 0;
 }
 
+/* The numbers of a pair of bf16. */
+__device__ __forceinline__ float lm_high(unsigned two)
+{
+	return bf16_to_f32((uint16_t)(two >> 16));
+}
+
+__device__ __forceinline__ float lm_low(unsigned two)
+{
+	return bf16_to_f32((uint16_t)two);
+}
+
 /* --- sums ---------------------------------------------------------------------------------- */
 
 /* Reduces over all lanes, or over groups of `width` adjacent ones; every lane gets the result. */
@@ -311,6 +322,8 @@ LM_OPS(CUDA_DECLARE, lm)
  * started; -1 on error. */
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
+/* The same of enough queries, on GPUs with wgmma. */
+int cuda_lm_attend_wide(struct dev *d, const struct lm_attend *a);
 int cuda_lm_swiglu_back_product(struct dev *d, const struct lm_swiglu_back *s);
 /* The same for SwiGLU, on GPUs with wgmma. */
 int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s);

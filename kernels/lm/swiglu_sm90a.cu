@@ -24,25 +24,7 @@
 #endif
 #define SIZE_MAX_TAKEN ((uint64_t)1 << 29) /* coordinates have 32 bits */
 
-/* CUDA 12.4's ptxas works for more than four minutes on these kernels, for which that of 13.0 takes two seconds, and
- * was not seen to end. The plug-in for older drivers takes a product and a kernel of its own instead. */
-#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
-#define TOGETHER 0
-#else
-#define TOGETHER 1
-#endif
-
-#if CUDA_WGMMA && TOGETHER
-__device__ __forceinline__ float high_bf16(unsigned two)
-{
-	return bf16_to_f32((uint16_t)(two >> 16));
-}
-
-__device__ __forceinline__ float low_bf16(unsigned two)
-{
-	return bf16_to_f32((uint16_t)two);
-}
-
+#if CUDA_WGMMA && WGMMA_UNEQUAL
 __device__ __forceinline__ float swiglu_of(float g, float u)
 {
 	return g * lm_sigmoid(g) * u;
@@ -89,10 +71,10 @@ template <bool FORWARD> struct gates {
 				*(unsigned *)(void *)(to + hidden + 8 * n) = b;
 				if (FORWARD)
 					*(unsigned *)(void *)(out + 8 * n) =
-						cuda_two_bf16(swiglu_of(low_bf16(a),
-								      low_bf16(b)),
-							swiglu_of(high_bf16(a),
-								high_bf16(b)));
+						cuda_two_bf16(swiglu_of(lm_low(a),
+								      lm_low(b)),
+							swiglu_of(lm_high(a),
+								lm_high(b)));
 			}
 		}
 	}
@@ -106,7 +88,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 		const GRID_CONSTANT wgmma_map b, struct multiply m, struct lm_swiglu s,
 		unsigned tasks)
 {
-#if CUDA_WGMMA && TOGETHER
+#if CUDA_WGMMA && WGMMA_UNEQUAL
 	LARGE_SHARED(uint4, memory, WIDE_BYTES / 16);
 	wide_stages stages = wide_begin(memory);
 	unsigned steps = (unsigned)((m.p.k + WIDE_DEPTH - 1) / WIDE_DEPTH);
@@ -171,10 +153,11 @@ int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s)
 
 	/* also where cuBLASLt is there: its product and a kernel of their own move 6 bytes of each number
 	 * of y besides */
-	if (!TOGETHER || !cuda_of(d)->wgmma || s->dtype != LM_DTYPE_BF16 || s->gelu ||
-		!whole || s->dim <= (STEPS_MIN - 1) * WIDE_DEPTH || tiles < TILES_MIN ||
-		s->rows >= SIZE_MAX_TAKEN || s->dim >= SIZE_MAX_TAKEN ||
-		s->hidden >= SIZE_MAX_TAKEN || tiles >= SIZE_MAX_TAKEN ||
+	if (!WGMMA_UNEQUAL || !cuda_of(d)->wgmma || s->dtype != LM_DTYPE_BF16 ||
+		s->gelu || !whole || s->dim <= (STEPS_MIN - 1) * WIDE_DEPTH ||
+		tiles < TILES_MIN || s->rows >= SIZE_MAX_TAKEN ||
+		s->dim >= SIZE_MAX_TAKEN || s->hidden >= SIZE_MAX_TAKEN ||
+		tiles >= SIZE_MAX_TAKEN ||
 		((uintptr_t)s->product | (uintptr_t)s->y) % 4 || s->dim % 8 ||
 		wgmma_map_of(&a, s->in, s->rows, s->dim, s->dim, WIDE_BOX(false)) ||
 		wgmma_map_of(&b, s->w, 2 * s->hidden, s->dim, s->dim, WIDE_BOX(false)))

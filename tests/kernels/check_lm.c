@@ -1595,6 +1595,26 @@ void check_lm(struct kcheck *k)
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
 }
 
+/* Tasks of 128 queries against tiles of 128 keys, of which blocks make one or several: a last task and a
+ * last tile that are not full, sequences whose keys follow each other in a tile, windows that end and
+ * begin inside of one, queries after keys of the past, and all rotations. */
+static void attention_wide(struct kcheck *k)
+{
+	static const struct heads small[] = { { 2, 4, 2, 64, 45, 0, 0 },
+		{ 3, 2, 1, 64, 129, 0, 0 }, { 2, 2, 2, 64, 257, 0, 140 },
+		{ 4, 2, 1, 64, 70, 130, 0 }, { 2, 2, 1, 128, 200, 0, 0 },
+		{ 3, 3, 3, 128, 67, 190, 90 }, { 1, 2, 1, 64, 500, 13, 0 } };
+	/* with several of each length for every block of a chip */
+	static const struct heads large[] = { { 23, 12, 4, 64, 500, 0, 0 },
+		{ 19, 8, 2, 128, 390, 70, 300 } };
+	bool chip = strcmp(k->column, "cuda") == 0;
+
+	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+		attend(k, LM_DTYPE_BF16, &small[i], (enum rotation)(i % 3));
+	for (size_t i = 0; i < sizeof large / sizeof *large && chip; i++)
+		attend(k, LM_DTYPE_BF16, &large[i], (enum rotation)(i + 1));
+}
+
 /* Where a GPU has wgmma and no cuBLASLt, which takes no C whose rows are not of 16 bytes. */
 void check_wgmma(struct kcheck *k)
 {
@@ -1620,4 +1640,5 @@ void check_wgmma(struct kcheck *k)
 		swiglu_inputs(k, LM_DTYPE_BF16, 1664, 1536, 776);
 	swiglu_inputs(k, LM_DTYPE_BF16, 40, 33, 24);
 	swiglu_inputs(k, LM_DTYPE_F32, 5, 7, 9);
+	attention_wide(k);
 }
