@@ -294,11 +294,16 @@ bench_record() { # test unit median low high
 	assert_success
 	jq -es '.[0].part == "linear layers" and .[0].limit == "issue" and .[0].issue_ns + .[0].launch_ns == .[0].ns and .[-1].tokens_per_s < 60' <<<"$output"
 	# attention whose operands pass through shared memory is limited by it, however few its instructions
-	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "attend_tensor_kernel<64, 2>", arch: "sm_90", registers: 32,
-		hot: {mma: 64}, hot_instructions: 128, hot_shared_cycles: 256}' >"$BATS_TEST_TMPDIR/shared"
-	run_split rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/shared"
+	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "attend_tensor_kernel<64, 2>", registers: 32,
+		hot: {mma: 64}, hot_instructions: 128, hot_shared_cycles: 256} | .arch = ("sm_80", "sm_90")' >"$BATS_TEST_TMPDIR/shared"
+	run_split rnp-bench predict --gpu A100 "$BATS_TEST_TMPDIR/shared"
 	assert_success
 	jq -es '[.[] | select(.part == "attention forward")][0] | .limit == "shared" and .shared_ns + .launch_ns == .ns and .issue_ns < .ns' <<<"$output"
+	run_split rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/shared"
+	assert_success
+	# attention by wgmma, of enough queries, whose tiles are counted loop by loop
+	jq -es 'any(.kernel == "attend_wide_kernel<64, false>" and .limit == "tensor" and .unknown.issue_ns)' <<<"$output"
+	rnp-bench predict --gpu H100 --tokens 1024 --length 1024 | jq -es 'any(.kernel == "attend_tensor_kernel<64, 2>")'
 	# an H100 makes SwiGLU with its product, by wgmma, and without cuBLASLt the other products, too; others have not
 	jq -es 'any(.kernel == "swiglu_product_kernel<true>") and any(.kernel == "cuBLASLt") and
 		any(.part == "norm\u0027s weights backward" and .limit == "latency" and .latency_ns > .hbm_ns) and

@@ -17,11 +17,12 @@ setup() {
 }
 
 @test "sass: hot loops keep to their budgets on sm_90, nothing spills" {
-	run -0 scripts/sass --arch sm_90 --budgets --records "$BATS_TEST_TMPDIR/records" kernels/lm/attend_tensor.cu kernels/lm/attend_tensor_back.cu kernels/lm/swiglu_tensor.cu kernels/lm/swiglu_sm90a.cu kernels/dev/mma.cu kernels/lm/project.cu kernels/lm/project_bf16.cu kernels/dev/mem.cu kernels/bulk/product.cu
+	run -0 scripts/sass --arch sm_90 --budgets --records "$BATS_TEST_TMPDIR/records" kernels/lm/attend_tensor.cu kernels/lm/attend_tensor_back.cu kernels/lm/attend_sm90a.cu kernels/lm/swiglu_tensor.cu kernels/lm/swiglu_sm90a.cu kernels/dev/mma.cu kernels/lm/project.cu kernels/lm/project_bf16.cu kernels/dev/mem.cu kernels/bulk/product.cu
 	assert_output ""
 	# with these a step of 124M and 65,536 tokens takes what an H100 is expected to; without cuBLASLt no more than a tenth more
 	rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/records" >"$BATS_TEST_TMPDIR/step"
-	jq -es '.[-1].ns < 96e6 and any(.kernel == "swiglu_product_kernel<true>" and .issue_ns > 0 and .issue_ns < .tensor_ns)' "$BATS_TEST_TMPDIR/step"
+	jq -es '.[-1].ns < 96e6 and any(.kernel == "swiglu_product_kernel<true>" and .issue_ns > 0 and .issue_ns < .tensor_ns) and
+		any(.kernel == "attend_wide_kernel<64, false>" and .issue_ns > 0 and .ns < 4e6)' "$BATS_TEST_TMPDIR/step"
 	rnp-bench predict --gpu H100 --without-library "$BATS_TEST_TMPDIR/records" | jq -es '.[-1].ns < 105e6'
 	# and a token of 7B takes what its weights' bytes take, but for six launches a layer
 	rnp-bench predict --gpu H100 --work token --model 7b "$BATS_TEST_TMPDIR/records" |
@@ -88,6 +89,7 @@ setup() {
 	done
 	# its ptxas ends
 	timeout 120 "$NVCC12" -std=c++17 -I. -arch=sm_90a -cubin -o "$BATS_TEST_TMPDIR/cubin" kernels/lm/swiglu_sm90a.cu
+	timeout 120 "$NVCC12" -std=c++17 -I. -arch=sm_90a -cubin -o "$BATS_TEST_TMPDIR/cubin" kernels/lm/attend_sm90a.cu
 }
 
 @test "sass: branches of sm_80 are read: the hot loop of a product holds its MMAs, and no more than a loop" {
@@ -103,6 +105,13 @@ setup() {
 	jq '.all.registers = 8' kernels/budgets.json >"$BATS_TEST_TMPDIR/kernels/budgets.json"
 	run -1 "$BATS_TEST_TMPDIR/scripts/sass" --arch sm_90 --budgets kernels/dev/mem.cu
 	assert_line --regexp '^kernels/dev/mem.cu: copy_kernel on sm_90: registers is [0-9]+, the budget 8$'
+	# a loop inside of others, and one that is not there
+	jq '.kernels += [{file: "kernels/lm/attend_sm90a.cu", kernel: "attend_wide_kernel<64, true>", arch: ["sm_90a"],
+		loop2_instructions: 300, loop30_instructions: 9, why: "a test"}]' kernels/budgets.json >"$BATS_TEST_TMPDIR/kernels/budgets.json"
+	run -1 "$BATS_TEST_TMPDIR/scripts/sass" --arch sm_90 --budgets kernels/lm/attend_sm90a.cu
+	assert_line --regexp ': attend_wide_kernel<64, true> on sm_90a: loop2_instructions is [0-9]+, the budget 300$'
+	assert_line --regexp ': attend_wide_kernel<64, true> on sm_90a: loop30_instructions is 10, the budget 9$'
+	assert_equal "${#lines[@]}" 2
 	# products by wgmma that ptxas makes one after the other, which it says without a warning
 	local file=kernels/lm/swiglu_sm90a.cu name=_Z21swiglu_product_kernelj why what
 	mkdir -p "$BATS_TEST_TMPDIR/built/obj/kernels/lm"

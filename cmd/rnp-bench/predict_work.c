@@ -25,6 +25,8 @@
 #define TRIP_NS      800.0
 #define NEAR_TRIP_NS 300.0
 #define SHARED_SHARE 0.9
+/* a clock and multiprocessor (CUDA C++ Programming Guide, arithmetic instructions) */
+#define EXPONENTIALS 16.0
 #define LAUNCH_NS    1000.0
 #define WAIT_NS      8000.0 /* from the end of a GPU's work until the host goes on, and back */
 #define MMA_BF16     4096.0 /* operations of m16n8k16 */
@@ -253,24 +255,65 @@ static void train_attention(struct predict_kernel *out, int *n,
 	k.bytes = z.layers * t * (queries * z.q + keys * z.kv) * 2;
 	/* a product is of half of the keys */
 	k.operations = z.layers * products * (t * (double)s->length / 2 * z.q * 2);
+	k.exponentials = z.layers * t * (double)s->length / 2 * c->heads;
 	add(out, n, k);
+}
+
+/* Tasks of 128 queries of a head, by kernels/lm/attend_sm90a.cu, where that takes them. */
+#define WIDE_SIDE 128.0
+
+static double wide_tasks(const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+	double tasks = (double)s->tokens / (double)s->length *
+		ceil((double)s->length / WIDE_SIDE) * c->heads;
+
+	/* two of a multiprocessor */
+	return s->wgmma && (c->head_dim == 64 || c->head_dim == 128) && tasks >= 264 ?
+		tasks :
+		0;
+}
+
+/* Eight warps make a task. Its kernel's code is one loop over tasks, in it one over tiles of 128 keys of
+ * which some are not seen, and in that one over those that are seen: the first tile of a task is in none of
+ * the two, and another, where there are more, is one of the edge. */
+static struct predict_kernel wide_attention(const struct predict_step *s, double tasks)
+{
+	const char *name = s->model.head_dim == 64 ? "attend_wide_kernel<64, false>" :
+						     "attend_wide_kernel<128, false>";
+	double most = ceil((double)s->length / WIDE_SIDE), tiles = (most + 1) / 2;
+	double edges = (most - 1) / most, warps = 8 * tasks * s->model.layers;
+	struct predict_kernel k = { .kernel = name,
+		.part = "attention forward",
+		.repeated = 1 + WIDE_SIDE / (double)s->length,
+		.by_wgmma = true,
+		.tiles = tasks };
+
+	k.phases[0] = (struct predict_phase){ name, 0, 0, warps, 0 };
+	k.phases[1] = (struct predict_phase){ name, 1, 0, warps * (edges - 1), 0 };
+	k.phases[2] = (struct predict_phase){ name, 2, 0, warps * (tiles - 1 - 2 * edges),
+		0 };
+	return k;
 }
 
 static void train_attentions(struct predict_kernel *out, int *n,
 	const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
+	double tasks = wide_tasks(s);
 	/* tiles at the diagonal are computed whole: of 128 or 64 queries */
 	double edge = 1 + (c->head_dim == 64 ? 128.0 : 64.0) / (double)s->length;
 	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
 
 	train_attention(out, n, s,
-		(struct predict_kernel){ .kernel = attend_name(c,
-						 "attend_tensor_kernel<64, 2>",
-						 "attend_tensor_kernel<128, 1>",
-						 "attend_kernel<unsigned short>"),
-			.part = "attention forward",
-			.repeated = edge },
+		tasks > 0 ?
+			wide_attention(s, tasks) :
+			(struct predict_kernel){ .kernel = attend_name(c,
+							 "attend_tensor_kernel<64, 2>",
+							 "attend_tensor_kernel<128, 1>",
+							 "attend_kernel<unsigned short>"),
+				.part = "attention forward",
+				.repeated = edge },
 		3, 2, 2);
 	train_attention(out, n, s,
 		(struct predict_kernel){
@@ -772,6 +815,10 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 			(k->shared_part > 0 ? k->shared_part : 1) /
 			(cycles * SHARED_SHARE) * 1e6;
 	}
+	if (t.issue_known)
+		t.issue_ns = fmax(t.issue_ns,
+			k->exponentials * (k->repeated > 0 ? k->repeated : 1) /
+				(EXPONENTIALS * cycles * SHARED_SHARE) * 1e6);
 	t.ns = t.hbm_ns;
 	if (t.tensor_ns > t.ns)
 		t.limit = PREDICT_TENSOR, t.ns = t.tensor_ns;

@@ -5,7 +5,7 @@
  * a kernel that does nothing: the next begins when the last block of the one before has ended. The
  * times are: its bytes at 0.9 of the memory's bandwidth; its matrix
  * products at 0.75 of the tensor cores' peak by cuBLASLt, at 0.7 by wgmma (predict_work.c: why), or
- * at 0.85 of what mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor; what it moves through shared memory at
+ * at 0.85 of what mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor, and of exponentials at 0.9 of 16; what it moves through shared memory at
  * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
  * in a bank; and its longest chain of loads of which each waits for the one before, by the latency of
  * the memory or of the level-2 cache (predict_work.c). For each time that the host waits for a copy
@@ -92,6 +92,7 @@ struct predict_kernel {
 	 * products of a block's next tile; what phases issue is beside them */
 	bool by_wgmma;
 	double after;
+	double exponentials; /* of tiles that are computed whole they are as repeated as operations */
 	/* of a launch, of equal sizes, which a block of each multiprocessor makes one after the other: in
 	 * the last turn some have none. 0: not counted, as where a part is of products of many sizes */
 	double tiles;

@@ -101,6 +101,13 @@ static void test_limits(void)
 		.after = 2e6 };
 	t = predict_time_of(&gpu, &k, NULL);
 	CHECK(near(t.tensor_ns, 2e5) && t.limit == PREDICT_TENSOR && !t.issue_known);
+	/* 16 exponentials a clock and multiprocessor at 0.9, of tiles that are computed whole */
+	k.exponentials = 28.8e6;
+	k.repeated = 1.5;
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(near(t.issue_ns, 3e5) && near(t.tensor_ns, 2.5e5) &&
+		t.limit == PREDICT_ISSUE);
+	k.exponentials = k.repeated = 0;
 	/* 25 tiles on ten multiprocessors take as long as 30; fewer than there are of these are not counted */
 	k.tiles = 25;
 	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 2.4e5));
@@ -204,6 +211,24 @@ static void test_steps(void)
 		6 * 2048 * (weights + head) + 2.0 * 9 * 2048 * 128 * 2 * 256));
 	for (int i = 0; i < n; i++)
 		CHECK(strcmp(k[i].kernel, "cuBLASLt") != 0 && k[i].launches > 0);
+	/* queries are eight times two tiles of 128 in each of four heads: too few for attention by wgmma, and
+	 * five times as many are enough */
+	s.wgmma = true;
+	for (int times = 1; times < 6; times += 4) {
+		bool wide = false;
+
+		s.tokens = 2048 * (uint64_t)times;
+		n = predict_train(k, &s);
+		for (int i = 0; i < n; i++)
+			wide |= strcmp(k[i].kernel, "attend_wide_kernel<64, false>") ==
+					0 &&
+				near(k[i].tiles, 320) && near(k[i].repeated, 1.5) &&
+				near(k[i].exponentials, 2.0 * 10240 * 128 * 4);
+		CHECK(wide == (times == 5));
+	}
+	s.wgmma = false;
+	s.tokens = 2048;
+	n = predict_train(k, &s);
 	s.library = true;
 	CHECK(predict_train(k, &s) == n && strcmp(k[0].kernel, "cuBLASLt") == 0);
 	/* a token reads every weight and key once */
