@@ -87,13 +87,20 @@ struct emu_node {
 struct emu_stream {
 	bool capturing, broken; /* broken: asked to capture what cannot be captured */
 	struct emu_node *first, **end;
+	struct emu_stream *next; /* of those that the same thread captures */
 };
 
 struct emu_graph {
 	struct emu_node *first;
 };
 
-extern int emu_captures; /* streams that are being captured */
+/* Begins a capture by this thread, and ends it; returns false where it is another thread's. */
+void emu_capture(struct emu_stream *s);
+bool emu_captured(struct emu_stream *s);
+/* Of calls that a thread that captures must not make, as cudaStreamCaptureModeThreadLocal says: memory,
+ * the host's too, and waiting. They fail, do nothing, and invalidate all its captures. Returns whether
+ * there are any. */
+bool emu_forbidden(void);
 
 /* Returns whether the stream (NULL: none) is being captured and recorded the operation, with a
  * copy of the bytes at `what` for run. */
@@ -577,6 +584,7 @@ enum cudaError_t {
 	cudaErrorPeerAccessAlreadyEnabled,
 	cudaErrorStreamCaptureUnsupported,
 	cudaErrorStreamCaptureInvalidated,
+	cudaErrorStreamCaptureWrongThread,
 	cudaErrorIllegalState,
 	cudaErrorNoKernelImageForDevice,
 	cudaErrorUnsupportedPtxVersion,
@@ -676,8 +684,7 @@ static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, i
 	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
 	return cudaSuccess;
 }
-/* An operation that cannot be captured invalidates its stream's capture; cudaMalloc does so for
- * all captures of the thread. */
+/* An operation that cannot be captured invalidates its stream's capture. */
 static inline bool emu_spoils(struct emu_stream *s)
 {
 	if (s && s->capturing)
@@ -689,7 +696,7 @@ static inline cudaError_t cudaMalloc(void **p, size_t bytes)
 {
 	char *at;
 
-	if (emu_captures)
+	if (emu_forbidden())
 		return cudaErrorStreamCaptureUnsupported;
 	if (bytes > emu_memory() - emu_used || posix_memalign(p, 256, bytes + 256))
 		return cudaErrorMemoryAllocation;
@@ -704,6 +711,8 @@ static inline cudaError_t cudaFree(void *p)
 {
 	size_t bytes;
 
+	if (emu_forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	memcpy(&bytes, (char *)p - 256, sizeof bytes);
 	emu_used -= bytes;
 	free((char *)p - 256);
@@ -711,10 +720,14 @@ static inline cudaError_t cudaFree(void *p)
 }
 static inline cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
+	if (emu_forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	return posix_memalign(p, 4096, bytes) ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 static inline cudaError_t cudaFreeHost(void *p)
 {
+	if (emu_forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	free(p);
 	return cudaSuccess;
 }
@@ -754,10 +767,9 @@ static inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
 	return cudaSuccess;
 }
 static inline cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int,
-	size_t n, cudaStream_t = 0)
+	size_t n, cudaStream_t s = 0)
 {
-	memcpy(to, from, n);
-	return cudaSuccess;
+	return cudaMemcpyAsync(to, from, n, cudaMemcpyDeviceToDevice, s);
 }
 struct emu_set {
 	void *to;
@@ -785,10 +797,13 @@ static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 }
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-	return emu_spoils(s) ? cudaErrorStreamCaptureUnsupported : emu_alive();
+	return emu_spoils(s) || emu_forbidden() ? cudaErrorStreamCaptureUnsupported :
+						  emu_alive();
 }
 static inline cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+	if (s && s->capturing && emu_captured(s))
+		emu_nodes_free(s->first);
 	free(s);
 	return cudaSuccess;
 }
@@ -821,7 +836,7 @@ static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 }
 static inline cudaError_t cudaEventSynchronize(cudaEvent_t)
 {
-	return emu_alive();
+	return emu_forbidden() ? cudaErrorStreamCaptureUnsupported : emu_alive();
 }
 static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from,
 	cudaEvent_t to)
@@ -847,7 +862,7 @@ static inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptu
 	s->broken = false;
 	s->first = NULL;
 	s->end = &s->first;
-	emu_captures++;
+	emu_capture(s);
 	return cudaSuccess;
 }
 static inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
@@ -855,8 +870,9 @@ static inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *grap
 	*graph = NULL;
 	if (!s->capturing)
 		return cudaErrorIllegalState;
+	if (!emu_captured(s))
+		return cudaErrorStreamCaptureWrongThread;
 	s->capturing = false;
-	emu_captures--;
 	if (s->broken || emu_capture_fails("end")) {
 		emu_nodes_free(s->first);
 		return cudaErrorStreamCaptureInvalidated;

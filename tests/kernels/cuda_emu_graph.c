@@ -6,7 +6,31 @@
 
 #include "tests/kernels/cuda_emu.h"
 
-int emu_captures;
+/* streams that this thread captures */
+static __thread struct emu_stream *captures;
+
+void emu_capture(struct emu_stream *s)
+{
+	s->next = captures;
+	captures = s;
+}
+
+bool emu_captured(struct emu_stream *s)
+{
+	for (struct emu_stream **at = &captures; *at; at = &(*at)->next)
+		if (*at == s) {
+			*at = s->next;
+			return true;
+		}
+	return false;
+}
+
+bool emu_forbidden(void)
+{
+	for (struct emu_stream *s = captures; s; s = s->next)
+		s->broken = true;
+	return captures;
+}
 
 /* The start of a node's data, aligned for any type. */
 #define NODE_BYTES 64
