@@ -34,7 +34,7 @@ setup() {
 	[[ -e build/obj/kernels/dev/mem.cu.ptxas ]] || skip "build/ holds no kernels: make all builds them"
 	run -0 scripts/sass --built build --budgets
 	assert_output ""
-	run_split scripts/sass --built build kernels/grad/quant.cu
+	run_split scripts/sass --built build kernels/grad/quant_topk.cu
 	jq -es 'any(.kernel == "encode_topk" and .registers < 128 and .blocks_per_sm >= 2) and all(.kind == "rnp.sass")' <<<"$output"
 	refused 66 "make has not built" scripts/sass --built "$BATS_TEST_TMPDIR"
 }

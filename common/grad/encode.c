@@ -228,6 +228,16 @@ static int quantise(struct grad_encoder *e, const void *elements, uint64_t n,
 			return -1;
 		from = b->floats;
 	}
+	/* in one pass, unless what is to be quantised is looked at in between */
+	if (feedback && !b->g.each && !e->stats) {
+		if (grad_batch_job(b, &job, e->elements, n) < 0)
+			return -1;
+		job.elements = feedback;
+		if (grad_dev(b, d->ops->quant->feed(d, &job, e->sent, from, b->g.carry)) <
+			0)
+			return -1;
+		return grad_batch_get(b, n, false);
+	}
 	if (feedback) {
 		if (grad_dev(b, d->ops->quant->carry(d, feedback, from, b->g.carry, n)) <
 			0)

@@ -18,21 +18,27 @@
  *         quant_bin; elements that are not finite are skipped; counts are modulo 2^32
  * carry   e = b e + x, or x, see quant_carried
  * remain  e = e - sent, 0 where that is not finite
+ * feed    error feedback: carry into j->elements, f32, then encode, then remain with what decode would
+ *         make of the planes; `sent` is memory for n elements, undefined afterwards
  * widen   out = bf16 as f32; narrow: rounded to bf16 (half.h) */
-#define QUANT_OPS(OP, t)                                                              \
-	OP(t, encode, (struct dev * d, const struct quant_job *j), (d, j))            \
-	OP(t, decode, (struct dev * d, const struct quant_job *j), (d, j))            \
-	OP(t, spread,                                                                 \
-		(struct dev * d, uint32_t * bins, const float *x, uint64_t n,         \
-			uint64_t chunk),                                              \
-		(d, bins, x, n, chunk))                                               \
-	OP(t, carry, (struct dev * d, float *e, const float *x, float b, uint64_t n), \
-		(d, e, x, b, n))                                                      \
-	OP(t, remain, (struct dev * d, float *e, const float *sent, uint64_t n),      \
-		(d, e, sent, n))                                                      \
-	OP(t, widen, (struct dev * d, float *out, const uint16_t *bf16, uint64_t n),  \
-		(d, out, bf16, n))                                                    \
-	OP(t, narrow, (struct dev * d, uint16_t * bf16, const float *in, uint64_t n), \
+#define QUANT_OPS(OP, t)                                                                 \
+	OP(t, encode, (struct dev * d, const struct quant_job *j), (d, j))               \
+	OP(t, decode, (struct dev * d, const struct quant_job *j), (d, j))               \
+	OP(t, spread,                                                                    \
+		(struct dev * d, uint32_t * bins, const float *x, uint64_t n,            \
+			uint64_t chunk),                                                 \
+		(d, bins, x, n, chunk))                                                  \
+	OP(t, carry, (struct dev * d, float *e, const float *x, float b, uint64_t n),    \
+		(d, e, x, b, n))                                                         \
+	OP(t, remain, (struct dev * d, float *e, const float *sent, uint64_t n),         \
+		(d, e, sent, n))                                                         \
+	OP(t, feed,                                                                      \
+		(struct dev * d, const struct quant_job *j, float *sent, const float *x, \
+			float b),                                                        \
+		(d, j, sent, x, b))                                                      \
+	OP(t, widen, (struct dev * d, float *out, const uint16_t *bf16, uint64_t n),     \
+		(d, out, bf16, n))                                                       \
+	OP(t, narrow, (struct dev * d, uint16_t * bf16, const float *in, uint64_t n),    \
 		(d, bf16, in, n))
 
 struct quant_ops {

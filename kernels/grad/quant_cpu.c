@@ -184,4 +184,38 @@ static int cpu_narrow(struct dev *d, uint16_t *bf16, const float *in, uint64_t n
 	return over(d, n, narrow_part, (struct stretch){ .half = bf16, .x = in });
 }
 
+struct feed {
+	struct work encode, decode;
+	struct stretch carry, remain;
+};
+
+/* Whole chunks, so that a chunk's values are in the cache from the sum to the residual. */
+static void feed_part(void *work, uint64_t from, uint64_t to)
+{
+	struct feed *f = work;
+	const struct quant_job *j = f->encode.j;
+	uint64_t chunk = quant_chunk(j->q.method);
+
+	for (uint64_t c = from; c < to; c++) {
+		uint64_t at = c * chunk, end = j->n - at < chunk ? j->n : at + chunk;
+
+		carry_part(&f->carry, at, end);
+		encode_part(&f->encode, c, c + 1);
+		decode_part(&f->decode, c, c + 1);
+		remain_part(&f->remain, at, end);
+	}
+}
+
+static int cpu_feed(struct dev *d, const struct quant_job *j, float *sent, const float *x,
+	float b)
+{
+	const struct quant_cpu *k = cpu_of(d)->quant;
+	struct quant_job sends = *j;
+	struct feed f = { { j, k }, { &sends, k }, { .y = j->elements, .x = x, .b = b },
+		{ .y = j->elements, .x = sent } };
+
+	sends.elements = sent;
+	return cpu_in_parts(d, quant_chunks(j->q.method, j->n), 1, feed_part, &f);
+}
+
 CPU_TABLE(quant, QUANT_OPS);

@@ -72,7 +72,13 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 struct arguments {
 	struct quant_job job;
 	uint64_t plane_bytes, chunks;
+	/* of error feedback: what is added, what is added to, memory, and where the sum is in the output */
+	const float *fresh, *rest;
+	float *sent;
+	uint64_t rest_at;
 };
+
+#define CARRY 0.95f
 
 /* Output: planes, then the lengths of the variable plane. */
 static int run_encode(struct dev *d, void *out, const void *arguments)
@@ -85,6 +91,21 @@ static int run_encode(struct dev *d, void *out, const void *arguments)
 	j.planes = out;
 	j.used = (uint32_t *)(void *)((char *)out + a->plane_bytes);
 	return d->ops->quant->encode(d, &j);
+}
+
+/* Output: planes, lengths, and what was not sent. */
+static int run_feed(struct dev *d, void *out, const void *arguments)
+{
+	const struct arguments *a = arguments;
+	struct quant_job j = a->job;
+
+	if (d->ops->fill(d, out, 0, a->rest_at / 4) < 0 ||
+		d->ops->copy(d, (char *)out + a->rest_at, a->rest, j.n * 4) < 0)
+		return -1;
+	j.planes = out;
+	j.used = (uint32_t *)(void *)((char *)out + a->plane_bytes);
+	j.elements = (char *)out + a->rest_at;
+	return d->ops->quant->feed(d, &j, a->sent, a->fresh, CARRY);
 }
 
 /* Output: the elements, then whether the planes were bad. */
@@ -153,6 +174,45 @@ static bool all_finite(const char *elements, uint64_t n)
 	return true;
 }
 
+/* Error feedback, which sends what was left of others besides x. */
+static void fed(struct kcheck *k, const struct config *config, enum data kind,
+	const struct arguments *like, const float *x, const struct quant_step *steps,
+	unsigned offset)
+{
+	struct arguments a = *like;
+	struct kcase c = { .arguments = &a, .run = run_feed, .unit = "B" };
+	uint64_t n = a.job.n;
+	float *rest = zeroed(n * 4), *sent = zeroed(n * 4), *sum;
+	uint32_t *words = zeroed(n * 4);
+	char *want;
+
+	kcheck_random(words, n * 4, n + kind + 1);
+	for (uint64_t i = 0; i < n; i++)
+		rest[i] = value_of(kind, words, i);
+	/* the sum lies as x does: at a multiple of 16 or not */
+	a.rest_at = a.plane_bytes + (a.chunks * 4 + 15) / 16 * 16 + offset;
+	want = zeroed(a.rest_at + n * 4);
+	sum = (float *)(void *)(want + a.rest_at);
+	for (uint64_t i = 0; i < n; i++)
+		sum[i] = quant_carried(rest[i], x[i], CARRY);
+	reference(&a, (unsigned char *)want, (char *)sum, steps, false);
+	reference(&a, (unsigned char *)want, (char *)sent, steps, true);
+	for (uint64_t i = 0; i < n; i++)
+		sum[i] = quant_remaining(sum[i], sent[i]);
+
+	a.fresh = kcheck_put(k, x, n * 4, offset);
+	a.rest = kcheck_put(k, rest, n * 4, 0);
+	a.sent = kcheck_put(k, sent, n * 4, offset);
+	a.job.steps = kcheck_put(k, steps, a.chunks * sizeof *steps, 0);
+	c.want = want;
+	c.out_bytes = a.rest_at + n * 4;
+	c.work = (double)n * 4;
+	snprintf(c.label, sizeof c.label, "feed %s, %s, %llu", config->name,
+		data_names[kind], (unsigned long long)n);
+	kcheck_case(k, &c);
+	free(rest), free(sent), free(words), free(want);
+}
+
 static void one(struct kcheck *k, const struct config *config, enum data kind, uint64_t n,
 	unsigned offset)
 {
@@ -216,6 +276,8 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 	c.offset = offset;
 	memcpy(c.label, "decode", 6);
 	kcheck_case(k, &c);
+	if (!q->bf16)
+		fed(k, config, kind, &a, x, steps, offset);
 	free(steps), free(words), free(x), free(planes), free(back);
 }
 
@@ -276,6 +338,10 @@ void check_quant(struct kcheck *k)
 		for (int kind = ZEROS; kind < DATA; kind++)
 			one(k, &configs[i], (enum data)kind, k->slow ? 600 : 4500, 0);
 	}
+	/* more than a tile, and than a chunk, of methods that a GPU codes by tiles and by blocks */
+	for (size_t i = 12; k->slow && i <= 18; i += 2)
+		one(k, &configs[i], ANY_BITS, i == 14 ? 65536 + 300 : 4500,
+			i % 4 ? 0 : 4);
 	elementwise(k, GAUSS, k->bench ? 4 << 20 : 3000);
 	if (k->bench)
 		return;
