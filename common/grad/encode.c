@@ -196,7 +196,8 @@ static int find_steps(struct grad_encoder *e, const float *x, uint64_t n)
 	int rc = -1;
 
 	if (grad_dev(b, d->ops->fill(d, b->bins, 0, bytes / 4)) < 0 ||
-		grad_dev(b, d->ops->quant->spread(d, b->bins, x, n, b->chunk)) < 0)
+		grad_dev(b, d->ops->quant->spread(d, b->bins, x, NULL, 0, n, b->chunk)) <
+			0)
 		goto out;
 	if (!b->host && grad_dev(b, d->ops->get(d, counts, b->bins, bytes)) < 0)
 		goto out;
@@ -483,14 +484,10 @@ int grad_spread_on(struct dev *d, const struct grad *g, const float *x,
 	if (grad_alloc(&b, (void **)&counts, QUANT_BINS * 4) < 0 ||
 		(feedback && grad_alloc(&b, (void **)&carried, n * 4) < 0))
 		goto out;
-	if (carried &&
-		(grad_dev(&b, d->ops->put(d, carried, feedback, n * 4)) < 0 ||
-			grad_dev(&b, d->ops->quant->carry(d, carried, x, g->carry, n)) <
-				0))
-		goto out;
-	if (grad_dev(&b, d->ops->fill(d, counts, 0, QUANT_BINS)) < 0 ||
+	if ((carried && grad_dev(&b, d->ops->put(d, carried, feedback, n * 4)) < 0) ||
+		grad_dev(&b, d->ops->fill(d, counts, 0, QUANT_BINS)) < 0 ||
 		grad_dev(&b,
-			d->ops->quant->spread(d, counts, carried ? carried : x, n, n)) <
+			d->ops->quant->spread(d, counts, x, carried, g->carry, n, n)) <
 			0 ||
 		grad_dev(&b, d->ops->get(d, mine, counts, QUANT_BINS * 4)) < 0)
 		goto out;

@@ -15,7 +15,8 @@
  * decode  reads nothing outside the planes and writes nothing outside the elements, whatever the
  *         planes hold
  * spread  a histogram: adds to bins[QUANT_BINS] of each `chunk` elements of x how many have which
- *         quant_bin; elements that are not finite are skipped; counts are modulo 2^32
+ *         quant_bin; elements that are not finite are skipped; counts are modulo 2^32. e, unless it
+ *         is NULL: of what carry would make of e, which stays as it is
  * carry   e = b e + x, or x, see quant_carried
  * remain  e = e - sent, 0 where that is not finite
  * feed    error feedback: carry into j->elements, f32, then encode, then remain with what decode would
@@ -25,9 +26,9 @@
 	OP(t, encode, (struct dev * d, const struct quant_job *j), (d, j))               \
 	OP(t, decode, (struct dev * d, const struct quant_job *j), (d, j))               \
 	OP(t, spread,                                                                    \
-		(struct dev * d, uint32_t * bins, const float *x, uint64_t n,            \
-			uint64_t chunk),                                                 \
-		(d, bins, x, n, chunk))                                                  \
+		(struct dev * d, uint32_t * bins, const float *x, const float *e,        \
+			float b, uint64_t n, uint64_t chunk),                            \
+		(d, bins, x, e, b, n, chunk))                                            \
 	OP(t, carry, (struct dev * d, float *e, const float *x, float b, uint64_t n),    \
 		(d, e, x, b, n))                                                         \
 	OP(t, remain, (struct dev * d, float *e, const float *sent, uint64_t n),         \

@@ -245,25 +245,51 @@ __global__ void encode_norms(struct job j)
 
 /* --- statistics ------------------------------------------------------------------------------ */
 
-/* One thread block for 65536 elements; chunk is a multiple of that, or all. */
-__global__ void spread_kernel(uint32_t *bins, const float *x, uint64_t n, uint64_t chunk)
+__device__ __forceinline__ void count_bin(uint32_t *bins, float x, bool exists)
+{
+	uint32_t magnitude = quant_magnitude(x);
+
+	if (exists && magnitude < 0x7f800000)
+		atomicAdd(&bins[quant_bin(magnitude)], 1u);
+}
+
+/* One thread block for 65536 elements, four of a thread at a time; chunk is a multiple of that, or all. FED:
+ * of sums with e. */
+template <bool FED>
+__global__ void __launch_bounds__(THREADS) spread_kernel(uint32_t *bins, const float *x,
+	const float *e, float b, uint64_t n, uint64_t chunk)
 {
 	SHARED(uint32_t, mine, QUANT_BINS);
 	uint64_t stretches = (n + QUANT_CHUNK - 1) / QUANT_CHUNK;
+	const bool aligned = !(((uintptr_t)x | (FED ? (uintptr_t)e : 0)) & 15);
 
 	for (uint64_t s = blockIdx.x; s < stretches; s += gridDim.x) {
-		uint64_t from = s * QUANT_CHUNK, to = from + QUANT_CHUNK;
+		uint64_t from = s * QUANT_CHUNK, left = n - from;
+		uint32_t count = left < QUANT_CHUNK ? (uint32_t)left : QUANT_CHUNK;
+		uint32_t *out = bins + from / chunk * QUANT_BINS;
 
 		for (uint32_t i = threadIdx.x; i < QUANT_BINS; i += THREADS)
 			mine[i] = 0;
 		__syncthreads();
-		for (uint64_t i = from + threadIdx.x; i < to && i < n; i += THREADS)
-			if (quant_finite(x[i]))
-				atomicAdd(&mine[quant_bin(quant_magnitude(x[i]))], 1u);
+		UNROLL_1
+		for (uint32_t i = 4 * threadIdx.x; i < count; i += 4 * THREADS) {
+			float4 v = load_four(x + from + i, count - i, aligned);
+
+			if (FED)
+				v = carried_four(load_four(e + from + i, count - i,
+							 aligned),
+					v, b);
+
+			count_bin(mine, v.x, true);
+			count_bin(mine, v.y, i + 1 < count);
+			count_bin(mine, v.z, i + 2 < count);
+			count_bin(mine, v.w, i + 3 < count);
+		}
 		__syncthreads();
+		UNROLL_1
 		for (uint32_t i = threadIdx.x; i < QUANT_BINS; i += THREADS)
 			if (mine[i])
-				atomicAdd(&bins[from / chunk * QUANT_BINS + i], mine[i]);
+				atomicAdd(&out[i], mine[i]);
 		__syncthreads();
 	}
 }
@@ -364,11 +390,12 @@ int cuda_quant_decode(struct dev *d, const struct quant_job *q)
 	return started(d);
 }
 
-int cuda_quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
-	uint64_t chunk)
+int cuda_quant_spread(struct dev *d, uint32_t *bins, const float *x, const float *e,
+	float b, uint64_t n, uint64_t chunk)
 {
-	LAUNCH(spread_kernel, grid_of(d, (n + QUANT_CHUNK - 1) / QUANT_CHUNK), THREADS,
-		cuda_of(d)->stream, bins, x, n,
+	LAUNCH((e ? spread_kernel<true> : spread_kernel<false>),
+		grid_of(d, (n + QUANT_CHUNK - 1) / QUANT_CHUNK), THREADS,
+		cuda_of(d)->stream, bins, x, e, b, n,
 		chunk < n ? chunk :
 			n ? n :
 			    1);

@@ -100,12 +100,33 @@ struct stretch {
 	const struct quant_cpu *k;
 	uint32_t *bins;
 	float *y;
-	const float *x;
+	const float *x, *e;
 	float b;
 	uint64_t n, chunk;
 	uint16_t *half;
 	const uint16_t *half_in;
 };
+
+#define SUMMED 2048 /* elements, which stay in the first cache */
+
+/* Counts n elements from `at` on, or what error feedback makes of them. */
+static void spread_some(const struct stretch *s, uint32_t *bins, uint64_t at, uint64_t n)
+{
+	float sum[SUMMED];
+
+	if (!s->e) {
+		s->k->spread(bins, s->x + at, n);
+		return;
+	}
+	for (uint64_t end = at + n; at < end; at += SUMMED) {
+		uint64_t part = end - at < SUMMED ? end - at : SUMMED;
+
+#pragma omp simd
+		for (uint64_t i = 0; i < part; i++)
+			sum[i] = quant_carried(s->e[at + i], s->x[at + i], s->b);
+		s->k->spread(bins, sum, part);
+	}
+}
 
 /* each thread has its own bins */
 static void spread_part(void *work, uint64_t from, uint64_t to)
@@ -113,7 +134,7 @@ static void spread_part(void *work, uint64_t from, uint64_t to)
 	const struct stretch *s = work;
 	uint32_t bins[QUANT_BINS] = { 0 };
 
-	s->k->spread(bins, s->x + from, to - from);
+	spread_some(s, bins, from, to - from);
 	for (int i = 0; i < QUANT_BINS; i++)
 		if (bins[i])
 			__atomic_fetch_add(&s->bins[i], bins[i], __ATOMIC_RELAXED);
@@ -126,17 +147,19 @@ static void spread_chunks(void *work, uint64_t from, uint64_t to)
 	for (uint64_t c = from; c < to; c++) {
 		uint64_t at = c * s->chunk;
 
-		s->k->spread(s->bins + c * QUANT_BINS, s->x + at,
+		spread_some(s, s->bins + c * QUANT_BINS, at,
 			s->n - at < s->chunk ? s->n - at : s->chunk);
 	}
 }
 
-static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
-	uint64_t chunk)
+static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, const float *e,
+	float b, uint64_t n, uint64_t chunk)
 {
 	struct stretch s = { .k = cpu_of(d)->quant,
 		.bins = bins,
 		.x = x,
+		.e = e,
+		.b = b,
 		.n = n,
 		.chunk = chunk };
 

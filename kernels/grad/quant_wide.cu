@@ -33,6 +33,35 @@ __device__ __forceinline__ uint8_t symbol_in(const struct eight *v, uint32_t k)
 	return (uint8_t)(v->symbols[k / 4] >> k % 4 * 8);
 }
 
+/* Move all of them down by one, the first to the end, so that a loop that is not unrolled finds each in the
+ * first place: an index would put them into memory. */
+__device__ __forceinline__ void turn_levels(struct eight *v)
+{
+	uint32_t first = v->m[0];
+
+	UNROLL
+	for (uint32_t k = 0; k + 1 < TAKEN; k++)
+		v->m[k] = v->m[k + 1];
+	v->m[TAKEN - 1] = first;
+}
+
+__device__ __forceinline__ void turn(float *x)
+{
+	float first = x[0];
+
+	UNROLL
+	for (uint32_t k = 0; k + 1 < TAKEN; k++)
+		x[k] = x[k + 1];
+	x[TAKEN - 1] = first;
+}
+
+/* The same of symbols, of which the first is dropped and another is the last. */
+__device__ __forceinline__ void set_symbol(struct eight *v, uint32_t symbol)
+{
+	v->symbols[0] = __funnelshift_r(v->symbols[0], v->symbols[1], 8);
+	v->symbols[1] = v->symbols[1] >> 8 | symbol << 24;
+}
+
 __device__ __forceinline__ void set_four(float *x, float4 four)
 {
 	x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
@@ -83,12 +112,14 @@ __device__ __forceinline__ uint32_t make_ecq(struct eight *v,
 			((half_bits_of_float(v->x[k]) >> 31 ? 0 - m : m) & 255)
 			<< k % 4 * 8;
 	}
-	UNROLL
+	UNROLL_1
 	for (uint32_t k = 0; k < TAKEN && !plain; k++) {
-		uint64_t both = k < left ? any_symbol(v->x[k], *step) : 0;
+		uint64_t both = k < left ? any_symbol(v->x[0], *step) : 0;
 
-		v->m[k] = (uint32_t)(both >> 8);
-		v->symbols[k / 4] |= ((uint32_t)both & 255) << k % 4 * 8;
+		v->m[0] = (uint32_t)(both >> 8);
+		set_symbol(v, (uint32_t)both & 255);
+		turn_levels(v);
+		turn(v->x);
 		bits += (uint32_t)quant_wide_bits((uint8_t)both);
 	}
 	return bits;
@@ -136,14 +167,43 @@ __device__ __forceinline__ float sent_of(const struct eight *v, uint32_t k,
 	return quant_signed(quant_ecq_level(v->m[k], step), symbol >> 7);
 }
 
-/* Four of them are less what is sent of them. */
-__device__ __forceinline__ float4 rest_of(const struct eight *v, uint32_t k,
-	const struct quant_step *step)
+/* Eight adjacent floats of which `left` exist, zeros after them. whole: all exist, at a multiple of 16. */
+__device__ __forceinline__ void load_eight(float *x, const float *p, uint32_t left,
+	bool whole)
 {
-	return make_float4(quant_remaining(v->x[k], sent_of(v, k, step)),
-		quant_remaining(v->x[k + 1], sent_of(v, k + 1, step)),
-		quant_remaining(v->x[k + 2], sent_of(v, k + 2, step)),
-		quant_remaining(v->x[k + 3], sent_of(v, k + 3, step)));
+	if (whole) {
+		set_four(x, *(const float4 *)(const void *)p);
+		set_four(x + 4, *(const float4 *)(const void *)(p + 4));
+	} else {
+		set_four(x, load_less(p, left));
+		set_four(x + 4, load_less(p + 4, behind(left, 4)));
+	}
+}
+
+__device__ __forceinline__ void store_eight(float *p, const float *x, uint32_t left,
+	bool whole)
+{
+	float4 low = make_float4(x[0], x[1], x[2], x[3]);
+	float4 high = make_float4(x[4], x[5], x[6], x[7]);
+
+	if (whole) {
+		*(float4 *)(void *)p = low;
+		*(float4 *)(void *)(p + 4) = high;
+	} else {
+		store_less(p, low, left);
+		store_less(p + 4, high, behind(left, 4));
+	}
+}
+
+__device__ __forceinline__ void store_eight_symbols(unsigned char *p,
+	const struct eight *v, uint32_t left)
+{
+	if (left >= TAKEN) {
+		*(uint2 *)(void *)p = make_uint2(v->symbols[0], v->symbols[1]);
+	} else {
+		store_few(p, v->symbols[0], left);
+		store_few(p + 4, v->symbols[1], behind(left, 4));
+	}
 }
 
 template <bool ECQ, bool FED>
@@ -166,21 +226,29 @@ __global__ void __launch_bounds__(THREADS) encode_wide(const GRID_CONSTANT struc
 			uint32_t mine, total;
 			struct eight v;
 
-			set_four(v.x, elements_at<FED>(&j, from + at, left, aligned));
-			set_four(v.x + 4,
-				elements_at<FED>(&j, from + at + 4, behind(left, 4),
-					aligned));
+			bool whole = aligned && left >= TAKEN;
+			float *values = (float *)(void *)j.elements + from + at;
+
+			load_eight(v.x, values, left, whole);
+			if (FED) {
+				float x[TAKEN];
+
+				load_eight(x, j.fresh + from + at, left, whole);
+				UNROLL
+				for (uint32_t k = 0; k < TAKEN; k++)
+					v.x[k] = quant_carried(v.x[k], x[k], j.carry);
+			}
 			bits = ECQ ? make_ecq(&v, &step, left) :
 				     make_qsgd(&v, &j, c, at, left);
-			store_symbols(plane_of(&j, c, 0) + at, v.symbols[0], left);
-			store_symbols(plane_of(&j, c, 0) + at + 4, v.symbols[1],
-				behind(left, 4));
+			store_eight_symbols(plane_of(&j, c, 0) + at, &v, left);
 			if (FED) {
-				float *to = (float *)(void *)j.elements + from + at;
+				float rest[TAKEN];
 
-				store_four(to, rest_of(&v, 0, &step), left, aligned);
-				store_four(to + 4, rest_of(&v, 4, &step), behind(left, 4),
-					aligned);
+				UNROLL
+				for (uint32_t k = 0; k < TAKEN; k++)
+					rest[k] = quant_remaining(v.x[k],
+						sent_of(&v, k, &step));
+				store_eight(values, rest, left, whole);
 			}
 			mine = bit + before(bits, sums, &total);
 			if (!total)
@@ -190,9 +258,12 @@ __global__ void __launch_bounds__(THREADS) encode_wide(const GRID_CONSTANT struc
 				w < (bit + total + 31) / 32; w += THREADS)
 				words[w] = 0;
 			__syncthreads();
-			UNROLL
-			for (uint32_t k = 0; k < TAKEN && bits; k++)
-				mine = put_bits(words, mine, symbol_in(&v, k), v.m[k]);
+			UNROLL_1
+			for (uint32_t k = 0; k < TAKEN && bits; k++) {
+				mine = put_bits(words, mine, symbol_in(&v, 0), v.m[0]);
+				set_symbol(&v, 0);
+				turn_levels(&v);
+			}
 			bit += total;
 		}
 		if (threadIdx.x == 0)
@@ -289,18 +360,17 @@ __global__ void __launch_bounds__(THREADS) decode_wide(const GRID_CONSTANT struc
 			UNROLL
 			for (uint32_t k = 0; k < TAKEN && !bits; k++)
 				y[k] = plain_value<ECQ>(symbol_in(&v, k), &step, unit);
-			UNROLL
+			UNROLL_1
 			for (uint32_t k = 0; k < TAKEN && bits; k++) {
-				uint8_t symbol = k < left ? symbol_in(&v, k) : 0;
+				uint8_t symbol = k < left ? symbol_in(&v, 0) : 0;
 
-				y[k] = ECQ ? any_ecq(words, mine, symbol, step) :
+				y[0] = ECQ ? any_ecq(words, mine, symbol, step) :
 					     any_qsgd(words, mine, symbol, unit);
+				turn(y);
+				set_symbol(&v, 0);
 				mine += (uint32_t)quant_wide_bits(symbol);
 			}
-			store_four(to, make_float4(y[0], y[1], y[2], y[3]), left,
-				aligned);
-			store_four(to + 4, make_float4(y[4], y[5], y[6], y[7]),
-				behind(left, 4), aligned);
+			store_eight(to, y, left, aligned && left >= TAKEN);
 		}
 		bad = bad || (bit + 7) / 8 != end ||
 			(bit % 8 && beside[end - 1] >> bit % 8);

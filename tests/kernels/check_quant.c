@@ -403,7 +403,7 @@ static int run_spread(struct dev *d, void *out, const void *arguments)
 
 	if (d->ops->fill(d, out, 5, (p->n + p->chunk - 1) / p->chunk * QUANT_BINS) < 0)
 		return -1;
-	return d->ops->quant->spread(d, out, p->x, p->n, p->chunk);
+	return d->ops->quant->spread(d, out, p->x, p->y, CARRY, p->n, p->chunk);
 }
 
 /* Replaces NaN: a sum of two NaN may be either of them, and results are compared bit by bit. */
@@ -451,22 +451,29 @@ static void elementwise(struct kcheck *k, enum data kind, uint64_t n)
 	kcheck_case(k, &c);
 
 	c.run = run_spread, c.want = bins, c.offset = 0;
-	for (p.chunk = QUANT_CHUNK;; p.chunk = n) {
-		uint64_t groups = (n + p.chunk - 1) / p.chunk;
+	/* of x, of sums with y that lie as x does, and of others */
+	for (unsigned way = 0; way < 3; way++)
+		for (p.chunk = QUANT_CHUNK;; p.chunk = n) {
+			uint64_t groups = (n + p.chunk - 1) / p.chunk;
 
-		for (uint64_t i = 0; i < groups * QUANT_BINS; i++)
-			bins[i] = 5; /* the operation adds to them */
-		for (uint64_t g = 0; g < groups; g++)
-			quant_spread_ref(bins + g * QUANT_BINS, x + g * p.chunk,
-				n - g * p.chunk < p.chunk ? n - g * p.chunk : p.chunk);
-		p.x = kcheck_put(k, x, n * 4, 4);
-		c.out_bytes = groups * QUANT_BINS * 4;
-		snprintf(c.label, sizeof c.label, "spread, %s, chunk %llu",
-			data_names[kind], (unsigned long long)p.chunk);
-		kcheck_case(k, &c);
-		if (p.chunk == n || n < QUANT_CHUNK)
-			break;
-	}
+			for (uint64_t i = 0; i < n; i++)
+				want[i] = way ? quant_carried(y[i], x[i], CARRY) : x[i];
+			for (uint64_t i = 0; i < groups * QUANT_BINS; i++)
+				bins[i] = 5; /* the operation adds to them */
+			for (uint64_t g = 0; g < groups; g++)
+				quant_spread_ref(bins + g * QUANT_BINS,
+					want + g * p.chunk,
+					n - g * p.chunk < p.chunk ? n - g * p.chunk :
+								    p.chunk);
+			p.x = kcheck_put(k, x, n * 4, way < 2 ? 0 : 4);
+			p.y = way ? kcheck_put(k, y, n * 4, 0) : NULL;
+			c.out_bytes = groups * QUANT_BINS * 4;
+			snprintf(c.label, sizeof c.label, "spread, %s, chunk %llu, %u",
+				data_names[kind], (unsigned long long)p.chunk, way);
+			kcheck_case(k, &c);
+			if (p.chunk == n || n < QUANT_CHUNK)
+				break;
+		}
 
 	for (uint64_t i = 0; i < n; i++) {
 		x[i] = value_of(kind, words, i); /* NaN too */
