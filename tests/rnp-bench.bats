@@ -326,6 +326,21 @@ bench_record() { # test unit median low high
 	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/loops"
 	assert_success
 	jq -es '.[0].limit == "issue" and (.[0].unknown | not) and .[1].values_per_s < 1e11' <<<"$output"
+	# bytes of a value: 5 for its symbol, 13 with what is added and left; by sigma 12 besides before and after, and 5 for what is sent
+	each() { rnp-bench predict --work compress --values 65536000 --method "$@" | jq -s "map(select(.kernel | test(\"^(carry|encode_(sigma|blocks|wide)|decode|remain|spread)\")) | .bytes) | add / 65536000"; }
+	run -0 each q4
+	assert_output 5
+	run -0 each q4 --feedback
+	assert_output 13
+	run -0 each ecq --feedback
+	assert_output 21
+	run -0 each q8:sigma --feedback
+	assert_output 34
+	run -0 each q8:sigma
+	assert_output 5
+	run_split rnp-bench predict --work expand --method q4 --values 65536000
+	jq -es 'length == 3 and any(.kernel == "decode_levels<7, false>" and .bytes == 5 * 65536000) and .[-1].values_per_s > 1e11' <<<"$output"
+	run -64 rnp-bench predict --work compress --method q5
 	refused 64 "values" rnp-bench predict --work encode --values 0
 	refused 65 "no rnp.sass record for sm_120" rnp-bench predict --gpu RTX5090 "$BATS_TEST_TMPDIR/sass"
 	echo '{"kind":"rnp.bench"}' >"$BATS_TEST_TMPDIR/other"

@@ -29,6 +29,26 @@ setup() {
 		jq -es '.[0].issue_ns > 0 and .[0].limit == "hbm" and .[-1].tokens_per_s >= 210'
 }
 
+@test "sass: gradients are compressed and expanded at 400 GB/s of f32 or more on an H100, with error feedback too, and coded at 400 GB/s" {
+	run -0 scripts/sass --arch sm_90 --budgets --records "$BATS_TEST_TMPDIR/records" kernels/grad/{quant,quant_blocks,quant_wide,huff_put,huff_get}.cu
+	assert_output ""
+	predict() { rnp-bench predict --gpu H100 --values 134217728 "$@" "$BATS_TEST_TMPDIR/records" >"$BATS_TEST_TMPDIR/predicted" && tail -1 "$BATS_TEST_TMPDIR/predicted"; }
+	for skewed in "" --skewed; do
+		for method in q8 q4 ecq; do
+			predict --work compress --method "$method" --feedback $skewed | jq -e '.values_per_s * 4 >= 400e9' || fail "compress $method $skewed"
+			predict --work expand --method "$method" $skewed | jq -e '.values_per_s * 4 >= 400e9' || fail "expand $method $skewed"
+			# nothing stands there without its instructions
+			jq -es 'all(.unknown | not)' "$BATS_TEST_TMPDIR/predicted"
+		done
+		for work in encode decode; do
+			predict --work "$work" $skewed | jq -e '.values_per_s >= 400e9' || fail "$work $skewed"
+		done
+	done
+	# what is added to and left of a value passes the memory once
+	predict --work compress --method q4 --feedback
+	jq -es 'any(.kernel == "encode_blocks<7, false, true>" and .limit == "hbm" and .bytes == 13 * pow(2; 27))' "$BATS_TEST_TMPDIR/predicted"
+}
+
 @test "sass: no kernel that make has built spills, on any architecture" {
 	# --built reads what ptxas said then; a build without nvcc's objects has nothing to read
 	[[ -e build/obj/kernels/dev/mem.cu.ptxas ]] || skip "build/ holds no kernels: make all builds them"

@@ -15,13 +15,14 @@
 #include "common/json/schema.h"
 
 static struct {
-	const char *gpu, *work, *model, *type;
+	const char *gpu, *work, *model, *type, *method;
 	uint64_t tokens, length, context, values;
-	bool without_library, skewed;
+	bool without_library, skewed, feedback;
 } options = { .gpu = "H100",
 	.work = "train",
 	.model = "small",
 	.type = "bf16",
+	.method = "q8:sigma",
 	.tokens = 65536,
 	.length = 1024,
 	.context = 1024,
@@ -42,6 +43,18 @@ static const struct {
 	{ "q4_k", 18, "project_rows_kernel<8, 1>", "project_tensor_kernel<8>" },
 	{ "q6_k", 26.25, "project_rows_kernel<10, 1>", "project_tensor_kernel<10>" },
 };
+
+static const char *const methods[] = { [PREDICT_SIGMA] = "q8:sigma",
+	[PREDICT_Q8] = "q8",
+	[PREDICT_Q4] = "q4",
+	[PREDICT_ECQ] = "ecq" };
+
+/* What --work compresses, or the reverse; each: of how many values. */
+static const struct {
+	const char *name;
+	int (*set)(struct predict_kernel *out, const struct predict_step *s);
+} codings[] = { { "encode", predict_encode }, { "decode", predict_decode },
+	{ "compress", predict_compress }, { "expand", predict_expand } };
 
 /* The compiled code of the kernels, for one architecture. */
 struct codes {
@@ -257,6 +270,10 @@ static int read_options(struct predict_step *s)
 	s->library = !options.without_library;
 	s->values = options.values;
 	s->skewed = options.skewed;
+	s->feedback = options.feedback;
+	for (i = 0; strcmp(methods[i], options.method) != 0;)
+		i++;
+	s->method = (enum predict_method)i;
 	return lm_config_preset(&s->model, options.model, 0);
 }
 
@@ -288,9 +305,11 @@ static int run(int n, char **args)
 		} else if (strcmp(options.work, "token") == 0) {
 			count = predict_token(kernels, &s);
 		} else {
-			count = options.work[0] == 'e' ? predict_encode(kernels, &s) :
-				options.work[0] == 'd' ? predict_decode(kernels, &s) :
-							 predict_compress(kernels, &s);
+			size_t i = 0;
+
+			while (strcmp(codings[i].name, options.work) != 0)
+				i++;
+			count = codings[i].set(kernels, &s);
 			each = "values_per_s";
 			all = (double)s.values;
 		}
@@ -310,7 +329,7 @@ static const struct opt opts[] = {
 	{ .name = "work",
 		.kind = OPT_CHOICE,
 		.to = &options.work,
-		.choices = "train|token|prompt|encode|decode|compress",
+		.choices = "train|token|prompt|encode|decode|compress|expand",
 		.metavar = "W",
 		.help = "what the step is (default train)" },
 	{ .name = "model",
@@ -343,7 +362,17 @@ static const struct opt opts[] = {
 		.kind = OPT_U64,
 		.to = &options.values,
 		.metavar = "N",
-		.help = "encode, decode, compress: int8 values (default 2^27)" },
+		.help = "encode to expand: values (default 2^27)" },
+	{ .name = "method",
+		.kind = OPT_CHOICE,
+		.to = &options.method,
+		.choices = "q8:sigma|q8|q4|ecq",
+		.metavar = "M",
+		.help = "encode to expand: as rnp-train compress (default q8:sigma)" },
+	{ .name = "feedback",
+		.kind = OPT_FLAG,
+		.to = &options.feedback,
+		.help = "compress: with error feedback" },
 	{ .name = "skewed",
 		.kind = OPT_FLAG,
 		.to = &options.skewed,

@@ -595,11 +595,28 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 
 #define CHUNK 65536.0 /* symbols: HUFF_CHUNK of kernels/grad/huff.h */
 
-/* Bytes of n values when coded: int8 of 6 sigma by 1.229, as other Huffman coders, which a whole
- * code for each symbol bounds; 0.72 bits where nine of ten are zero. */
+/* What the coder makes of Gaussian values: their bits, as measured (suite compress), how many symbols are
+ * used and how many low bits are not coded; the kernels, and how many turns of adjacent lanes find the
+ * largest of a block. */
+static const struct {
+	double bits, used;
+	unsigned split, rounds;
+	const char *encode, *feed, *decode;
+} methods[] = {
+	[PREDICT_SIGMA] = { 8 / 1.229, 32, 3, 0, "encode_sigma<false>", NULL,
+		"decode_levels<6, true>" },
+	[PREDICT_Q8] = { 7.52, 32, 3, 5, "encode_blocks<6, false, false>",
+		"encode_blocks<6, false, true>", "decode_levels<6, false>" },
+	[PREDICT_Q4] = { 3.66, 15, 0, 4, "encode_blocks<7, false, false>",
+		"encode_blocks<7, false, true>", "decode_levels<7, false>" },
+	[PREDICT_ECQ] = { 3.61, 25, 0, 0, "encode_wide<true, false>",
+		"encode_wide<true, true>", "decode_wide<true>" },
+};
+
+/* Bytes of n values when coded: 0.72 bits where nine of ten are zero. */
 static double coded_bytes(const struct predict_step *s)
 {
-	return (double)s->values / (s->skewed ? 11 : 1.229);
+	return (double)s->values * (s->skewed ? 1.0 / 11 : methods[s->method].bits / 8);
 }
 
 /* A plane of n symbols in `planes` pieces, of which `used` differ: its table, its low bits, its
@@ -639,9 +656,11 @@ int predict_encode(struct predict_kernel *out, const struct predict_step *s)
 	struct predict_phase *p = k.phases;
 	int n = 0, at = 0;
 
-	p[at++] = (struct predict_phase){ "sample_block", 0, 0, 0, v / 8 };
+	if (methods[s->method].split)
+		p[at++] = (struct predict_phase){ "sample_block", 0, 0, 0, v / 8 };
 	if (!s->skewed) {
-		encode_plane(p, &at, v, chunks, 32, 3);
+		encode_plane(p, &at, v, chunks, methods[s->method].used,
+			methods[s->method].split);
 	} else {
 		/* one of ten is a token; of the most in a warp there are eight in 32 symbols */
 		p[at++] = (struct predict_phase){ "count_block", 0, 0, 0, v };
@@ -671,9 +690,14 @@ int predict_decode(struct predict_kernel *out, const struct predict_step *s)
 		.part = "symbols",
 		.launches = 1,
 		.bytes = coded_bytes(s) + v * (s->skewed ? 1.2 : 3) };
-	double symbols = s->skewed ? v / 10 : v, used = s->skewed ? 128 : 32;
+	double symbols = s->skewed ? v / 10 : v;
+	double used = s->skewed ? 128 : methods[s->method].used;
+	unsigned split = methods[s->method].split;
 	struct predict_phase *p = k.phases;
 	int n = 0, at = 0;
+
+	if (!s->skewed && !split)
+		k.bytes = coded_bytes(s) + v;
 
 	/* a lane reads all lengths; each symbol's part of the table is filled by the warp */
 	p[at++] = (struct predict_phase){ "get_plane_warp", 0, 0, chunks * used, 0 };
@@ -683,7 +707,7 @@ int predict_decode(struct predict_kernel *out, const struct predict_step *s)
 		p[at++] = (struct predict_phase){ "fill_warp", 0, 0, v / 512, 0 };
 		p[at++] = (struct predict_phase){ "get_runs_warp", 0, 0, symbols / 32,
 			0 };
-	} else {
+	} else if (split) {
 		/* the longest is that of single symbols; the loop holds the code of one low bit */
 		p[at++] = (struct predict_phase){ "add_lows_warp", 1, 0, v / 512, 0 };
 		p[at++] = (struct predict_phase){ "add_lows_warp", 2, 0, 2 * v / 512, 0 };
@@ -692,26 +716,94 @@ int predict_decode(struct predict_kernel *out, const struct predict_step *s)
 	return n;
 }
 
-/* Two kernels, each with a chunk a block, so that one could do both: tables belong to a chunk, and
- * its symbols would stay in the level-2 cache. That saves two of the 7.4 bytes that a value moves,
- * but no instruction, and these are the limit: of 2^27 Gaussian values on an H100 the sums and
- * symbols issue for 214 us (223 by their bytes), tables and codes for 240, and both in one kernel
- * for 454 where two take 463. What would help is fewer of them: the sums are of f64, in the order
- * of the CPU's. */
-int predict_compress(struct predict_kernel *out, const struct predict_step *s)
+/* The sums and symbols of a chunk by its sigma, four values of a lane in a turn of each. */
+static struct predict_kernel sigma_kernel(double v)
 {
-	double v = (double)s->values;
-	/* a block sums its chunk, then reads it again from the level-2 cache */
 	struct predict_kernel k = { .kernel = "encode_sigma<false>",
-		.part = "values to int8",
+		.part = "values to symbols",
 		.launches = 1,
+		/* a block sums its chunk, then reads it again from the level-2 cache */
 		.bytes = v * 5 };
 
-	/* four values of a lane in a turn of each */
 	k.phases[0] = (struct predict_phase){ "encode_sigma<false>", 3, 0, v / 128, 0 };
 	k.phases[1] = (struct predict_phase){ "encode_sigma<false>", 4, 0, v / 128, 0 };
-	out[0] = k;
-	return 1 + predict_encode(out + 1, s);
+	return k;
+}
+
+/* Magnitudes are counted, four values a lane in a turn, of four cycles of shared memory; each block adds
+ * what it has counted. */
+static struct predict_kernel spread(double v, bool fed)
+{
+	struct predict_kernel k = { .kernel = fed ? "spread_kernel<true>" :
+						    "spread_kernel<false>",
+		.part = "magnitudes",
+		.launches = 1,
+		.bytes = v * (fed ? 8 : 4) };
+
+	k.phases[0] = (struct predict_phase){ k.kernel, 0, 4, v / 128, 0 };
+	k.phases[1] = (struct predict_phase){ k.kernel, 0, 1, ceil(v / CHUNK) * 8192 / 32,
+		0 };
+	return k;
+}
+
+static struct predict_kernel levels_kernel(const char *name, const char *part,
+	double bytes, double turns, double more_turns)
+{
+	struct predict_kernel k = { .kernel = name,
+		.part = part,
+		.launches = 1,
+		.bytes = bytes };
+
+	/* the longest loop is all of what a turn does; where it holds another, once */
+	k.phases[0] = (struct predict_phase){ name, 0, 0, turns, 0 };
+	if (more_turns > 0)
+		k.phases[1] = (struct predict_phase){ name, 1, 0, more_turns, 0 };
+	return k;
+}
+
+/* Symbols, and with feedback the sum before and the rest after them, in one kernel; another codes. One
+ * could do both: tables belong to a chunk, and its symbols would stay in the level-2 cache. That saves the
+ * two bytes that a symbol moves besides and no instruction, which is what limits the coder: of 2^27 int8
+ * values on an H100 sums and symbols issue for 214 us (223 by their bytes), tables and codes for 240, and
+ * both in one kernel for 454 where two take 463; of q4 with feedback 571 (579) and 232, in one kernel 803
+ * where two take 811. */
+int predict_compress(struct predict_kernel *out, const struct predict_step *s)
+{
+	double v = (double)s->values, turns = v / 256;
+	unsigned rounds = methods[s->method].rounds;
+	bool fed = s->feedback && methods[s->method].feed;
+	int n = 0;
+
+	if (s->method == PREDICT_ECQ)
+		add(out, &n, spread(v, s->feedback));
+	if (s->feedback && !fed)
+		add(out, &n, rows_kernel("carry_kernel", "sum", 1, v * 12, 0));
+	if (s->method == PREDICT_SIGMA)
+		add(out, &n, sigma_kernel(v));
+	else
+		add(out, &n,
+			levels_kernel(fed ? methods[s->method].feed :
+					    methods[s->method].encode,
+				"values to symbols", v * (fed ? 13 : 5), turns,
+				rounds ? turns * (rounds - 1) : 0));
+	if (s->feedback && !fed) {
+		add(out, &n,
+			levels_kernel(methods[s->method].decode, "symbols to values",
+				v * 5, v / 128, 0));
+		add(out, &n, rows_kernel("remain_kernel", "rest", 1, v * 12, 0));
+	}
+	return n + predict_encode(out + n, s);
+}
+
+int predict_expand(struct predict_kernel *out, const struct predict_step *s)
+{
+	double v = (double)s->values;
+	int n = predict_decode(out, s);
+
+	add(out, &n,
+		levels_kernel(methods[s->method].decode, "symbols to values", v * 5,
+			s->method == PREDICT_ECQ ? v / 256 : v / 128, 0));
+	return n;
 }
 
 /* --- times ---------------------------------------------------------------------------------- */

@@ -112,6 +112,9 @@ struct predict_time {
 
 #define PREDICT_KERNELS_MAX 40
 
+/* How values of f32 become symbols: int8 by the sigma of a chunk, or as rnp-train's methods q8, q4 and ecq do. */
+enum predict_method { PREDICT_SIGMA, PREDICT_Q8, PREDICT_Q4, PREDICT_ECQ };
+
 /* What is asked for. */
 struct predict_step {
 	struct lm_config model;
@@ -122,9 +125,11 @@ struct predict_step {
 	const char *rows_kernel, *tensor_kernel; /* of quantised weights, else NULL */
 	bool library;                            /* cuBLASLt is there */
 	bool wgmma; /* the GPU runs what is made for sm_90a */
-	/* compression: int8 values; skewed: nine of ten are zero, else they are Gaussian */
+	/* compression: values; skewed: nine of ten are zero, else they are Gaussian; feedback: what was not
+	 * sent is added first, and kept afterwards */
 	uint64_t values;
-	bool skewed;
+	bool skewed, feedback;
+	enum predict_method method;
 };
 
 /* NULL: there is none of that name. */
@@ -137,8 +142,9 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s);
 int predict_prompt(struct predict_kernel *out, const struct predict_step *s);
 int predict_encode(struct predict_kernel *out, const struct predict_step *s);
 int predict_decode(struct predict_kernel *out, const struct predict_step *s);
-/* Values of f32 are made int8 by their sigma, then encoded. */
+/* Values of f32 are made symbols, then encoded; and the reverse. */
 int predict_compress(struct predict_kernel *out, const struct predict_step *s);
+int predict_expand(struct predict_kernel *out, const struct predict_step *s);
 
 /* code may be NULL. */
 struct predict_time predict_time_of(const struct predict_gpu *gpu,
