@@ -72,6 +72,8 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 struct arguments {
 	struct quant_job job;
 	uint64_t plane_bytes, chunks;
+	/* what the planes hold before: ones where an encoder writes bits beside symbols, else zeros */
+	const unsigned char *before;
 	/* of error feedback: what is added, what is added to, memory, and where the sum is in the output */
 	const float *fresh, *rest;
 	float *sent;
@@ -86,7 +88,7 @@ static int run_encode(struct dev *d, void *out, const void *arguments)
 	const struct arguments *a = arguments;
 	struct quant_job j = a->job;
 
-	if (d->ops->fill(d, out, 0, (a->plane_bytes + a->chunks * 4) / 4) < 0)
+	if (d->ops->copy(d, out, a->before, a->plane_bytes + a->chunks * 4) < 0)
 		return -1;
 	j.planes = out;
 	j.used = (uint32_t *)(void *)((char *)out + a->plane_bytes);
@@ -226,7 +228,7 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 	struct quant_layout l;
 	uint32_t *words = zeroed(n * 4), bad;
 	float *x = zeroed(n * 4);
-	unsigned char *planes;
+	unsigned char *planes, *dirty;
 	char *back = zeroed(rounded + 4);
 
 	a.job.first = 3 * (uint64_t)quant_chunk(q->method);
@@ -248,6 +250,12 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 
 	a.job.elements = kcheck_put(k, q->bf16 ? (void *)words : x, bytes, offset);
 	a.job.steps = kcheck_put(k, steps, a.chunks * sizeof *steps, 0);
+	dirty = zeroed(a.plane_bytes + a.chunks * 4);
+	for (uint64_t i = 0; i < a.chunks && l.plane[1].variable; i++)
+		memset(quant_plane_at(&l, dirty, a.chunks, i, 1), 255,
+			((uint32_t *)(void *)(planes + a.plane_bytes))[i]);
+	a.before = kcheck_put(k, dirty, a.plane_bytes + a.chunks * 4, 0);
+	free(dirty);
 	c.run = run_encode;
 	c.want = planes;
 	c.out_bytes = a.plane_bytes + a.chunks * 4;
