@@ -374,12 +374,27 @@ HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint
 
 /* Rows r of k and v become rows slot[r] of keys and values. Slots differ. All versions give the
  * same bits. */
+/* Where the row of token `slot` lies in a layer's part of the pool, in bytes; by_head: that of the head that begins
+ * with number `column`, whose rows of a block lie together, so that a CPU, which attends to one head after the
+ * other, reads memory in order: what lies between is brought into its caches, too. */
+HD uint64_t lm_cache_place(enum lm_cache_type type, uint64_t slot, uint64_t width,
+	uint64_t by_head, uint64_t column)
+{
+	uint64_t in = slot % LM_PAGE, block = (slot - in) * lm_cache_bytes(type, width);
+
+	return by_head ? block + LM_PAGE * lm_cache_bytes(type, column) +
+			in * lm_cache_bytes(type, by_head) :
+			 block + in * lm_cache_bytes(type, width);
+}
+
 struct lm_paged_put {
 	enum lm_cache_type type;
 	void *keys, *values;  /* the part of the pool of one layer: rows of `width` */
 	const float *k, *v;   /* [rows, width] */
 	const uint32_t *slot; /* [rows] */
 	uint64_t rows, width;
+	/* not 0, CPU only: a block is [width / by_head][LM_PAGE] rows of so many numbers */
+	uint64_t by_head;
 };
 
 /* The rotations of q and of k, then k and v into the cache, as the operations of these names make them, to the
@@ -409,6 +424,7 @@ struct lm_paged_attend {
 	/* upper bound: every position[r] is less; decides how the work is divided */
 	uint64_t keys_max;
 	float scale, softcap;
+	bool by_head; /* CPU only: blocks are as those of lm_paged_put with by_head = head_dim */
 };
 
 /* --- output -------------------------------------------------------------------------------- */

@@ -7,34 +7,47 @@
 
 #define AT_ONCE 64 /* columns of a value that share one computation of a score */
 
+/* Stores `width` numbers as a row. */
+static void put_row(enum lm_cache_type type, char *to, const float *from, uint64_t width)
+{
+	for (uint64_t g = 0; g < (width + 31) / 32; g++)
+		lm_cache_put_32(type, to, from, g, width);
+}
+
 void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to)
 {
-	uint64_t bytes = lm_cache_bytes(p->type, p->width);
+	uint64_t width = p->by_head ? p->by_head : p->width;
 
 	for (uint64_t r = from; r < to; r++)
-		for (uint64_t g = 0; g < (p->width + 31) / 32; g++) {
-			lm_cache_put_32(p->type, (char *)p->keys + p->slot[r] * bytes,
-				p->k + r * p->width, g, p->width);
-			lm_cache_put_32(p->type, (char *)p->values + p->slot[r] * bytes,
-				p->v + r * p->width, g, p->width);
+		for (uint64_t c = 0; c < p->width; c += width) {
+			uint64_t at = lm_cache_place(p->type, p->slot[r], p->width,
+				p->by_head, c);
+
+			put_row(p->type, (char *)p->keys + at, p->k + r * p->width + c,
+				width);
+			put_row(p->type, (char *)p->values + at, p->v + r * p->width + c,
+				width);
 		}
 }
 
-/* Row of key j of row r, in bytes. */
-static uint64_t place_of(const struct lm_paged_attend *a, uint64_t r, uint64_t j)
+/* Row of key j of row r, in bytes; that of the head that begins with number `column` where heads lie apart. */
+static uint64_t place_of(const struct lm_paged_attend *a, uint64_t r, uint64_t j,
+	uint64_t column)
 {
 	uint64_t block = a->blocks[a->table[r] + j / LM_PAGE];
 
-	return (block * LM_PAGE + j % LM_PAGE) * lm_cache_bytes(a->type, a->ldk);
+	return lm_cache_place(a->type, block * LM_PAGE + j % LM_PAGE, a->ldk,
+		a->by_head ? a->head_dim : 0, column);
 }
 
 static double score(const struct lm_paged_attend *a, uint64_t r, uint64_t h, uint64_t j)
 {
 	const float *q = a->q + r * a->ldq + h * a->head_dim;
-	const void *k = (const char *)a->keys + place_of(a, r, j);
 	uint64_t kv = h / (a->heads / a->kv_heads) * a->head_dim;
+	const void *k = (const char *)a->keys + place_of(a, r, j, kv);
 	double sum = 0;
 
+	kv = a->by_head ? 0 : kv;
 	for (uint64_t i = 0; i < a->head_dim; i++)
 		sum += (double)q[i] * lm_cache_at(a->type, k, kv + i);
 	sum *= a->scale;
@@ -56,11 +69,12 @@ static void attend(const struct lm_paged_attend *a, uint64_t r, uint64_t h)
 		double out[AT_ONCE] = { 0 };
 
 		for (uint64_t j = first; j <= last; j++) {
-			const char *v = (const char *)a->values + place_of(a, r, j);
+			const char *v = (const char *)a->values + place_of(a, r, j, kv);
+			uint64_t at = a->by_head ? i : kv + i;
 			double p = exp(score(a, r, h, j) - largest) / sum;
 
 			for (uint64_t c = 0; c < columns; c++)
-				out[c] += p * lm_cache_at(a->type, v, kv + i + c);
+				out[c] += p * lm_cache_at(a->type, v, at + c);
 		}
 		for (uint64_t c = 0; c < columns; c++)
 			a->out[r * a->ldo + h * a->head_dim + i + c] = (float)out[c];

@@ -101,7 +101,25 @@ static void keep(enum lm_cache_type type, char *to, const float *from, uint64_t 
 				from + r * width, g, width);
 }
 
-static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type type)
+/* Puts the rows of each head of a block together. */
+static void by_head(char *kept, const struct lm_paged_attend *a, uint64_t tokens)
+{
+	uint64_t row = lm_cache_bytes(a->type, a->ldk), all = LM_PAGE * row;
+	uint64_t each = lm_cache_bytes(a->type, a->head_dim);
+	char *block = malloc(all);
+
+	for (uint64_t t = 0; t < tokens; t += LM_PAGE) {
+		memcpy(block, kept + t * row, all);
+		for (uint64_t h = 0; h < a->kv_heads; h++)
+			for (uint64_t i = 0; i < LM_PAGE; i++)
+				memcpy(kept + t * row + (h * LM_PAGE + i) * each,
+					block + i * row + h * each, each);
+	}
+	free(block);
+}
+
+static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_type type,
+	bool heads_apart)
 {
 	uint32_t each = blocks_of(s), table[ROWS_MAX], blocks[LIST_MAX * SEQUENCES],
 		 last = 0;
@@ -149,6 +167,11 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)((double)(s->head_dim + 8) * 16 * U * (1 + sum) +
 			((double)s->position[i / width] + 1) * 4 * U);
+	a.by_head = heads_apart;
+	if (heads_apart) {
+		by_head(kept, &a, tokens);
+		by_head(kept_values, &a, tokens);
+	}
 	a.q = kcheck_put(k, q, s->rows * (width + 4) * 4, 0);
 	a.keys = kcheck_put(k, kept, tokens * row_bytes, 0);
 	a.values = kcheck_put(k, kept_values, tokens * row_bytes, 0);
@@ -160,13 +183,21 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 	c.work = (double)s->rows * (double)width * (double)a.keys_max * 4;
 	c.unit = "op";
 	snprintf(c.label, sizeof c.label,
-		"paged_attend %s %llu heads on %llu of %llu, %llu rows%s to %u, window %llu, softcap %g",
-		types[type], (unsigned long long)s->heads,
+		"paged %s%s %llu heads on %llu of %llu, %llu rows%s to %u, window %llu, softcap %g",
+		types[type], heads_apart ? ", apart," : "", (unsigned long long)s->heads,
 		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
 		(unsigned long long)s->rows, s->one ? " of one sequence" : "", last,
 		(unsigned long long)s->window, (double)s->softcap);
 	kcheck_case(k, &c);
 	free(q), free(keys), free(values), free(kept), free(want), free(bound);
+}
+
+/* On a CPU as it lies in the caches of models, too. */
+static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type type)
+{
+	attend_in(k, s, type, false);
+	if (k->dev.is_host)
+		attend_in(k, s, type, true);
 }
 
 /* Output: the keys of the pool, then its values. */
@@ -182,7 +213,7 @@ static int run_put(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->paged_put(d, &p);
 }
 
-static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
+static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type, uint64_t head)
 {
 	static const uint32_t slots[] = { 5, 63, 0, 17, 16 };
 	enum { ROWS = sizeof slots / sizeof *slots };
@@ -202,12 +233,22 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
 	for (uint64_t i = 0; i < 32 && width >= 64; i++)
 		x[32 + i] = i % 2 ? 0x1p-101f : 0; /* practically zero for Q8_0 */
 	lm_paged_put_ref(&p, 0, ROWS);
+	if (head) {
+		const struct lm_paged_attend a = { .type = type,
+			.kv_heads = width / head,
+			.head_dim = head,
+			.ldk = width };
+
+		by_head(want, &a, 4 * LM_PAGE);
+		by_head(want + bytes, &a, 4 * LM_PAGE);
+	}
+	p.by_head = head;
 	p.k = kcheck_put(k, x, ROWS * width * 4, 0);
 	p.v = kcheck_put(k, y, ROWS * width * 4, 0);
 	p.slot = kcheck_put(k, slots, sizeof slots, 0);
 	c.out_bytes = 2 * bytes;
-	snprintf(c.label, sizeof c.label, "paged_put %s of %llu", types[type],
-		(unsigned long long)width);
+	snprintf(c.label, sizeof c.label, "paged_put %s of %llu by %llu", types[type],
+		(unsigned long long)width, (unsigned long long)head);
 	kcheck_case(k, &c);
 	free(x), free(y), free(want);
 }
@@ -384,13 +425,17 @@ void check_lm_paged(struct kcheck *k)
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 			if (type != LM_CACHE_Q8_0 || shapes[i].head_dim % 32 == 0)
 				attend(k, &shapes[i], type);
-		put(k, 64, type);
+		put(k, 64, type, 0);
+		if (k->dev.is_host)
+			put(k, 96, type, 32);
 		rotate_put(k, 6, 2, 64, 64, type, t == 1);
 		rotate_put(k, 2, 1, 128, 24, type, t == 2);
 		if (type == LM_CACHE_Q8_0)
 			continue;
-		put(k, 8, type);
-		put(k, 129, type);
+		put(k, 8, type, 0);
+		put(k, 129, type, 0);
+		if (k->dev.is_host)
+			put(k, 60, type, 20);
 		rotate_put(k, 2, 2, 40, 40, type, false);
 	}
 }

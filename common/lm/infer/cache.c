@@ -11,7 +11,8 @@
 
 struct lm_cache {
 	const struct lm_weights *w;
-	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values */
+	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values; on a CPU a page has
+	 * the rows of one head after the other */
 	char *pool;
 	enum lm_cache_type type;
 	uint32_t pages;

@@ -372,7 +372,8 @@ static struct lm_paged_put putting(const struct lm_forward *f, uint32_t layer)
 		.v = f->v,
 		.slot = column(f, SLOT),
 		.rows = f->rows,
-		.width = lm_kv_dim(&f->w->config) };
+		.width = lm_kv_dim(&f->w->config),
+		.by_head = f->w->d->is_host ? f->w->config.head_dim : 0 };
 }
 
 static int store(struct lm_forward *f, uint32_t layer)
@@ -424,7 +425,8 @@ static int attend(struct lm_forward *f, uint32_t layer)
 		.keys_max = f->keys_max,
 		.scale = c->query_scale > 0 ? (float)c->query_scale :
 					      1 / sqrtf((float)c->head_dim),
-		.softcap = (float)c->score_cap };
+		.softcap = (float)c->score_cap,
+		.by_head = f->w->d->is_host };
 
 	return ops(f)->paged_attend(f->w->d, &a);
 }
