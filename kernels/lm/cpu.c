@@ -342,11 +342,11 @@ static uint64_t paged_grain(const struct lm_paged_attend *a)
 static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
 	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, *a };
-	uint64_t each = a->keys_max * a->head_dim + 1;
+	uint64_t each = a->keys_max * a->head_dim + 1, grain = paged_grain(a);
 	const struct team_op op = { .part = paged_part,
 		.work = &w,
 		.n = a->rows * a->heads,
-		.grain = paged_grain(a) + WORTH_PIECE / 2 / each,
+		.grain = (grain + WORTH_PIECE / 2 / each) / grain * grain,
 		.pieces = PIECES,
 		.alone = WORTH_WAKING / 2 / each };
 
