@@ -253,14 +253,20 @@ struct project_work {
 	struct lm_project x;
 };
 
+static void project_range(const struct lm_kernels *k, const struct lm_project *p,
+	uint64_t from, uint64_t to)
+{
+	if (lm_weight_is_quantized(p->type))
+		k->project_quantized(p, from, to);
+	else
+		k->project(p, from, to);
+}
+
 static void project_part(void *work, uint64_t from, uint64_t to)
 {
 	struct project_work *w = work;
 
-	if (lm_weight_is_quantized(w->x.type))
-		w->kernels->project_quantized(&w->x, from, to);
-	else
-		w->kernels->project(&w->x, from, to);
+	project_range(w->kernels, &w->x, from, to);
 }
 
 /* Outputs that are computed together: the lanes of quantised products, and of many rows twice as many. */
@@ -279,30 +285,122 @@ uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
 	return 0;
 }
 
-/* One by one: starting an operation costs a CPU nothing that it could save. */
-static int cpu_project_group(struct dev *d, const struct lm_project_group *x)
-{
-	(void)d, (void)x;
-	return 1;
-}
-
 static int cpu_rotate_put(struct dev *d, const struct lm_rotate_put *x)
 {
 	(void)d, (void)x;
 	return 1;
 }
 
-static int cpu_project(struct dev *d, const struct lm_project *x)
+/* Products of n outputs, each of which takes `many` times as long as one of x. */
+static struct team_op product_op(const struct lm_project *x, team_part_fn part,
+	void *work, uint64_t n, uint64_t many)
 {
-	struct project_work w = { &cpu_of(d)->lm->kernels, *x };
-	uint64_t each = x->rows * x->k + 1, together = TOGETHER(x->rows);
-	const struct team_op op = { .part = project_part,
-		.work = &w,
-		.n = x->n,
+	uint64_t each = many * x->rows * x->k + 1, together = TOGETHER(x->rows);
+
+	return (struct team_op){ .part = part,
+		.work = work,
+		.n = n,
 		.grain = (WORTH_PIECE / each + together) / together * together,
 		.pieces = PIECES,
 		.alone = WORTH_WAKING / each };
+}
 
+static int cpu_project(struct dev *d, const struct lm_project *x)
+{
+	struct project_work w = { &cpu_of(d)->lm->kernels, *x };
+	const struct team_op op = product_op(x, project_part, &w, x->n, 1);
+
+	return cpu_do(d, &op, sizeof w);
+}
+
+/* Rows up to which products that follow each other are one operation: where there are few, threads would spend
+ * their time in waiting for each other, and for what others' caches hold. */
+#define GROUP_ROWS 8
+#define GATES      256 /* of a row, at a time */
+
+struct group_work {
+	const struct lm_kernels *kernels;
+	struct lm_project_group g;
+};
+
+/* The room of a product among the outputs of all: no piece has outputs of a group of two products. */
+static uint64_t group_room(const struct lm_project *p)
+{
+	return (p->n + 31) / 32 * 32;
+}
+
+static void group_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct group_work *w = work;
+	uint64_t begin = 0;
+
+	for (uint32_t i = 0; i < w->g.n; i++) {
+		const struct lm_project *p = &w->g.p[i];
+		uint64_t lo = from > begin ? from - begin : 0;
+		uint64_t hi = to < begin ? 0 : to - begin;
+
+		hi = hi < p->n ? hi : p->n;
+		if (lo < hi)
+			project_range(w->kernels, p, lo, hi);
+		begin += group_room(p);
+	}
+}
+
+static void gate(const struct group_work *w, uint64_t row, uint64_t from, uint64_t to)
+{
+	const struct lm_project *g = &w->g.p[0], *u = &w->g.p[1];
+	float in[2 * GATES];
+
+	for (uint64_t j = from, n; j < to; j += n) {
+		n = to - j < GATES ? to - j : GATES;
+		struct lm_swiglu s = { .dtype = LM_DTYPE_F32,
+			.y = w->g.gated + row * g->n + j,
+			.x = in,
+			.rows = 1,
+			.hidden = n,
+			.gelu = w->g.gelu };
+
+		memcpy(in, g->y + row * g->ldy + j, n * sizeof *in);
+		memcpy(in + n, u->y + row * u->ldy + j, n * sizeof *in);
+		w->kernels->swiglu(&s, 0, 1);
+	}
+}
+
+static void gates_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct group_work *w = work;
+	const struct lm_project *p = w->g.p;
+	const struct lm_quantize q = { .to = w->g.gated8,
+		.x = w->g.gated,
+		.rows = p->rows,
+		.k = p->n,
+		.ldx = p->n };
+	uint64_t blocks = p->n / LM_WEIGHT_BLOCK;
+
+	project_range(w->kernels, &p[0], from, to);
+	project_range(w->kernels, &p[1], from, to);
+	for (uint64_t r = 0; r < p->rows; r++) {
+		gate(w, r, from, to);
+		if (q.to)
+			w->kernels->quantize(&q, r * blocks + from / LM_WEIGHT_BLOCK,
+				r * blocks + to / LM_WEIGHT_BLOCK);
+	}
+}
+
+static int cpu_project_group(struct dev *d, const struct lm_project_group *x)
+{
+	struct group_work w = { &cpu_of(d)->lm->kernels, *x };
+	struct team_op op;
+	uint64_t n = 0;
+
+	if (x->norm || x->p->rows > GROUP_ROWS)
+		return 1;
+	for (uint32_t i = 0; i < x->n; i++)
+		n += group_room(&x->p[i]);
+	op = x->gated ? product_op(x->p, gates_part, &w, x->p->n, 2) :
+			product_op(x->p, group_part, &w, n, 1);
+	/* the blocks of what is quantised */
+	op.grain = (op.grain + 31) / 32 * 32;
 	return cpu_do(d, &op, sizeof w);
 }
 

@@ -61,11 +61,14 @@ struct lm_project {
 struct lm_project_group {
 	struct lm_project p[LM_GROUP];
 	uint32_t n;
-	const float *norm; /* [k] */
+	/* [k]; NULL: x and x8 are what the products take, as of lm_project: CPU only */
+	const float *norm;
 	float eps;
 	/* not NULL: there are two, g and u, of as many outputs and without `from`, and what is stored is
-	 * SwiGLU of them alone, [rows, outputs]; their y are not used */
+	 * SwiGLU of them alone, [rows, outputs]; their y are not used, but without `norm`, as work space */
 	float *gated;
+	/* without `norm`: not NULL: gated, a multiple of 32, quantised */
+	struct lm_block8 *gated8;
 	bool gelu;
 };
 

@@ -1,5 +1,6 @@
 /* check_lm_project.c - compares every version of the linear layers with its reference: exact or
- * bounded cases, edges, repeatability. */
+ * bounded cases, edges, repeatability; long because layers one by one, in groups and together share how
+ * weights and inputs are made. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -377,6 +378,7 @@ static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
 		/* not all of the same size, nor of 16 outputs */
 		*p = (struct lm_project){ .type = LM_WEIGHT_BF16,
 			.rows = rows,
+			/* not all of whole groups */
 			.n = gates || i == 0 ? n : (n + 1) / 2,
 			.k = cols,
 			.ldx = cols };
@@ -405,6 +407,120 @@ static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
 		gates ? gelu ? ", GeGLU" : ", SwiGLU" : "", bias ? " + bias" : "");
 	kcheck_case(k, &c);
 	free(x), free(w), free(offsets), free(want);
+}
+
+/* Layers of the same input on a CPU: their outputs, or SwiGLU of two with what quantises it. */
+struct shared {
+	struct lm_project p[LM_GROUP];
+	uint32_t n;
+	bool gates, gelu;
+	/* floats of a half of the output: all of them, or gated ones and their blocks */
+	uint64_t outputs;
+	float *gu; /* [rows][2 n] */
+};
+
+static int shared_one_by_one(struct dev *d, const struct shared *g, float *y)
+{
+	uint64_t rows = g->p->rows, n = g->p->n;
+	struct lm_swiglu s = { .dtype = LM_DTYPE_F32,
+		.y = y,
+		.x = g->gu,
+		.rows = rows,
+		.hidden = n,
+		.gelu = g->gelu };
+	struct lm_quantize q = { .to = (struct lm_block8 *)(void *)(y + rows * n),
+		.x = y,
+		.rows = rows,
+		.k = n,
+		.ldx = n };
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct lm_project p = g->p[i];
+
+		p.y = g->gates ? g->gu + i * n : y;
+		p.ldy = g->gates ? 2 * n : p.n;
+		y += g->gates ? 0 : rows * p.n;
+		if (d->ops->lm->project(d, &p) < 0)
+			return -1;
+	}
+	return g->gates ?
+		d->ops->lm->swiglu(d, &s) < 0 ? -1 : d->ops->lm->quantize(d, &q) :
+		0;
+}
+
+static int run_shared(struct dev *d, void *out, const void *arguments)
+{
+	const struct shared *g = arguments;
+	uint64_t rows = g->p->rows, n = g->p->n;
+	float *y = out;
+	struct lm_project_group group = { .n = g->n, .gelu = g->gelu };
+
+	if (shared_one_by_one(d, g, y) < 0)
+		return -1;
+	y += g->outputs;
+	group.gated = g->gates ? y : NULL;
+	group.gated8 = g->gates ? (struct lm_block8 *)(void *)(y + rows * n) : NULL;
+	for (uint32_t i = 0; i < g->n; i++) {
+		group.p[i] = g->p[i];
+		group.p[i].y = g->gates ? g->gu + i * n : y;
+		group.p[i].ldy = g->gates ? 2 * n : group.p[i].n;
+		y += g->gates ? 0 : rows * group.p[i].n;
+	}
+	return d->ops->lm->project_group(d, &group) ? dev_fail(d, 70, "made one by one") :
+						      0;
+}
+
+static void shared(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n,
+	uint64_t cols, bool gates)
+{
+	uint64_t x8 = rows * (cols / LM_WEIGHT_BLOCK);
+	float *x = calloc(rows * cols, 4), *want;
+	struct lm_block8 *blocks = calloc(x8, sizeof *blocks);
+	struct lm_quantize q = { .to = blocks,
+		.x = x,
+		.rows = rows,
+		.k = cols,
+		.ldx = cols };
+	struct shared g = { .n = gates ? 2 : 3, .gates = gates, .gelu = rows % 2 };
+	struct kcase c = { .run = run_shared, .arguments = &g };
+	unsigned char *weights[LM_GROUP];
+
+	for (uint64_t i = 0; i < rows * cols; i++)
+		x[i] = sinf((float)i) * 3;
+	lm_quantize_ref(&q, 0, x8);
+	for (uint32_t i = 0; i < g.n; i++) {
+		struct lm_project *p = &g.p[i];
+		uint64_t bytes;
+
+		*p = (struct lm_project){ .type = type,
+			.x = x,
+			.x8 = blocks,
+			.rows = rows,
+			/* not all of whole groups */
+			.n = gates || i == 0 ? n : n / 2 + i,
+			.k = cols,
+			.ldx = cols };
+		bytes = p->n * lm_weight_row_bytes(type, cols);
+		weights[i] = malloc(bytes);
+		make_weights(weights[i], type, p->n, cols);
+		p->w = weights[i];
+		g.outputs += gates ? 0 : rows * p->n;
+	}
+	if (gates)
+		g.outputs = rows * n + rows * n / LM_WEIGHT_BLOCK * sizeof *blocks / 4;
+	g.gu = calloc(2 * rows * n, 4);
+	want = calloc(2 * g.outputs, 4);
+	if (shared_one_by_one(&k->dev, &g, want) == 0)
+		memcpy(want + g.outputs, want, g.outputs * 4);
+	c.want = want;
+	c.out_bytes = 2 * g.outputs * 4;
+	snprintf(c.label, sizeof c.label, "project %s %llux%llux%llu of one input%s",
+		names[type], (unsigned long long)rows, (unsigned long long)n,
+		(unsigned long long)cols, gates ? ", gates" : "");
+	kcheck_case(k, &c);
+	for (uint32_t i = 0; i < g.n; i++)
+		free(weights[i]);
+	free(x), free(blocks), free(g.gu), free(want);
 }
 
 static int run_quantize(struct dev *d, void *out, const void *arguments)
@@ -472,6 +588,12 @@ void check_lm_project(struct kcheck *k)
 	together(k, 1, 49, 4360, true, false, false);
 	together(k, 3, 16, 96, true, false, true);
 	together(k, 5, 33, 136, true, true, false);
+	for (int type = 0; k->dev.is_host && type < LM_WEIGHTS; type++) {
+		shared(k, (enum lm_weight)type, 1, 50, 256, false);
+		shared(k, (enum lm_weight)type, 8, 33, 256, false);
+		shared(k, (enum lm_weight)type, 1, 576, 256, true);
+		shared(k, (enum lm_weight)type, 3, 96, 512, true);
+	}
 	for (int type = 0; type < LM_WEIGHTS; type++) {
 		for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			if (!lm_weight_is_super((enum lm_weight)type))

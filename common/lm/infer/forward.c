@@ -16,6 +16,8 @@
 #define LOGITS_ROWS 8 /* rows whose logits are computed and copied to the host together */
 #define LAST_ROWS   64  /* that the last layer can be restricted to */
 #define KEYS_STEP   128 /* positions with which a GPU divides attention alike */
+/* rows up to which the CPU may make gates and what quantises them together */
+#define TOGETHER_ROWS 8
 
 /* Columns of `indices` and `host`: one number for each row. CHOSEN: the rows whose logits are wanted; then their
  * positions and tables. */
@@ -34,6 +36,7 @@ struct lm_forward {
 	float *k, *v;         /* [rows][kv_heads head_dim]; k lies after the rows of q */
 	float *gu, *y;        /* [rows][2 hidden], [rows][hidden] */
 	struct lm_block8 *x8; /* activations of the next quantised products */
+	struct lm_block8 *y8; /* y, where the operation that makes it quantises it, too */
 	float *low;           /* [rows][rank] of adapters; NULL: there are none */
 	float *gathered;      /* [LAST_ROWS][dim]: rows of x that lie apart */
 	float *logits;        /* [LOGITS_ROWS][vocab] */
@@ -58,7 +61,7 @@ struct lm_forward {
 /* Sizes of the buffers, in numbers of 4 bytes. The bounds in config.h keep every product below
  * 2^63. */
 struct sizes {
-	uint64_t table, x, q, kv, gu, y, x8, gathered, logits, indices;
+	uint64_t table, x, q, kv, gu, y, x8, y8, gathered, logits, indices;
 };
 
 /* Returns the size of the widest activations that a quantised matrix can take. */
@@ -81,6 +84,8 @@ static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_
 		.gu = rows * 2 * c->hidden,
 		.y = rows * c->hidden,
 		.x8 = x8_size(c, rows),
+		.y8 = (rows < TOGETHER_ROWS ? rows : TOGETHER_ROWS) *
+			(c->hidden / LM_WEIGHT_BLOCK) * (sizeof(struct lm_block8) / 4),
 		.gathered = (rows < LAST_ROWS ? rows : LAST_ROWS) * c->dim,
 		.logits = LOGITS_ROWS * (uint64_t)c->vocab,
 		.indices = COLUMNS * rows +
@@ -94,7 +99,7 @@ void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits 
 
 	*tables = 4 * z.table * (c->rope.local_base > 0 ? 2 : 1);
 	*work = 4 *
-		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.x8 + z.gathered +
+		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.x8 + z.y8 + z.gathered +
 			2 * z.logits + 2 * z.indices);
 }
 
@@ -124,7 +129,7 @@ static int allocate(struct lm_forward *f)
 	} all[] = { { &f->x, z.x }, { &f->h, z.x }, { &f->q, z.q + z.kv }, { &f->a, z.q },
 		{ &f->v, z.kv }, { &f->gu, z.gu }, { &f->y, z.y },
 		{ &f->gathered, z.gathered }, { &f->logits, z.logits } };
-	float *indices, *x8;
+	float *indices, *x8, *y8;
 	uint64_t rank = 0;
 
 	for (uint32_t i = 0; i < f->w->adapter_count; i++)
@@ -138,6 +143,9 @@ static int allocate(struct lm_forward *f)
 	if (lm_infer_alloc(f->w->d, &x8, z.x8) < 0)
 		return -1;
 	f->x8 = (struct lm_block8 *)(void *)x8;
+	if (lm_infer_alloc(f->w->d, &y8, z.y8) < 0)
+		return -1;
+	f->y8 = (struct lm_block8 *)(void *)y8;
 	if (lm_infer_alloc(f->w->d, &indices, z.indices) < 0)
 		return -1;
 	f->indices = (uint32_t *)(void *)indices;
@@ -176,7 +184,7 @@ void lm_forward_close(struct lm_forward *f)
 	if (!f)
 		return;
 	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->v, f->gu,
-		f->y, f->x8, f->low, f->gathered, f->logits, f->indices };
+		f->y, f->x8, f->y8, f->low, f->gathered, f->logits, f->indices };
 
 	lm_replays_free(&f->replays, f->w->d);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -295,20 +303,22 @@ static struct lm_project product_of(const struct lm_forward *f, const struct lm_
 }
 
 /* Computes it. x is needed for adapters in any case. */
-static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
-	uint64_t ldy, const float *x, uint64_t rows, const float *from)
+static int project_with(struct lm_forward *f, const struct lm_matrix *w, float *y,
+	uint64_t ldy, const float *x, const struct lm_block8 *x8, uint64_t rows,
+	const float *from)
 {
 	struct lm_project p = product_of(f, w, y, ldy, x, rows, from);
 
+	p.x8 = x8;
 	if (ops(f)->project(f->w->d, &p) < 0)
 		return -1;
 	return f->adapts && w->adapted != LM_ADAPTED ? adapt(f, w, y, ldy, x) : 0;
 }
 
-/* Returns 0; 1: the device makes the products one by one, and nothing was started; or -1. */
-static int project_together(struct lm_forward *f, const struct lm_project_group *g)
+static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
+	uint64_t ldy, const float *x, uint64_t rows, const float *from)
 {
-	return f->w->d->is_host || f->adapts ? 1 : ops(f)->project_group(f->w->d, g);
+	return project_with(f, w, y, ldy, x, f->x8, rows, from);
 }
 
 /* y = norm(x) w + from; from may be NULL. */
@@ -330,6 +340,34 @@ static int norm_to(struct lm_forward *f, float *y, const float *x, const float *
 static int norm(struct lm_forward *f, const float *x, const float *w, uint64_t rows)
 {
 	return norm_to(f, f->h, x, w, rows, f->w->config.dim, NULL);
+}
+
+/* What layers of norm(x) multiply, in h or x8. */
+static int layer_input(struct lm_forward *f, const float *weights, bool quantized)
+{
+	return norm(f, f->x, weights, f->rows) < 0 ||
+			quantize(f, f->h, f->w->config.dim, f->rows, quantized) < 0 ?
+		-1 :
+		0;
+}
+
+/* Makes layers of norm(x) together. Returns 0; 1: they are to be made one by one, and their input is made; or -1. */
+static int project_together(struct lm_forward *f, struct lm_project_group *g,
+	bool quantized)
+{
+	bool host = f->w->d->is_host;
+	int rc = host || f->adapts ? 1 : ops(f)->project_group(f->w->d, g);
+
+	if (rc <= 0)
+		return rc;
+	if (layer_input(f, g->norm, quantized) < 0)
+		return -1;
+	if (!host || f->adapts)
+		return 1;
+	g->norm = NULL;
+	for (uint32_t i = 0; i < g->n; i++)
+		g->p[i].x = f->h;
+	return ops(f)->project_group(f->w->d, g);
 }
 
 /* Normalises each head of q or k, if the model does. */
@@ -443,30 +481,25 @@ static int swiglu(struct lm_forward *f)
 	return ops(f)->swiglu(f->w->d, &g);
 }
 
-/* x += activations times w, normalised if the model does. The activations are not h. */
+/* x += activations times w, normalised if the model does. The activations are not h; x8: they are quantised already. */
 static int add_product(struct lm_forward *f, const struct lm_matrix *w, const float *x,
-	const float *post_norm)
+	const struct lm_block8 *x8, const float *post_norm)
 {
 	uint64_t dim = f->w->config.dim, rows = f->rows;
 
-	if (quantize(f, x, w->k, rows, is_quantized(w)) < 0)
+	if (quantize(f, x, w->k, rows, !x8 && is_quantized(w)) < 0)
 		return -1;
+	x8 = x8 ? x8 : f->x8;
 	if (!post_norm)
-		return project(f, w, f->x, dim, x, rows, f->x);
-	if (project(f, w, f->h, dim, x, rows, NULL) < 0)
+		return project_with(f, w, f->x, dim, x, x8, rows, f->x);
+	if (project_with(f, w, f->h, dim, x, x8, rows, NULL) < 0)
 		return -1;
 	return norm_to(f, f->x, f->h, post_norm, rows, dim, f->x);
 }
 
-/* What q, k and v multiply, in h or x8. */
-static int layer_input(struct lm_forward *f, const struct lm_layer *l)
+static bool heads_quantized(const struct lm_layer *l)
 {
-	return norm(f, f->x, l->attn_norm, f->rows) < 0 ||
-			quantize(f, f->h, f->w->config.dim, f->rows,
-				is_quantized(&l->q) || is_quantized(&l->k) ||
-					is_quantized(&l->v)) < 0 ?
-		-1 :
-		0;
+	return is_quantized(&l->q) || is_quantized(&l->k) || is_quantized(&l->v);
 }
 
 static int queries(struct lm_forward *f, const struct lm_layer *l)
@@ -501,38 +534,36 @@ static int all_heads(struct lm_forward *f, const struct lm_layer *l)
 		.norm = l->attn_norm,
 		.eps = (float)c->rms_eps
 	};
-	int rc = project_together(f, &g);
+	int rc = project_together(f, &g, heads_quantized(l));
 
 	if (rc > 0)
-		return layer_input(f, l) < 0 || queries(f, l) < 0 ? -1 :
-								    keys_and_values(f, l);
+		return queries(f, l) < 0 ? -1 : keys_and_values(f, l);
 	return rc < 0 || norm_heads(f, f->q, l->q_norm, c->heads) < 0 ?
 		-1 :
 		norm_heads(f, f->k, l->k_norm, c->kv_heads);
 }
 
-/* What `down` multiplies. */
-static int gates(struct lm_forward *f, const struct lm_layer *l)
+/* What `down` multiplies, in y. Sets *quantized if it is in y8, too. */
+static int gates(struct lm_forward *f, const struct lm_layer *l, bool *quantized)
 {
 	const struct lm_config *c = &f->w->config;
 	uint64_t hidden = c->hidden, rows = f->rows;
-	struct lm_project_group g = {
-		.p = { product_of(f, &l->gate, NULL, 0, f->x, rows, NULL),
-			product_of(f, &l->up, NULL, 0, f->x, rows, NULL) },
+	struct lm_project_group g = { .p = { product_of(f, &l->gate, f->gu, 2 * hidden,
+						     f->x, rows, NULL),
+					      product_of(f, &l->up, f->gu + hidden,
+						      2 * hidden, f->x, rows, NULL) },
 		.n = 2,
 		.norm = l->ffn_norm,
 		.eps = (float)c->rms_eps,
 		.gated = f->y,
-		.gelu = c->gelu
-	};
-	int rc = project_together(f, &g);
+		.gated8 = is_quantized(&l->down) ? f->y8 : NULL,
+		.gelu = c->gelu };
+	int rc = project_together(f, &g, is_quantized(&l->gate) || is_quantized(&l->up));
 
+	*quantized = rc == 0 && f->w->d->is_host;
 	if (rc <= 0)
 		return rc;
-	if (norm(f, f->x, l->ffn_norm, rows) < 0 ||
-		quantize(f, f->h, c->dim, rows,
-			is_quantized(&l->gate) || is_quantized(&l->up)) < 0 ||
-		project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
+	if (project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
 		project(f, &l->up, f->gu + hidden, 2 * hidden, f->h, rows, NULL) < 0)
 		return -1;
 	return swiglu(f);
@@ -571,13 +602,13 @@ static int project_heads(struct lm_forward *f, const struct lm_layer *l, uint32_
 
 	if (!narrows(f, i))
 		return all_heads(f, l) < 0 ? -1 : rotate_and_store(f, i);
-	if (layer_input(f, l) < 0 || keys_and_values(f, l) < 0 ||
-		rotate_heads(f, f->k, c->kv_heads, i) < 0 || store(f, i) < 0 ||
-		narrow(f) < 0)
+	if (layer_input(f, l->attn_norm, heads_quantized(l)) < 0 ||
+		keys_and_values(f, l) < 0 || rotate_heads(f, f->k, c->kv_heads, i) < 0 ||
+		store(f, i) < 0 || narrow(f) < 0)
 		return -1;
 	if (!f->rows)
 		return 0;
-	return layer_input(f, l) < 0 || queries(f, l) < 0 ?
+	return layer_input(f, l->attn_norm, heads_quantized(l)) < 0 || queries(f, l) < 0 ?
 		-1 :
 		rotate_heads(f, f->q, c->heads, i);
 }
@@ -585,15 +616,17 @@ static int project_heads(struct lm_forward *f, const struct lm_layer *l, uint32_
 static int layer(struct lm_forward *f, uint32_t i)
 {
 	const struct lm_layer *l = &f->w->layers[i];
+	bool quantized;
 
 	if (project_heads(f, l, i) < 0)
 		return -1;
 	if (!f->rows)
 		return 0;
-	if (attend(f, i) < 0 || add_product(f, &l->o, f->a, l->attn_post_norm) < 0 ||
-		gates(f, l) < 0)
+	if (attend(f, i) < 0 ||
+		add_product(f, &l->o, f->a, NULL, l->attn_post_norm) < 0 ||
+		gates(f, l, &quantized) < 0)
 		return -1;
-	return add_product(f, &l->down, f->y, l->ffn_post_norm);
+	return add_product(f, &l->down, f->y, quantized ? f->y8 : NULL, l->ffn_post_norm);
 }
 
 /* --- a pass --------------------------------------------------------------------------------- */
