@@ -1,5 +1,6 @@
 /* quant.cu - the quantisers on a GPU: the operations, elements that are independent, scales from the sums
- * of a chunk, statistics. quant_blocks.cu, quant_wide.cu and quant_topk.cu have the other methods. */
+ * of a chunk, statistics. quant_blocks.cu, quant_wide.cu and quant_topk.cu have the other methods. Contraction
+ * (-fmad) changes nothing: quant.cuh. */
 #include "kernels/grad/quant.cuh"
 
 /* --- each element alone --------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* quant_blocks.cu - quantisers with a scale a block on a GPU: q8, q4 and e3m0, and error feedback in the
  * same pass. A warp takes whole blocks, 256 elements at a time, and has eight of them a lane in
  * registers from the largest magnitude to the residual: 5 bytes of memory a value, 13 with feedback,
- * where four kernels one after the other move 34. */
+ * where four kernels one after the other move 34. Contraction (-fmad) changes nothing: quant.cuh. */
 #include "kernels/grad/quant.cuh"
 
 #define TAKEN 256u /* elements that a warp takes at a time */

@@ -1,6 +1,6 @@
 /* quant_wide.cu - quantisers with bits beside their symbols on a GPU: ecq and qsgd. A thread block takes a
  * chunk, tile by tile, eight adjacent elements a thread; where the bits of each begin is a sum over the
- * threads before it. With ecq error feedback is in the same pass. */
+ * threads before it. With ecq error feedback is in the same pass. Contraction (-fmad) changes nothing: quant.cuh. */
 #include "kernels/grad/quant.cuh"
 
 #define TAKEN 8u /* elements that a thread takes at a time */
