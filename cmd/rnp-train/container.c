@@ -11,24 +11,21 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 
-/* of the index: root, length, "GPNR" */
-#define TAIL_BYTES CONTAINER_TAIL_BYTES
-
 struct writing {
 	struct io_part file;
 	crypto_hash_sha256_state sha256;
-	unsigned char tail[TAIL_BYTES]; /* the last bytes that were written */
+	unsigned char tail[CONTAINER_TAIL_BYTES]; /* the last bytes that were written */
 	uint64_t bytes;
 };
 
 static int write_some(void *ctx, const void *data, size_t len)
 {
 	struct writing *w = ctx;
-	size_t keep = len < TAIL_BYTES ? TAIL_BYTES - len : 0;
+	size_t keep = len < CONTAINER_TAIL_BYTES ? CONTAINER_TAIL_BYTES - len : 0;
 
-	memmove(w->tail, w->tail + TAIL_BYTES - keep, keep);
-	memcpy(w->tail + keep, (const char *)data + len - (TAIL_BYTES - keep),
-		TAIL_BYTES - keep);
+	memmove(w->tail, w->tail + CONTAINER_TAIL_BYTES - keep, keep);
+	memcpy(w->tail + keep, (const char *)data + len - (CONTAINER_TAIL_BYTES - keep),
+		CONTAINER_TAIL_BYTES - keep);
 	crypto_hash_sha256_update(&w->sha256, data, len);
 	w->bytes += len;
 	return io_part_write(&w->file, data, len);
@@ -205,7 +202,7 @@ uint64_t container_bytes_max(const char *method, uint64_t n)
 	chunks = (n + chunk - 1) / chunk;
 	return GRAD_HEADER_MAX +
 		chunks * (GRAD_CHUNK_BYTES + grad_payload_max(&g, (uint32_t)chunk) + 4) +
-		8 + 16 + TAIL_BYTES;
+		8 + 16 + CONTAINER_TAIL_BYTES;
 }
 
 /* --- reading ------------------------------------------------------------------------------ */

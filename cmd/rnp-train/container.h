@@ -8,7 +8,7 @@
 
 #include "common/grad/grad.h"
 
-/* The end of a file, which begins with the root. */
+/* The end of a file, of its index: root, length, "GPNR". */
 #define CONTAINER_TAIL_BYTES (GRAD_ROOT_BYTES + 12)
 #define CONTAINER_FLOATS     ((uint64_t)1 << 20) /* that pass through memory at a time */
 

@@ -372,8 +372,6 @@ HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint
 			fminf(fmaxf(x[i] * inverse, -127), 127));
 }
 
-/* Rows r of k and v become rows slot[r] of keys and values. Slots differ. All versions give the
- * same bits. */
 /* Where the row of token `slot` lies in a layer's part of the pool, in bytes; by_head: that of the head that begins
  * with number `column`, whose rows of a block lie together, so that a CPU, which attends to one head after the
  * other, reads memory in order: what lies between is brought into its caches, too. */
@@ -387,6 +385,8 @@ HD uint64_t lm_cache_place(enum lm_cache_type type, uint64_t slot, uint64_t widt
 			 block + in * lm_cache_bytes(type, width);
 }
 
+/* Rows r of k and v become rows slot[r] of keys and values. Slots differ. All versions give the
+ * same bits. */
 struct lm_paged_put {
 	enum lm_cache_type type;
 	void *keys, *values;  /* the part of the pool of one layer: rows of `width` */
