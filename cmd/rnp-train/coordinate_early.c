@@ -85,11 +85,10 @@ static long give(void *ctx, struct httpd_request *q, void *to, size_t cap)
 		n = pread(e->fd, to, cap, at);
 	else if (!e->failed)
 		n = 0;
+	if (n > 0)
+		e->given += n;
 	pthread_mutex_unlock(&g->early_lock);
-	if (n < 0 || (cap && !n))
-		return HTTPD_ABORT;
-	e->given += n;
-	return n;
+	return n < 0 || (cap && !n) ? HTTPD_ABORT : n;
 }
 
 /* Gives a request its answer, which w may be freed after. Returns whether it did. */
@@ -161,6 +160,9 @@ uint64_t coordinate_early_bytes(struct coordinator *g)
 
 	pthread_mutex_lock(&g->early_lock);
 	n = g->early_bytes;
+	for (const struct early *e = g->early; e; e = e->next)
+		if (e->round == g->early_round)
+			n += (uint64_t)e->given;
 	pthread_mutex_unlock(&g->early_lock);
 	return n;
 }
