@@ -25,6 +25,28 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 	[[ $output == *'ok 1 passes'*'# left: ten seconds after the end: '*'sleep 986'*'1 passed, 1 failed, 0 skipped' ]]
 }
 
+@test "check: what fails beside others and passes alone is named and no failure; what fails alone, too, is one, and so are many" {
+	local i
+	# fails the first time only; its name has what a regular expression reads otherwise
+	printf '@''test "unsteady (a+b): it'"\\'"'s [1]" { mkdir "%s/seen-a" 2>/dev/null && return 1; true; }\n@''test "steady" { :; }\n' "$PWD" >a.bats
+	run "$ROOT/scripts/check" "$PWD/a.bats"
+	assert_success
+	assert_line --regexp '^not ok 1 unsteady'
+	assert_line --regexp '^# unsteady: failed beside others, passed alone: unsteady .a\+b'
+	[[ $output == *'2 passed, 0 failed, 0 skipped' ]]
+	printf '@''test "broken" { false; }\n' >b.bats
+	rmdir seen-a
+	run "$ROOT/scripts/check" "$PWD/a.bats" "$PWD/b.bats"
+	assert_equal "$status" 1
+	assert_line '# fails alone, too: broken'
+	[[ $output == *'1 passed, 2 failed, 0 skipped' ]]
+	for i in 1 2 3 4; do printf '@''test "unsteady %s" { mkdir "%s/seen-$BATS_TEST_NUMBER" 2>/dev/null && return 1; true; }\n' "$i" "$PWD"; done >c.bats
+	run "$ROOT/scripts/check" "$PWD/c.bats"
+	assert_equal "$status" 1
+	refute_output --partial '# unsteady'
+	[[ $output == *'0 passed, 4 failed, 0 skipped' ]]
+}
+
 @test "lint: a check that cannot fail is a complaint" {
 	printf '@''test "x" {\n\t! grep -q a b\n\trun ! wait "$x"\n\t! grep -q a b || false\n\trun ! grep -q a b\n\t! grep -q a b\n}\n' >x.bats
 	run "$ROOT/scripts/lint" "$PWD/x.bats"
