@@ -69,6 +69,11 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	[ ! -e new ]
 	rnp-serve key --name c --append keys >/dev/null
 	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b","c"]' ]
+	# an editor left the last line without its end
+	truncate -s -1 keys
+	rnp-serve key --name d --append keys >/dev/null
+	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b","c","d"]' ]
+	[ "$(wc -l <keys)" = 4 ]
 }
 
 @test "access: without a key that is known nobody asks; a new key counts within a second" {

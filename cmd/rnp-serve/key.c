@@ -3,6 +3,7 @@
 #include <sodium.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,8 +74,25 @@ static int lock_file(struct keys_file *f, struct stat *st)
 	return 1;
 }
 
-/* Appends a whole line to the file of keys, under a lock. */
-static int append_line(struct keys_file *f, const struct buf *line)
+/* Whether what somebody's editor left ends within a line, which a key would become part of. */
+static bool ends_within_line(const struct stat *st)
+{
+	char last = '\n';
+	int fd;
+
+	if (!S_ISREG(st->st_mode) || !st->st_size)
+		return false;
+	fd = open(append, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false; /* a file that only others may read: theirs to keep whole */
+	if (pread(fd, &last, 1, st->st_size - 1) != 1)
+		last = '\n';
+	close(fd);
+	return last != '\n';
+}
+
+/* Appends a whole line, with a newline before it, to the file of keys, under a lock. */
+static int append_line(struct keys_file *f, const char *line)
 {
 	struct stat st;
 	int rc;
@@ -86,7 +104,9 @@ static int append_line(struct keys_file *f, const struct buf *line)
 		return -1;
 	f->made = f->made && !st.st_size;
 	f->bytes_before = st.st_size;
-	if (io_write_all(f->fd, line->data, line->len) < 0 || fsync(f->fd) < 0)
+	/* the line is led by what ends the one before, written with it: both are there or neither */
+	line += ends_within_line(&st) ? 0 : 1;
+	if (io_write_all(f->fd, line, strlen(line)) < 0 || fsync(f->fd) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", append);
 	return 0;
 }
@@ -110,11 +130,12 @@ static int write_line(struct keys_file *f, json_t *record)
 	struct buf line = BUF_INIT;
 	int rc = 0;
 
+	buf_addc(&line, '\n');
 	json_write(&line, record);
 	buf_addc(&line, '\n');
 	if (append)
-		rc = append_line(f, &line);
-	else if (io_write_all(STDERR_FILENO, line.data, line.len) < 0)
+		rc = append_line(f, buf_text(&line));
+	else if (io_write_all(STDERR_FILENO, line.data + 1, line.len - 1) < 0)
 		rc = err_sys(EX_IOERR, "cannot write standard error");
 	buf_release(&line);
 	return rc;
