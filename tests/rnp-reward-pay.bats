@@ -35,11 +35,12 @@ teardown() {
 	ledger_agrees
 	pay >again
 	assert_equal "$(cat again)" ""
-	rnp-reward pay --store db --status | cmp - out
+	# on a busy machine a blockhash may have expired, and its transaction been made again
+	rnp-reward pay --store db --status | grep -v '"status":"expired"' | cmp - out
 	# the rows tell the whole history, with the steps of a transaction in their order
 	rnp-reward ledger --store db | jq -sr 'map(select(.kind == "rnp.tx")) | group_by(.tx)[] |
 		map(.status) | join(" ")' | sort -u >steps
-	run grep -vE '^planned signed( sent)?( confirmed)? finalised$' steps
+	run grep -vE '^planned signed( sent)?( confirmed)? (finalised|expired)$' steps
 	assert_output ""
 	# the memo is the epoch's root
 	assert_equal "$(rnp-reward ledger --store db | jq -r 'select(.memo).memo' | sort -u)" \
@@ -311,7 +312,7 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	# a busy machine may plan nothing in the first second
 	for time in 1s 2s 4s 8s; do
 		refused 75 "wallets are not paid yet: run pay again" pay --in-flight 1 --timeout $time
-		n=$(rnp-reward pay --store db --status | wc -l)
+		n=$(rnp-reward pay --store db --status | grep -vc expired || true)
 		((n == 0)) || break
 	done
 	((n > 0 && n < 80))
@@ -397,7 +398,7 @@ rude() {
 	rude "${bad[@]}" shapes shapes shapes
 	paying
 	finish || fail "$(tail -5 err)"
-	assert_equal "$(rnp-reward pay --store db --status | jq -r .status | sort | uniq -c | xargs)" "30 finalised"
+	assert_equal "$(rnp-reward pay --store db --status | jq -r .status | grep -v expired | sort | uniq -c | xargs)" "30 finalised"
 	# nobody has been asked what a redirect named, and no terminal is told anything
 	[[ ! -e rude.url.got ]] || fail "$(cat rude.url.got)"
 	run grep -P '[\x00-\x08\x0b-\x1f\x{80}-\x{9f}\x{202e}]' err
