@@ -133,8 +133,7 @@ struct coordinator {
 	/* coordinate_early.h */
 	pthread_mutex_t early_lock;
 	struct early *early; /* answers that were begun before their round's end */
-	uint64_t early_round,
-		early_bytes; /* early_round: that is not committed yet; 0: none */
+	uint64_t early_round; /* that is not committed yet; 0: none */
 };
 
 /* Opens a run, new or not. Returns 0, or -1 with err_set(). Close either way. */

@@ -113,6 +113,8 @@ static bool begin(struct coordinator *g, struct waiter *w, const char *path)
 	g->early = e;
 	w->q->state = e;
 	pthread_mutex_unlock(&g->early_lock);
+	/* they count as the next round's, as those that are sent behind the commit */
+	httpd_bytes_apart(w->q);
 	httpd_finish(w->q);
 	return true;
 }
@@ -124,7 +126,6 @@ void coordinate_early_begin(struct coordinator *g, const char *path)
 	pthread_mutex_lock(&g->lock);
 	pthread_mutex_lock(&g->early_lock);
 	g->early_round = g->round;
-	g->early_bytes = 0;
 	pthread_mutex_unlock(&g->early_lock);
 	for (struct waiter **at = &g->waiters; *at && n < EARLY_MAX;) {
 		struct waiter *w = *at;
@@ -150,21 +151,10 @@ void coordinate_early_end(struct coordinator *g, bool committed)
 			e->failed = !committed;
 			httpd_resume(e->q);
 		}
-	g->early_round = g->early_bytes = 0;
+	g->early_round = 0;
 	pthread_mutex_unlock(&g->early_lock);
-}
-
-uint64_t coordinate_early_bytes(struct coordinator *g)
-{
-	uint64_t n;
-
-	pthread_mutex_lock(&g->early_lock);
-	n = g->early_bytes;
-	for (const struct early *e = g->early; e; e = e->next)
-		if (e->round == g->early_round)
-			n += (uint64_t)e->given;
-	pthread_mutex_unlock(&g->early_lock);
-	return n;
+	if (g->server)
+		httpd_bytes_join(g->server);
 }
 
 void coordinate_early_done(void *ctx, struct httpd_request *q)
@@ -178,8 +168,6 @@ void coordinate_early_done(void *ctx, struct httpd_request *q)
 	e = *at;
 	if (e)
 		*at = e->next;
-	if (e && e->round == g->early_round)
-		g->early_bytes += (uint64_t)e->given;
 	pthread_mutex_unlock(&g->early_lock);
 	if (!e)
 		return;

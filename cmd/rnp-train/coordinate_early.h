@@ -17,8 +17,6 @@ void coordinate_early_reply(struct httpd_reply *r, const char *path);
 void coordinate_early_begin(struct coordinator *g, const char *path);
 /* The round is committed: what was withheld follows; or (false) never will be, and the connections break. */
 void coordinate_early_end(struct coordinator *g, bool committed);
-/* Bytes of answers to the open round's, ended or under way: they count as the next round's. */
-uint64_t coordinate_early_bytes(struct coordinator *g);
 
 /* httpd_route.done of requests that may be answered early. */
 void coordinate_early_done(void *g, struct httpd_request *q);

@@ -6,7 +6,6 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_early.h"
 #include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
@@ -134,6 +133,23 @@ static json_t *parent_facts(const struct coordinator *g, const struct climbed *u
 	return r;
 }
 
+/* Each byte counts once: those of updates that leave before the round's end as the next one's. */
+static void count_bytes(struct coordinator *g, json_t *r)
+{
+	struct httpd_bytes all = { 0 };
+	uint64_t data = g->data_bytes;
+
+	if (g->server)
+		httpd_bytes(g->server, &all);
+	all.sent -= all.apart;
+	json_set_i64(r, "bytes_received", (int64_t)(all.received - g->was_received));
+	json_set_i64(r, "bytes_sent", (int64_t)(all.sent - g->was_sent));
+	json_set_i64(r, "data_bytes", (int64_t)(data - g->was_data));
+	g->was_sent = all.sent;
+	g->was_received = all.received;
+	g->was_data = data;
+}
+
 json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n,
 	const struct closed *x)
 {
@@ -142,18 +158,7 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	struct sums s;
 	json_t *members = all_members(all, n, x, ms, g->r.policy.asynchronous, &s);
 
-	uint64_t sent = 0, received = 0, data = g->data_bytes, early;
-
-	if (g->server)
-		httpd_bytes(g->server, &sent, &received);
-	early = coordinate_early_bytes(g);
-	sent -= early < sent - g->was_sent ? early : sent - g->was_sent;
-	json_set_i64(r, "bytes_received", (int64_t)(received - g->was_received));
-	json_set_i64(r, "bytes_sent", (int64_t)(sent - g->was_sent));
-	json_set_i64(r, "data_bytes", (int64_t)(data - g->was_data));
-	g->was_sent = sent;
-	g->was_received = received;
-	g->was_data = data;
+	count_bytes(g, r);
 	json_set_text(r, "node", g->key.address);
 	json_set_text(r, "run", g->run.name);
 	json_set_i64(r, "round", (int64_t)g->round);

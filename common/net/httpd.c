@@ -302,7 +302,9 @@ static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct httpd *h = ((struct httpd_exchange *)q)->h;
+	struct httpd_bytes now;
 
+	httpd_bytes(h, &now);
 	r->content_type = "text/plain; version=0.0.4; charset=utf-8";
 	httpd_counters_write(&r->body, &h->counters, h->routes);
 	write_budgets(&r->body, h);
@@ -474,12 +476,6 @@ struct httpd *httpd_start(const struct httpd_config *config)
 	end_threads(h);
 	httpd_free(h);
 	return NULL;
-}
-
-void httpd_bytes(const struct httpd *h, uint64_t *sent, uint64_t *received)
-{
-	*sent = h->counters.sent;
-	*received = h->counters.received;
 }
 
 int httpd_port(const struct httpd *h)

@@ -205,9 +205,17 @@ struct httpd *httpd_start(const struct httpd_config *config);
 /* Returns the port that was bound. */
 int httpd_port(const struct httpd *h);
 
-/* Return the bytes that all sockets have carried so far, TLS and headers included; connections
- * in use count up to the end of their last request. From any thread. */
-void httpd_bytes(const struct httpd *h, uint64_t *sent, uint64_t *received);
+/* Bytes that all sockets have carried so far, TLS and headers included; what waits in the kernel was not sent yet. */
+struct httpd_bytes {
+	uint64_t sent, received;
+	uint64_t apart; /* of those sent: see httpd_bytes_apart */
+};
+/* From any thread, also with locks that handlers take. */
+void httpd_bytes(struct httpd *h, struct httpd_bytes *out);
+/* What the connection of a request sends from now on is told apart, until httpd_bytes_join. From any thread, before
+ * httpd_finish. */
+void httpd_bytes_apart(struct httpd_request *q);
+void httpd_bytes_join(struct httpd *h);
 
 /* Sleeps until SIGTERM or SIGINT. tick (may be NULL) is called about once a second. */
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx));

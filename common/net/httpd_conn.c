@@ -500,7 +500,9 @@ void httpd_conn_start(struct httpd_loop *l, struct httpd_conn *c)
 	struct epoll_event event = { EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, { c } };
 
 	c->loop = l;
+	pthread_mutex_lock(&l->lock);
 	httpd_link_add(&l->all, &c->in_all);
+	pthread_mutex_unlock(&l->lock);
 	wait_for_request(c);
 	c->used = false;
 	if (l->h->tls) {
@@ -529,28 +531,17 @@ void httpd_conn_close(struct httpd_conn *c)
 	c->client = NULL;
 	httpd_tls_close(c->tls, 0);
 	c->tls = NULL;
-	httpd_conn_count(c);
-	close(c->fd); /* removes it from the epoll set, too */
-	c->fd = -1;
 	httpd_link_remove(&c->in_idle);
 	httpd_link_remove(&c->in_ready);
+	pthread_mutex_lock(&c->loop->lock);
+	httpd_bytes_last(c);
+	close(c->fd); /* removes it from the epoll set, too */
+	c->fd = -1;
 	/* events of this round may still name it */
 	httpd_link_add(&c->loop->dead, &c->in_all);
+	pthread_mutex_unlock(&c->loop->lock);
 	c->loop->connections--;
 	h->counters.connections--;
-}
-
-void httpd_conn_count(struct httpd_conn *c)
-{
-	struct httpd_counters *all = &c->loop->h->counters;
-	struct net_bytes now;
-
-	net_bytes(c->fd, &now);
-	if (now.sent < c->counted.sent || now.received < c->counted.received)
-		return; /* not known */
-	all->sent += now.sent - c->counted.sent;
-	all->received += now.received - c->counted.received;
-	c->counted = now;
 }
 
 void httpd_conn_free(struct httpd_conn *c)

@@ -2,7 +2,7 @@
  * httpd.
  *
  * A connection belongs to one loop (a thread with an epoll set) and is touched by no other
- * thread. A request in progress is a struct httpd_exchange; other threads reach it by
+ * thread, but that its bytes are counted under the loop's lock. A request in progress is a struct httpd_exchange; other threads reach it by
  * httpd_finish, httpd_write and httpd_resume, which set flags in it under the loop's lock and
  * wake the loop. */
 #ifndef RNP_COMMON_NET_HTTPD_CORE_H
@@ -55,7 +55,8 @@ struct httpd_loop {
 	int epoll_fd, wake_fd;
 	bool listening;
 	_Atomic int connections;
-	struct httpd_link all, idle, ready, dead; /* lists of connections */
+	/* lists of connections; all: changed and walked by others under the lock, as are their descriptors */
+	struct httpd_link all, idle, ready, dead;
 	/* HTTPD_PIECE for received bytes, and as much for a file's bytes under TLS */
 	char *scratch;
 	char date[HTTPD_DATE_MAX];
@@ -103,8 +104,10 @@ struct httpd_conn {
 	struct buf kept;
 	/* for the time limits */
 	int64_t since_ns;
-	/* bytes of the socket that the counters include already */
+	/* under the loop's lock: bytes of the socket that the counters include already, and whether what it
+	 * sends is told apart */
 	struct net_bytes counted;
+	bool apart;
 	uint64_t moved, moved_then; /* bytes of body or reply, now and at since_ns */
 };
 
@@ -113,7 +116,7 @@ struct httpd_exchange {
 	struct httpd_reply r;
 	struct httpd *h;
 	struct httpd_loop *loop;
-	struct httpd_conn *conn;     /* NULL: the client left */
+	struct httpd_conn *conn;     /* NULL: the client left; changed under the loop's lock */
 	struct httpd_client *client; /* that of conn, or held until the end */
 	bool holds_client;
 	const struct httpd_route *route;
@@ -218,8 +221,6 @@ struct httpd_conn *httpd_conn_new(struct httpd *h, int fd, struct httpd_client *
 	const struct sockaddr *address);
 void httpd_conn_start(struct httpd_loop *l, struct httpd_conn *c);
 void httpd_conn_event(struct httpd_conn *c, uint32_t events);
-/* Adds the bytes that the socket has carried to the counters. */
-void httpd_conn_count(struct httpd_conn *c);
 /* Serves the connection as far as possible without waiting. */
 void httpd_conn_drive(struct httpd_conn *c);
 /* Sends a few bytes out of turn. Returns false when the socket took not all of them. */
@@ -229,6 +230,10 @@ void httpd_conn_free(struct httpd_conn *c); /* must be closed before */
 /* Closes the connection when it is too slow. */
 void httpd_conn_tick(struct httpd_conn *c, int64_t now_ns);
 const char *httpd_loop_date(struct httpd_loop *l);
+
+/* --- httpd_bytes.c --- */
+/* Counts a connection that is about to close. With the loop's lock. */
+void httpd_bytes_last(struct httpd_conn *c);
 
 /* --- lists --- */
 static inline void httpd_link_init(struct httpd_link *l)

@@ -513,7 +513,9 @@ bool httpd_exchange_gone(struct httpd_exchange *x)
 {
 	bool later;
 
+	pthread_mutex_lock(&x->loop->lock);
 	x->conn = NULL;
+	pthread_mutex_unlock(&x->loop->lock);
 	x->left = true;
 	httpd_exchange_tell_gone(x);
 	later = x->later;
@@ -549,8 +551,6 @@ void httpd_exchange_end(struct httpd_exchange *x)
 	httpd_count(&h->counters, x->route ? (int)(x->route - h->routes) : -1,
 		x->r.status, ns);
 	httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent, ns);
-	if (x->conn)
-		httpd_conn_count(x->conn);
 	if (!x->replied)
 		x->gone = true;
 	if (x->begun && x->route->done)

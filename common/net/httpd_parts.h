@@ -24,7 +24,7 @@ struct httpd_counters {
 	_Atomic uint64_t took[HTTPD_ROUTES_MAX + 1][HTTPD_BUCKETS + 1];
 	_Atomic uint64_t took_ns[HTTPD_ROUTES_MAX + 1];
 	_Atomic uint64_t limited, slow_closed, log_dropped;
-	_Atomic uint64_t sent, received; /* bytes of all sockets */
+	_Atomic uint64_t sent, received, apart; /* bytes of all sockets: httpd_bytes */
 	_Atomic int64_t connections;
 };
 

@@ -1,6 +1,7 @@
 /* http_httpd.c - http and httpd together, as our programs use them: files down with ranges and
  * resume, streams up, refusals before a body is sent, signed requests.
  * long because it is one server and all that is asked of it. */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sodium.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 #include "common/net/http_sign.h"
 #include "common/net/httpd.h"
 #include "common/net/httpd_sign.h"
+#include "common/net/net_bytes.h"
 #include "tests/unit/test.h"
 
 #define SIZE    ((size_t)24 << 20)
@@ -136,9 +139,18 @@ static enum httpd_when whoami(void *ctx, struct httpd_request *q, struct httpd_r
 	return HTTPD_NOW;
 }
 
+static enum httpd_when get_apart(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx;
+	httpd_bytes_apart(q);
+	return httpd_reply_memory(r, bytes, SIZE);
+}
+
 static const struct httpd_route routes[] = {
 	HTTPD_GET("/file", get_file),
 	HTTPD_GET("/whole", get_whole),
+	HTTPD_GET("/apart", get_apart),
 	HTTPD_GET("/small", get_small),
 	HTTPD_GET("/lie", get_lie),
 	HTTPD_GET("/who", whoami),
@@ -547,6 +559,49 @@ static void check_digest(struct http *h, const struct httpd *server, const char 
 	http_response_release(&r);
 }
 
+/* A connection whose answer is under way: its client has only begun to read. Returns its socket. */
+static int begin_to_read(struct httpd *server, const char *path)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		.sin_port = htons((uint16_t)httpd_port(server)) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char text[100];
+
+	snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
+	CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+	CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	CHECK(recv(fd, text, sizeof text, MSG_WAITALL) == sizeof text);
+	return fd;
+}
+
+/* What its socket has carried so far counts already, and is told apart where that was asked for. */
+static void check_bytes_under_way(struct httpd *server)
+{
+	struct httpd_bytes before, all;
+	struct net_bytes mine;
+	int fd;
+
+	httpd_bytes(server, &before);
+	CHECK_I64(0, (int64_t)before.apart);
+	fd = begin_to_read(server, "/file");
+	net_bytes(fd, &mine);
+	httpd_bytes(server, &all);
+	CHECK(mine.received >= 100 && all.sent >= before.sent + mine.received);
+	CHECK_I64((int64_t)(before.received + mine.sent), (int64_t)all.received);
+	CHECK_I64(0, (int64_t)all.apart);
+	close(fd);
+
+	fd = begin_to_read(server, "/apart");
+	net_bytes(fd, &mine);
+	httpd_bytes(server, &all);
+	CHECK(all.apart >= mine.received && all.apart <= all.sent - before.sent);
+	httpd_bytes_join(server);
+	httpd_bytes(server, &before);
+	CHECK(before.apart == 0 && before.sent >= all.sent);
+	close(fd);
+}
+
 /* Both ends count the same bytes, including those of broken transfers: a body of 24 MiB whole,
  * and its heads. */
 static void check_bytes(void)
@@ -558,7 +613,7 @@ static void check_bytes(void)
 	struct http_request q = { .response_bytes_max = (int64_t)SIZE };
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct http h = HTTP_INIT;
-	uint64_t sent = 0, received = 0;
+	struct httpd_bytes all = { 0 };
 	struct net_bytes mine;
 
 	CHECK(server != NULL);
@@ -569,13 +624,12 @@ static void check_bytes(void)
 	http_bytes(&h, &mine);
 	CHECK(mine.received > SIZE && mine.received < SIZE + 4096);
 	CHECK(mine.sent > 50 && mine.sent < 4096);
-	for (int i = 0; i < WAIT_MS && sent < mine.received; i++) {
-		usleep(1000);
-		httpd_bytes(server, &sent, &received);
-	}
+	httpd_bytes(server, &all);
 	/* what had to be sent twice is in `sent` alone */
-	CHECK(sent >= mine.received && sent < mine.received + SIZE / 10);
-	CHECK_I64((int64_t)mine.sent, (int64_t)received);
+	CHECK(all.sent >= mine.received && all.sent < mine.received + SIZE / 10);
+	CHECK_I64((int64_t)mine.sent, (int64_t)all.received);
+	CHECK_I64(0, (int64_t)all.apart);
+	check_bytes_under_way(server);
 	http_release(&h);
 	http_response_release(&r);
 	httpd_stop(server);
