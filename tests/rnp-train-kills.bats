@@ -82,17 +82,17 @@ start_coordinator_that_may_end() {
 
 @test "kills: the worker while it keeps what it fetched, and its delta" {
 	cd "$BATS_TEST_TMPDIR"
-	killed_at worker 51 0 --workers 1 --rounds 2 --inner-steps 2
+	killed_at worker 50 0 --workers 1 --rounds 2 --inner-steps 2
 }
 
 # its state.json: the number of the file of AdamW's state, 0 before the first turn is kept
 kept() { jq .adam "$BATS_TEST_TMPDIR"/state-a/*/state.json; }
 answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method == \"$1\") | .status" requests.log; }
 
-# Pieces leave while a thread keeps what belongs to them; the rename of state.json (37) is not made, and all pieces are there
+# Pieces leave while a thread keeps what belongs to them; the rename of state.json (36) is not made, and all pieces are there
 @test "kills: a worker whose delta is there and not kept: the same again is not sent again, another one in its place" {
 	cd "$BATS_TEST_TMPDIR"
-	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_AT=37 RNP_KILL_WAIT=700) again
+	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_AT=36 RNP_KILL_WAIT=700) again
 	for again in '' '--micro-batch 2'; do
 		rm -rf m port state-a c.out a.out requests.log
 		start_coordinator --workers 1 --rounds 1 --inner-steps 2
@@ -139,6 +139,25 @@ answers() { jq -r "select(.path | startswith(\"/v1/delta/\")) | select(.method =
 	[ "$(answers POST | paste -sd' ')" = '200 200' ]
 	# neither is a piece there with other bytes
 	[ -z "$(pieces_of 2 | grep -v '20[01]')" ]
+	rounds | jq -se 'length == 2 and all(.workers == 1 and .dropped == 0)'
+}
+
+# The thread that keeps it stands still before the container is flushed
+@test "kills: a delta leaves before it is on the disk, and its record does not" {
+	cd "$BATS_TEST_TMPDIR"
+	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_SYNC=/delta-2.rnpg RNP_KILL_WAIT=600000)
+	start_coordinator --workers 1 --rounds 2 --inner-steps 2
+	rnp-train() { exec "${kill[@]}" rnp-train "$@"; }
+	start_worker a
+	unset -f rnp-train
+	leaves() { jq -r 'select(.method == "PUT" and (.path | test("/2/[0-9]+$"))) | .status' requests.log | grep -q 201; }
+	wait_until 'the second delta to leave' leaves
+	[ "$(answers POST)" = 200 ]
+	(($(kept) < 4))
+	kill_hard "${worker[a]}"
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
 	rounds | jq -se 'length == 2 and all(.workers == 1 and .dropped == 0)'
 }
 

@@ -42,6 +42,7 @@ struct source {
 	 * not host memory */
 	float *values, *carried;
 	uint64_t batch;
+	bool later; /* the file is flushed by the caller */
 };
 
 static int failed(const struct dev *d)
@@ -160,7 +161,8 @@ static int write_source(struct dev *d, const char *method, struct source *s,
 	if (rc == 0) {
 		rc = encode(d, &g, s, &w);
 		if (rc == 0)
-			rc = io_part_close(&w.file);
+			rc = s->later ? io_part_name(&w.file) :
+					io_part_close(&w.file);
 		io_part_drop(&w.file);
 	}
 	close_source(d, s);
@@ -181,10 +183,14 @@ int container_write(struct dev *d, const char *method, const float *x, float *fe
 }
 
 int container_write_filled(struct dev *d, const char *method, container_fill_fn fill,
-	void *arg, float *feedback, uint64_t n, const char *path,
+	void *arg, float *feedback, uint64_t n, const char *path, bool later,
 	struct container_facts *facts)
 {
-	struct source s = { .fill = fill, .arg = arg, .feedback = feedback, .n = n };
+	struct source s = { .fill = fill,
+		.arg = arg,
+		.feedback = feedback,
+		.n = n,
+		.later = later };
 
 	return write_source(d, method, &s, path, facts);
 }

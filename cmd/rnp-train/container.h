@@ -29,9 +29,9 @@ int container_write(struct dev *d, const char *method, const float *x, float *fe
 typedef int (*container_fill_fn)(void *arg, uint64_t from, uint64_t n, float *out);
 
 /* The same with values that need never be in host memory all at once: only the container and
- * the residual, which is there, leave the device. */
+ * the residual, which is there, leave the device. later: the caller flushes the file and its directory. */
 int container_write_filled(struct dev *d, const char *method, container_fill_fn fill,
-	void *arg, float *feedback, uint64_t n, const char *path,
+	void *arg, float *feedback, uint64_t n, const char *path, bool later,
 	struct container_facts *facts);
 
 /* The most bytes that a container of n floats may have. Returns 0 where there is no such method. */

@@ -189,7 +189,6 @@ static int make_step(struct closing *c, size_t k, uint32_t live,
 static void take_result(struct closing *c, const struct update_result *result)
 {
 	struct closed *x = c->x;
-	unsigned char hash[32];
 
 	for (size_t i = 0; i < x->k; i++) {
 		x->c[i].norm = result->norm[i];
@@ -200,8 +199,15 @@ static void take_result(struct closing *c, const struct update_result *result)
 	x->d_norm = result->d_norm;
 	x->theta_norm = result->theta_norm;
 	x->update_bytes = result->bytes;
+}
+
+/* The name of the parameters. */
+static void name_model(struct closing *c)
+{
+	unsigned char hash[32];
+
 	flatfile_hash(c->to[PUB].x, c->to[PUB].n, hash);
-	protocol_hex(x->model, hash);
+	protocol_hex(c->x->model, hash);
 }
 
 static int keep_all(struct closing *c)
@@ -215,7 +221,6 @@ static int climb(struct closing *c)
 {
 	struct coordinator *g = c->g;
 	struct update_result result = { 0 };
-	unsigned char hash[32];
 	char *path = coordinate_path(g, "update-%s", g->base);
 	int rc;
 
@@ -229,11 +234,8 @@ static int climb(struct closing *c)
 		rc = io_part_open(&c->update, path, 0666);
 	if (rc == 0)
 		rc = make_step(c, 0, 1, &result);
-	if (rc == 0) {
+	if (rc == 0)
 		c->x->update_bytes = result.bytes;
-		flatfile_hash(c->to[PUB].x, c->to[PUB].n, hash);
-		protocol_hex(c->x->model, hash);
-	}
 	update_result_release(&result);
 	free(path);
 	return rc;
@@ -254,9 +256,11 @@ int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 		take_result(&c, &result);
 		rc = x->up.ends ? climb(&c) : 0;
 	}
-	/* it is on its way while the disk takes the files; nobody needs the last one */
+	/* it is on its way while its parameters get their name, and the disk the files; nobody needs the last one */
 	if (rc == 0 && !coordinate_db_is_over(g, x))
 		coordinate_early_begin(g, c.update.temporary);
+	if (rc == 0)
+		name_model(&c);
 	if (rc == 0)
 		rc = keep_all(&c);
 	io_part_drop(&c.update);

@@ -26,6 +26,7 @@ struct worker_options {
 struct keeping {
 	struct flatfile files[KEEPING_FILES];
 	int n;
+	char *container; /* a file beside them that is to be flushed, too; NULL: none */
 	pthread_t thread;
 	bool runs;
 	struct err failed; /* code 0: not */

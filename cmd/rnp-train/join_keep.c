@@ -18,6 +18,8 @@ static void *keep(void *arg)
 
 	for (int i = 0; rc == 0 && i < k->n; i++)
 		rc = flatfile_sync(&k->files[i]);
+	if (rc == 0 && k->container)
+		rc = io_flush_file(k->container);
 	if (rc == 0 && k->n)
 		rc = io_flush_directory(k->files[0].path);
 	if (rc == 0)
@@ -26,6 +28,8 @@ static void *keep(void *arg)
 		err_save(&k->failed);
 	for (int i = 0; i < k->n; i++)
 		flatfile_close(&k->files[i]);
+	free(k->container);
+	k->container = NULL;
 	return NULL;
 }
 
@@ -45,6 +49,10 @@ int worker_keep(struct worker *w, struct flatfile *files, int n)
 	k->runs = rc == 0;
 	for (int i = 0; rc < 0 && i < n; i++)
 		flatfile_close(&k->files[i]);
+	if (rc < 0) {
+		free(k->container);
+		k->container = NULL;
+	}
 	return rc;
 }
 

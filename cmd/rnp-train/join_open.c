@@ -159,6 +159,7 @@ void worker_close(struct worker *w)
 	/* where it ended with an error; else work() has said what came of it */
 	if (w->keeping.runs)
 		pthread_join(w->keeping.thread, NULL);
+	free(w->keeping.container);
 	worker_deliver_drop(w);
 	worker_ahead_close(w);
 	count_last_bytes(w);

@@ -102,7 +102,7 @@ static int write_delta(struct stream *s, struct cut *c, struct flatfile *residua
 		move_rest(c, residual->x, true);
 	if (rc == 0)
 		rc = container_write_filled(&w->coder, s->made.a.method, fill_delta, c,
-			c->rest, c->elements, path, &facts);
+			c->rest, c->elements, path, false, &facts);
 	if (rc == 0 && c->rest)
 		move_rest(c, residual->x, false);
 	if (rc == 0) {

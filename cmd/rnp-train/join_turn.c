@@ -270,8 +270,10 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 		rc = worker_copy_residual(w, residual);
 	if (rc == 0)
 		rc = container_write_filled(&w->d, a->method, fill_delta, &from,
-			feedback ? residual->x : NULL, w->state.n, path, &facts);
+			feedback ? residual->x : NULL, w->state.n, path, true, &facts);
 	if (rc == 0) {
+		w->keeping.container = path; /* the link does not wait for the disk */
+		path = NULL;
 		d->bytes = facts.bytes;
 		protocol_hex(d->sha256, facts.sha256);
 		protocol_hex(d->root, facts.root);

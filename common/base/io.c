@@ -133,6 +133,17 @@ int io_flush_directory(const char *path)
 	return flush_directory(open_directory(path), path);
 }
 
+int io_flush_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -1 : fsync(fd);
+
+	if (rc < 0)
+		err_sys(EX_IOERR, "cannot write '%s'", path);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
 static int fail_create(const char *path)
 {
 	int code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM :
@@ -406,6 +417,16 @@ static int part_finish(struct io_part *p, bool may_exist)
 int io_part_close(struct io_part *p)
 {
 	return part_finish(p, true);
+}
+
+int io_part_name(struct io_part *p)
+{
+	int rc = rename(p->temporary, p->path) < 0 ? fail_create(p->path) : 0;
+
+	if (rc < 0)
+		unlink(p->temporary);
+	part_release(p);
+	return rc;
 }
 
 void io_part_drop(struct io_part *p)

@@ -43,6 +43,9 @@ int io_part_write(struct io_part *p, const void *data, size_t len);
  * together, none appears before all of them are written. Returns 0, or -1 (74). */
 int io_part_flush(struct io_part *p);
 int io_part_close(struct io_part *p); /* failed or not, p is empty afterwards */
+/* As io_part_close, but nothing is flushed: the caller flushes file and directory before anything says that
+ * the file is there. */
+int io_part_name(struct io_part *p);
 void io_part_drop(
 	struct io_part *p); /* discards what was written; harmless when closed */
 
@@ -62,6 +65,8 @@ int io_make_dirs(const char *path, mode_t mode);
 /* Flushes the directory in which path lies, so that a name which was given or taken there is on the
  * disk. Returns 0, or -1. */
 int io_flush_directory(const char *path);
+/* Flushes a file that is there. */
+int io_flush_file(const char *path);
 
 /* Calls write(2) until everything is written. Returns 0, or -1 with errno set and no err_set. */
 int io_write_all(int fd, const void *data, size_t len);

@@ -1,6 +1,7 @@
 /* kill_at.c - ends a process with SIGKILL at a chosen instant: LD_PRELOAD of a program, whose
  * RNP_KILL_AT'th call that makes something durable or visible (fsync, fdatasync, msync, rename, link,
- * unlink, ftruncate) is its last, or (RNP_KILL_NAME) whose first rename to a path with that in it; with
+ * unlink, ftruncate) is its last, or (RNP_KILL_NAME) whose first rename to a path with that in it, or
+ * (RNP_KILL_SYNC) whose first fsync of a file with that in its path; with
  * RNP_KILL_AFTER=1 the call is still made, with RNP_KILL_WAIT=MS its other threads go on for so long.
  * RNP_KILL_COUNT=FILE: the number of calls is written there at the end. */
 #define _GNU_SOURCE
@@ -35,6 +36,15 @@ static int is_named(const char *to)
 	return text && strstr(to, text);
 }
 
+static int is_file(int fd)
+{
+	const char *text = getenv("RNP_KILL_SYNC");
+	char link[64], path[4096] = "";
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	return text && readlink(link, path, sizeof path - 1) > 0 && strstr(path, text);
+}
+
 static void die(void)
 {
 	usleep((useconds_t)number("RNP_KILL_WAIT") * 1000);
@@ -63,7 +73,7 @@ static void die(void)
 		return rc;                                         \
 	}
 
-WRAP(int, fsync, (int fd), (fd))
+WRAP_IF(is_it() || is_file(fd), int, fsync, (int fd), (fd))
 WRAP(int, fdatasync, (int fd), (fd))
 WRAP(int, msync, (void *at, size_t bytes, int flags), (at, bytes, flags))
 WRAP_IF(is_it() || is_named(to), int, rename, (const char *from, const char *to),
