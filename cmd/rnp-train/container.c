@@ -161,8 +161,7 @@ static int write_source(struct dev *d, const char *method, struct source *s,
 	if (rc == 0) {
 		rc = encode(d, &g, s, &w);
 		if (rc == 0)
-			rc = s->later ? io_part_name(&w.file) :
-					io_part_close(&w.file);
+			rc = s->later ? io_part_name(&w.file) : io_part_close(&w.file);
 		io_part_drop(&w.file);
 	}
 	close_source(d, s);

@@ -132,7 +132,7 @@ struct coordinator {
 
 	/* coordinate_early.h */
 	pthread_mutex_t early_lock;
-	struct early *early; /* answers that were begun before their round's end */
+	struct early *early;  /* answers that were begun before their round's end */
 	uint64_t early_round; /* that is not committed yet; 0: none */
 };
 

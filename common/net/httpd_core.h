@@ -116,7 +116,8 @@ struct httpd_exchange {
 	struct httpd_reply r;
 	struct httpd *h;
 	struct httpd_loop *loop;
-	struct httpd_conn *conn;     /* NULL: the client left; changed under the loop's lock */
+	struct httpd_conn
+		*conn; /* NULL: the client left; changed under the loop's lock */
 	struct httpd_client *client; /* that of conn, or held until the end */
 	bool holds_client;
 	const struct httpd_route *route;
