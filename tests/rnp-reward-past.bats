@@ -103,22 +103,19 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
 	owe 6
 	front
 	root=$(root)
-	# anybody can send something to the payer's account with the memo of an epoch
-	control "{\"stranger\": \"$root\"}" >/dev/null
-	run_split pay --max-per-run 0
-	assert_failure 1
-	# a server can tell of what never was: with bytes that are nothing, and of somebody else
+	# anybody can send something to the payer's account with the memo of an epoch, alone or together with others
+	for with in false true; do
+		control "{\"stranger\": \"$root\", \"witness\": $with}" >/dev/null
+		run_split pay --max-per-run 0
+		assert_failure 1
+	done
+	# a server can tell of what never was: with bytes that are nothing, and with none. It holds payments up, and is named
 	forged() { # SIGNATURE BYTES
 		control "{\"lies\": [[\"forged\"], [], []], \"forged\": [{\"signature\": \"$1\", \"memo\": \"[44] $root\"${2:+, \"bytes\": \"$2\"}}]}" >/dev/null
 	}
 	signature=$(python3 -c 'print("2" * 88)')
 	forged "$signature" AAAA
-	run_split pay --max-per-run 0
-	assert_failure 1
-	forged "$signature" "$(head -c 300 /dev/zero | base64 -w 0)"
-	run_split pay --max-per-run 0
-	assert_failure 1
-	# what nobody shows holds payments up, and who tells of it is named
+	refused 75 "${urls[0]} tells of a payment that nobody shows" pay
 	forged "$signature"
 	refused 75 "${urls[0]} tells of a payment that nobody shows" pay
 	# one that never ends, and one that answers something else, are not counted
@@ -155,6 +152,85 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
 	forged "$real" "$bytes"
 	pay --shared >out
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "2 finalised"
+}
+
+# untrue BYTES OTHER: other bytes with the signature of a transaction, one a line
+untrue() {
+	python3 - "$1" "$2" <<-'PY'
+		import base64, sys
+		paid, other = (base64.b64decode(x) for x in sys.argv[1:])
+		signature, message = paid[1:65], paid[65:]
+		print(*(base64.b64encode(it).decode() for it in (b"", bytes(3), bytes(300), other, b"\1" + signature, b"\1" + signature + other[65:],
+				b"\1" + other[1:65] + message, paid[:-1], b"\2" + signature + other[1:],
+				b"\3" + signature + bytes(64) + message, b"\1" + signature + bytes([128]) + message,
+				b"\1" + signature + message[:4] + other[69:], b"\0" + paid, b"\x81\0" + paid[1:])), sep="\n")
+	PY
+}
+
+@test "pay: bytes that nobody has signed with a payment's signature do not tell whose it is: nothing is paid again" {
+	owe 6
+	front
+	cp db sealed
+	pay >out
+	paid=$(jq -r .signature out | head -1)
+	bytes=$(rnp-reward ledger --store db | jq -r 'select(.transaction).transaction')
+	other=$(control '{"stranger": "hello"}' | jq -r .last)
+	untrue "$bytes" "$other" >given
+	assert_equal "$(wc -l <given)" 14
+	back sealed
+	# lie LIES BYTES: all tell of the payment; what they give for it when they are asked
+	lie() {
+		control "{\"lies\": $1, \"shown\": [\"$2\", \"$2\", \"$2\"]}" >/dev/null
+	}
+	while read -r given; do
+		lie '[["noshow"], ["swapped"], ["noshow"]]' "$given"
+		refused 75 "tells of a payment that nobody shows, $paid: leave it out, or ask again later" pay
+	done <given
+	# alone, in pairs, and where the other one hides it
+	for lies in '[["swapped"], ["noshow"], ["noshow"]]' '[["swapped"], ["noshow"], ["swapped"]]' \
+		'[["swapped"], ["swapped"], ["swapped"]]' '[["nopast", "noshow"], ["nopast", "swapped"], ["noshow"]]' \
+		'[["noshow"], ["nopast", "swapped"], ["nopast", "swapped"]]'; do
+		lie "$lies" "$(sed -n 6p given)"
+		refused 75 "tells of a payment that nobody shows, $paid" pay
+	done
+	# one that shows it suffices, and what others give is no matter
+	for lies in '[["swapped"], ["swapped"], []]' '[[], ["nopast", "swapped"], ["nopast", "swapped"]]' \
+		'[["nopast"], ["swapped"], ["nopast"]]'; do
+		lie "$lies" "$([[ $lies == *'["nopast"], ["swapped"], ["nopast"]'* ]] && echo "$bytes" || sed -n 6p given)"
+		refused 65 "transaction $paid has paid for the epoch with root $(root), and is not in the ledger" pay
+	done
+	control '{"lies": [[], [], []]}' >/dev/null
+	audit
+}
+
+@test "pay: a server that gives few transactions at a time is asked until it has no more" {
+	owe 6
+	front
+	cp db sealed
+	pay >out
+	for ((i = 0; i < 3; i++)); do
+		control '{"stranger": "hello"}' >/dev/null
+	done
+	back sealed
+	control '{"lies": [["short"], ["short"], ["short"]]}' >/dev/null
+	refused 65 "has paid for the epoch with root $(root), and is not in the ledger" pay
+	audit
+}
+
+@test "pay: two servers that call a payment failed while it is under way do not have it made again" {
+	owe 6
+	front 8 400 # no blockhash dies within a minute
+	# the first takes its time to send it
+	control '{"lies": [["failed", "late"], ["failed"], []]}' >/dev/null
+	for how in "" --resume; do
+		# shellcheck disable=SC2086
+		refused 75 "1 transactions are still in flight: go on with pay --resume" pay --timeout 300ms $how
+	done
+	paying
+	finish || fail "$(cat err)"
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "6 finalised"
+	audit
+	ledger_agrees
 }
 
 # sql STATEMENTS: what somebody writes into the ledger's file

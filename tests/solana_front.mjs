@@ -4,8 +4,8 @@
 // mint of Token-2022 with a transfer fee or a hook; the payer may issue; that many nonce accounts, and so much SOL, of the payer.
 // Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
 // POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
-// "steal": [wallets], "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}]} sets, and
-// answers what each wallet has and which transactions landed.
+// "steal": [wallets], "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}],
+// "shown": [base64 for each server]} sets, and answers what each wallet has, how many transactions landed and the bytes of the last.
 //
 // One block every BLOCK_MS; a transaction is processed at once, confirmed after 2 blocks, final after
 // 8. A blockhash is good for at most 150 blocks. A fork takes back what is confirmed and not final.
@@ -94,6 +94,7 @@ let lies = [[], [], []], landed = new Map(), late = [], oldHash = svm.latestBloc
 const executed = [];
 let past = []; // of what has landed: its bytes, memos and accounts
 let forged = []; // what a server that lies adds to that
+let shown = []; // what a server that lies ("swapped") gives as the bytes of any transaction
 
 function remember(tx, signature) {
 	const m = kit.getCompiledTransactionMessageDecoder().decode(tx.messageBytes);
@@ -169,6 +170,8 @@ function statusFor(server, signature) {
 		return null;
 	if (lying(server, "final") || lying(server, "confirmed"))
 		return { slot: height, confirmations: null, err: null, confirmationStatus: lying(server, "final") ? "finalized" : "confirmed" };
+	if (lying(server, "failed"))
+		return { slot: height, confirmations: null, err: { InstructionError: [0, "Custom"] }, confirmationStatus: "finalized" };
 	const t = landed.get(signature);
 	if (!t)
 		return null;
@@ -211,10 +214,14 @@ const methods = {
 			seen.unshift(...forged);
 		const from = o?.before ? seen.findIndex((x) => x.signature === o.before) + 1 : 0;
 		const to = o?.until ? seen.findIndex((x) => x.signature === o.until) : -1;
-		return seen.slice(from, to < 0 ? undefined : to).slice(0, o?.limit ?? 1000).map((x) => ({ signature: x.signature,
+		return seen.slice(from, to < 0 ? undefined : to).slice(0, lying(s, "short") ? 2 : o?.limit ?? 1000).map((x) => ({ signature: x.signature,
 			slot: height, err: landed.get(x.signature)?.err ?? null, memo: x.memo, blockTime: x.at, confirmationStatus: "confirmed" }));
 	},
 	getTransaction: (s, [signature]) => {
+		if (lying(s, "noshow"))
+			return null;
+		if (lying(s, "swapped"))
+			return { slot: height, meta: { err: null }, version: 0, transaction: [shown[s] ?? "", "base64"] };
 		const x = past.find((x) => x.signature === signature) ?? (lying(s, "forged") && forged.find((x) => x.signature === signature));
 		return x?.bytes ? { slot: height, blockTime: x.at, meta: { err: null }, version: 0, transaction: [x.bytes, "base64"] } : null;
 	},
@@ -248,9 +255,9 @@ function answer(server, text) {
 	return reply;
 }
 
-// A stranger sends lamports to the payer's token account, with a memo.
-async function strange(memo) {
-	const who = await kit.generateKeyPairSigner(), data = Buffer.alloc(12);
+// A stranger sends lamports to the payer's token account, with a memo, which somebody else may sign, too.
+async function strange(memo, witness) {
+	const who = await kit.generateKeyPairSigner(), other = await kit.generateKeyPairSigner(), data = Buffer.alloc(12);
 	svm.airdrop(who.address, kit.lamports(1000000000n));
 	data.writeUInt32LE(2, 0);
 	data.writeBigUInt64LE(1n, 4);
@@ -258,7 +265,8 @@ async function strange(memo) {
 		(m) => kit.setTransactionMessageFeePayerSigner(who, m),
 		(m) => kit.setTransactionMessageLifetimeUsingBlockhash({ blockhash: svm.latestBlockhash(), lastValidBlockHeight: 1n << 40n }, m),
 		(m) => kit.appendTransactionMessageInstructions([
-			{ programAddress: MEMO, data: new TextEncoder().encode(memo) },
+			{ programAddress: MEMO, data: new TextEncoder().encode(memo), accounts: witness ?
+				[{ address: other.address, role: kit.AccountRole.READONLY_SIGNER, signer: other }] : [] },
 			{ programAddress: SYSTEM, data: new Uint8Array(data), accounts: [
 				{ address: who.address, role: kit.AccountRole.WRITABLE_SIGNER }, { address: ownAccount, role: kit.AccountRole.WRITABLE }] }], m));
 	const tx = await kit.signTransactionMessageWithSigners(message);
@@ -281,8 +289,10 @@ async function control(text) {
 		setAccount(nonce, nonceAccount(createHash("sha256").update(String(Math.random())).digest()), SYSTEM);
 	if (c.forged)
 		forged = c.forged.map((x) => ({ at: Math.floor(Date.now() / 1000), ...x }));
+	if (c.shown)
+		shown = c.shown;
 	if (c.stranger)
-		await strange(c.stranger);
+		await strange(c.stranger, c.witness);
 	const accounts = await Promise.all((c.wallets ?? []).map(ata)), has = {};
 	// no block passes while these are read
 	const sum = (address) => {
@@ -291,7 +301,8 @@ async function control(text) {
 	};
 	(c.wallets ?? []).forEach((wallet, i) => { has[wallet] = sum(accounts[i]); });
 	return { height, landed: executed.length, has, payer: sum(ownAccount),
-		supply: Number(Buffer.from(svm.getAccount(mint).data).readBigUInt64LE(36)) };
+		supply: Number(Buffer.from(svm.getAccount(mint).data).readBigUInt64LE(36)),
+		last: past.at(-1)?.bytes };
 }
 
 function serve(server) {

@@ -1,7 +1,6 @@
 /* pay_past.c - looks on the chain for payments that the ledger does not know of, before it makes any: the
  * transactions of the payer's account have the root of the epoch that they pay as their memo. */
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +15,8 @@
 #define STRANGE_MAX 20  /* transactions with other roots that are looked at */
 #define DAY_S       86400
 /* what is this old was held against the chain before something else was planned */
-#define OLD_MS        INT64_C(604800000)
-#define ROOT_CHARS    44
-#define ONE_SIGNATURE 1
+#define OLD_MS     INT64_C(604800000)
+#define ROOT_CHARS 44
 
 struct past {
 	struct pay_run *run;
@@ -87,58 +85,46 @@ static enum tells read_memo(const struct past *p, const char *memo,
 
 /* --- proof ------------------------------------------------------------------------------------ */
 
-/* Whether a message has this memo. */
-static bool has_memo(const struct solana_parsed *m,
+/* Whether a message has this memo: whatever else it is, it has its characters. */
+static bool has_memo(const struct solana_first *first,
 	const unsigned char root[MERKLE_HASH_BYTES])
 {
 	char memo[ADDRESS_MAX];
 
 	address_format(root, memo);
-	for (int i = 0; i < m->n; i++)
-		if (memcmp(&m->keys[m->list[i].program], solana_program(SOLANA_MEMO),
-			    SOLANA_KEY_BYTES) == 0 &&
-			m->list[i].ndata == strlen(memo) &&
-			memcmp(m->list[i].data, memo, m->list[i].ndata) == 0)
-			return true;
-	return false;
+	return memmem(first->message, first->nmessage, memo, strlen(memo)) != NULL;
 }
 
 /* Whose a transaction is. Nobody but the payer can make one of the payer, though anybody can send one with such a
  * memo that names the payer's account. */
-enum whose { WHOSE_UNKNOWN, WHOSE_STRANGER, WHOSE_PAYER };
+enum whose { WHOSE_UNKNOWN, WHOSE_OTHERS, WHOSE_PAYER };
 
-/* Reads what a server gives as the bytes of a transaction. Of bytes that are signed by somebody it is certain whose
- * they are. */
+/* Reads what a server gives as the bytes of a transaction. Only bytes that were signed with its signature tell whose
+ * it is, since nobody can find another key or message for that: all others may be a lie, and tell nothing. */
 static enum whose read_whose(const struct pay_run *run, const char *signature,
 	const unsigned char root[MERKLE_HASH_BYTES], const unsigned char *bytes,
 	size_t len)
 {
-	const unsigned char *message = bytes + 1 + SOLANA_SIGNATURE_BYTES;
-	struct solana_parsed m;
+	struct solana_first first;
 	char text[RPC_SIGNATURE_MAX];
 
-	if (len <= 1 + SOLANA_SIGNATURE_BYTES || bytes[0] != ONE_SIGNATURE)
+	if (!solana_first_signer(bytes, len, &first))
 		return WHOSE_UNKNOWN;
-	len -= 1 + SOLANA_SIGNATURE_BYTES;
-	base58_encode(text, bytes + 1, SOLANA_SIGNATURE_BYTES);
-	if (strcmp(text, signature) != 0 || !solana_parse(message, len, &m) ||
-		m.nsigners != 1 ||
-		crypto_sign_verify_detached(bytes + 1, message, len, m.keys[0].bytes) !=
-			0)
+	base58_encode(text, first.signature, SOLANA_SIGNATURE_BYTES);
+	if (strcmp(text, signature) != 0)
 		return WHOSE_UNKNOWN;
-	return memcmp(&m.keys[0], &run->payer.wallet, SOLANA_KEY_BYTES) == 0 &&
-			has_memo(&m, root) ?
+	return memcmp(&first.key, &run->payer.wallet, sizeof first.key) == 0 &&
+			has_memo(&first, root) ?
 		WHOSE_PAYER :
-		WHOSE_STRANGER;
+		WHOSE_OTHERS;
 }
 
-/* Returns 1 if the transaction is the payer's, 0 if it is not, -1: no server shows it. The server that told of it is
- * asked first. */
+/* Returns 1 if the transaction is the payer's with this memo, 0 if it is certainly not, -1: no server shows it. The
+ * server that told of it is asked first. */
 static int prove(struct pay_run *run, int teller, const char *signature,
 	const unsigned char root[MERKLE_HASH_BYTES])
 {
 	unsigned char bytes[SOLANA_TX_BYTES_MAX];
-	bool shown = false;
 	size_t len;
 
 	for (int k = 0; k < run->n; k++) {
@@ -153,9 +139,8 @@ static int prove(struct pay_run *run, int teller, const char *signature,
 		}
 		if (whose != WHOSE_UNKNOWN)
 			return whose == WHOSE_PAYER;
-		shown = shown || rc == 0;
 	}
-	return shown ? 0 : -1;
+	return -1;
 }
 
 /* --- the past --------------------------------------------------------------------------------- */
@@ -235,7 +220,8 @@ static int look_at(struct past *p, int server)
 			if (hold(p, server, &page[i]) < 0)
 				return -1;
 		}
-		if (n < RPC_PAST_MAX)
+		/* a server may give fewer at a time than it is asked for */
+		if (!n)
 			return 1;
 		strcpy(before, page[n - 1].signature);
 	}

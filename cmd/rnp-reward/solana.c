@@ -452,6 +452,26 @@ bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed
 		out->nreadonly <= out->nkeys - out->nsigners;
 }
 
+bool solana_first_signer(const unsigned char *bytes, size_t len, struct solana_first *out)
+{
+	struct reader r = { bytes, bytes + len, false };
+	int n = take_short(&r, SOLANA_TX_BYTES_MAX / SOLANA_SIGNATURE_BYTES);
+	const unsigned char *key;
+
+	out->signature = take(&r, (size_t)n * SOLANA_SIGNATURE_BYTES);
+	out->message = r.at;
+	out->nmessage = (size_t)(r.end - r.at);
+	/* a version's byte, and how many sign and only read */
+	take(&r, out->nmessage && *r.at & 0x80 ? 4 : 3);
+	take_short(&r, UINT8_MAX);
+	key = take(&r, SOLANA_KEY_BYTES);
+	if (!n || !key)
+		return false;
+	memcpy(&out->key, key, sizeof out->key);
+	return crypto_sign_verify_detached(out->signature, out->message, out->nmessage,
+		       key) == 0;
+}
+
 /* --- in words ------------------------------------------------------------------------------- */
 
 static uint64_t number(const unsigned char *data, int bytes)

@@ -121,6 +121,17 @@ struct solana_parsed {
 };
 bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed *out);
 
+/* Who signed the bytes of a transaction first: its signature is the transaction's name. Pointers are into the input. */
+struct solana_first {
+	const unsigned char *signature, *message;
+	size_t nmessage;
+	struct solana_key key;
+};
+/* Reads that of any transaction, with other signers, lookup tables or anything else that solana_parse does not know.
+ * Returns true only if the signature is good: then no other key and no other message go with it. */
+bool solana_first_signer(const unsigned char *bytes, size_t len,
+	struct solana_first *out);
+
 /* Appends a description of a message, one line for each instruction, for the person or program
  * that signs it. */
 void solana_words(struct buf *out, const struct solana_parsed *m);

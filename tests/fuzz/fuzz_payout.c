@@ -31,9 +31,12 @@ static void must(bool promise)
 static void fuzz_message(const uint8_t *data, size_t size)
 {
 	static struct solana_parsed m;
+	struct solana_first first;
 	struct buf words = BUF_INIT;
 	int lines = 0;
 
+	if (solana_first_signer(data, size, &first))
+		must(first.message + first.nmessage == data + size);
 	if (!solana_parse(data, size, &m))
 		return;
 	must(m.nkeys <= SOLANA_ACCOUNTS_MAX && m.n <= SOLANA_INSTRUCTIONS_MAX);

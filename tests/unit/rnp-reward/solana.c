@@ -271,6 +271,67 @@ static void check_words(void)
 	buf_release(&text);
 }
 
+/* Builds a transaction of n signers with `extra` bytes behind their keys, signed by them. Returns its length. */
+static size_t build(unsigned char out[SOLANA_TX_BYTES_MAX], int n, bool legacy,
+	size_t extra, unsigned char keys[][crypto_sign_PUBLICKEYBYTES])
+{
+	unsigned char secret[4][crypto_sign_SECRETKEYBYTES];
+	unsigned char *message = out + 1 + n * SOLANA_SIGNATURE_BYTES, *to = message;
+
+	out[0] = (unsigned char)n;
+	if (!legacy)
+		*to++ = 0x80;
+	*to++ = (unsigned char)n;
+	*to++ = 0;
+	*to++ = 0;
+	*to++ = (unsigned char)n;
+	for (int i = 0; i < n; i++) {
+		crypto_sign_keypair(keys[i], secret[i]);
+		memcpy(to, keys[i], SOLANA_KEY_BYTES);
+		to += SOLANA_KEY_BYTES;
+	}
+	/* what no parser of ours knows */
+	memset(to, 0xee, extra);
+	to += extra;
+	for (int i = 0; i < n; i++)
+		crypto_sign_detached(out + 1 + i * SOLANA_SIGNATURE_BYTES, NULL, message,
+			(size_t)(to - message), secret[i]);
+	return (size_t)(to - out);
+}
+
+static void check_first_signer(void)
+{
+	unsigned char bytes[SOLANA_TX_BYTES_MAX], keys[4][crypto_sign_PUBLICKEYBYTES],
+		*end;
+	struct solana_first first;
+
+	for (int n = 1; n <= 4; n++)
+		for (int legacy = 0; legacy < 2; legacy++) {
+			size_t len = build(bytes, n, legacy, 300, keys);
+
+			CHECK(solana_first_signer(bytes, len, &first));
+			CHECK(first.signature == bytes + 1);
+			CHECK(memcmp(&first.key, keys[0], SOLANA_KEY_BYTES) == 0);
+			/* each byte of the first signature and of the message counts */
+			end = bytes + len;
+			for (unsigned char *b = bytes; b < end; b++) {
+				bool others = b > bytes + SOLANA_SIGNATURE_BYTES &&
+					b < first.message;
+
+				*b ^= 1;
+				CHECK(solana_first_signer(bytes, len, &first) == others);
+				*b ^= 1;
+			}
+			for (size_t cut = 0; cut < len; cut++)
+				CHECK(!solana_first_signer(bytes, cut, &first));
+		}
+	/* by nobody, and a message without keys */
+	memset(bytes, 0, sizeof bytes);
+	CHECK(!solana_first_signer(bytes, sizeof bytes, &first));
+	bytes[0] = 1;
+	CHECK(!solana_first_signer(bytes, 1 + SOLANA_SIGNATURE_BYTES + 4, &first));
+}
+
 int main(int argc, char **argv)
 {
 	if (sodium_init() < 0)
@@ -280,5 +341,6 @@ int main(int argc, char **argv)
 	check_sizes();
 	check_curve();
 	check_words();
+	check_first_signer();
 	TEST_END();
 }
