@@ -52,19 +52,30 @@ static bool expired(const struct pay_view *v, int *contradiction)
 	return votes >= PAY_QUORUM && !against;
 }
 
+/* Whether two say that it has failed, and nobody that it is, or may still be, on the chain without an error. */
+static bool failed(const struct pay_view *v)
+{
+	for (int i = 0; i < v->servers; i++)
+		if (v->seen[i] == PAY_SEEN || v->seen[i] == PAY_SEEN_CONFIRMED ||
+			v->seen[i] == PAY_SEEN_FINAL ||
+			(v->seen[i] == PAY_NULL && v->final_height[i] <= v->last_valid))
+			return false;
+	return count(v, PAY_SEEN_FINAL_ERROR) >= quorum(v->servers);
+}
+
 enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
 	int *contradiction)
 {
-	int final = count(v, PAY_SEEN_FINAL), failed = count(v, PAY_SEEN_FINAL_ERROR);
+	int final = count(v, PAY_SEEN_FINAL);
 	bool gone;
 
 	if (contradiction)
 		*contradiction = -1;
 	if (now < PAY_SIGNED || pay_is_over(now))
 		return now;
-	if (final >= quorum(v->servers) && !failed)
+	if (final >= quorum(v->servers) && !count(v, PAY_SEEN_FINAL_ERROR))
 		return PAY_FINALISED;
-	if (failed >= quorum(v->servers) && !final)
+	if (failed(v))
 		return PAY_FAILED;
 	gone = expired(v, contradiction);
 	if (gone)

@@ -9,6 +9,8 @@
  *     valid one, requested first, and then, requested with its history, a status that is null;
  *   - no server at all contradicts this, neither with a trace of the transaction nor with a
  *     finalised height that is not above.
+ * It has failed, which gives it up as well, only if two say so, finalised, and nobody tells of it without an error, or
+ * knows nothing of it at a height at which it can still land.
  * And it is final only if two servers say "finalized" (one, if there is only one). */
 #ifndef RNP_CMD_REWARD_PAYSTATE_H
 #define RNP_CMD_REWARD_PAYSTATE_H

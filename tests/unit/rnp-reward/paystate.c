@@ -42,8 +42,21 @@ static void check_rules(void)
 	CHECK(decide(view(PAY_SEEN_FINAL, PAY_NULL, PAY_NULL, 1001)) == PAY_CONFIRMED);
 	CHECK(decide(view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_NULL, 900)) ==
 		PAY_FINALISED);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NULL, PAY_SEEN_FINAL_ERROR, 900)) ==
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NO_ANSWER, PAY_SEEN_FINAL_ERROR,
+		      900)) == PAY_FAILED);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_ERROR, PAY_SEEN_FINAL_ERROR,
+		      900)) == PAY_FAILED);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NO_ANSWER, PAY_NO_ANSWER, 900)) ==
+		PAY_SENT);
+	/* one that knows nothing of it yet, or of no error */
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NULL, PAY_SEEN_FINAL_ERROR, 1000)) ==
+		PAY_SENT);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NULL, PAY_SEEN_FINAL_ERROR, 1001)) ==
 		PAY_FAILED);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN, PAY_SEEN_FINAL_ERROR, 1001)) ==
+		PAY_SENT);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_CONFIRMED, PAY_SEEN_FINAL_ERROR,
+		      1001)) == PAY_CONFIRMED);
 	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 900)) ==
 		PAY_CONFIRMED);
 	/* a height that is not above the last, from any server; its number */
@@ -138,11 +151,11 @@ static void add(struct world w)
 	states[nstates++] = w;
 }
 
-/* The two invariants: a transaction that is given up can never land, and has not; one that is
- * called final is final. */
+/* The two invariants: a transaction that is given up, or called failed (in this world none fails), can never land, and
+ * has not; one that is called final is final. */
 static void check_world(const struct setting *s, const struct world *w)
 {
-	if (w->status == PAY_EXPIRED)
+	if (w->status == PAY_EXPIRED || w->status == PAY_FAILED)
 		CHECK(w->landed < 0 && final_height(w) > DEAD);
 	if (w->status == PAY_FINALISED && s->final_is_true)
 		CHECK(w->landed >= 0 && w->landed <= final_height(w));
@@ -247,7 +260,7 @@ static void explore(const struct setting *s)
 		ends = ends || w.status == PAY_FINALISED;
 		given_up = given_up || w.status == PAY_EXPIRED;
 		if (pay_is_over(w.status)) /* time goes on, and nothing may come of it */
-			CHECK(w.status != PAY_EXPIRED || !can_land(&w));
+			CHECK(w.status == PAY_FINALISED || !can_land(&w));
 		next.height += STEP;
 		add(next);
 		next = w;
