@@ -265,3 +265,121 @@ sql() {
 		INSERT INTO epoch SELECT * FROM o.epoch WHERE sequence = 1; INSERT INTO claim SELECT * FROM o.claim WHERE epoch = 1"
 	refused 65 "the ledger is not good: rows 0 and 1 pay for the same time" pay
 }
+
+@test "pay: a burn before the first epoch is not made again from an older copy, nor where the wallet is shared" {
+	owe 2
+	mv db later
+	: >none
+	rnp-reward ledger -q --store db --import none
+	cp db empty
+	front
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 --job render-1 >burns
+	pay --burn burns >out
+	assert_equal "$(jq -r '.action + " " + .status' out)" "burn finalised"
+	rnp-reward verify --store db >verified || fail "$(cat verified)"
+	supply=$(control '{}' | jq .supply)
+	for copy in empty later; do
+		for how in "" --shared; do
+			back "$copy"
+			# shellcheck disable=SC2086
+			refused 65 "has carried out 'burn render-1', and is not in the ledger" pay --burn burns $how
+		done
+	done
+	refused 65 "and both are not in the ledger" pay
+	assert_equal "$(control '{}' | jq .supply)" "$supply"
+	# a second burn is none of these, and the first is known where it was made
+	back later
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 --job render-2 >burns
+	pay --shared --burn burns >out 2>err
+	assert_equal "$(jq -r 'select(.action).status' out)" finalised
+	pay --shared --burn burns >out
+	assert_equal "$(cat out)" ""
+}
+
+@test "pay: an imported epoch that somebody makes payable is not paid again under another one's root" {
+	owe 4
+	rm db
+	sed 's/2026-11-09T/2026-11-02T/; s/2026-11-16T/2026-11-09T/' usages >before
+	for usages in before usages; do
+		rnp-reward epoch -q --policy rnp-021 --store db --key payer.json "$usages" >/dev/null
+	done
+	rnp-reward ledger --store db >rows
+	front
+	cp db sealed
+	pay >out
+	rm -f db db-wal db-shm
+	rnp-reward ledger -q --store db --import rows
+	# an imported ledger owes nothing, and its past is none of a later epoch's business
+	pay >out
+	assert_equal "$(cat out)" ""
+	sql "ATTACH 'sealed' AS o; UPDATE epoch SET payable = 1 WHERE sequence = 0;
+		INSERT INTO claim SELECT * FROM o.claim WHERE epoch = 0"
+	refused 65 "and is not in the ledger: it is a copy of before that, or was changed" pay
+	rm -f db db-wal db-shm
+	rnp-reward ledger -q --store db --import rows
+	sed 's/2026-11-16T/2026-11-23T/; s/2026-11-09T/2026-11-16T/' usages >after
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json after >epoch
+	pay >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "4 finalised"
+}
+
+@test "pay: servers that have forgotten what may have been paid are not counted, and say since when they know" {
+	owe 4
+	front
+	cp db sealed
+	pay >out
+	back sealed
+	control '{"lies": [["pruned"], ["pruned"], ["pruned"]]}' >/dev/null
+	run_split pay
+	assert_failure 69
+	[[ $stderr == *"only 0 of 3 servers tell of past transactions"* ]] || fail "$stderr"
+	[[ $stderr == *"${urls[0]}: knows transactions since "*" only, and there may be payments since 2026-11-08T00:00:00Z"* ]] ||
+		fail "$stderr"
+	control '{"lies": [["pruned"], ["nopast"], ["pruned"]]}' >/dev/null
+	run_split pay
+	assert_failure 69
+	[[ $stderr == *"only 1 of 3 servers tell of past transactions"* ]] || fail "$stderr"
+	# what one of them knows it tells
+	control '{"lies": [[], ["pruned"], ["pruned"]]}' >/dev/null
+	refused 65 "and is not in the ledger" pay
+	audit
+	rm -f db db-wal db-shm
+	owe 3 2
+	control '{"lies": [["pruned"], [], []]}' >/dev/null
+	pay --shared >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
+}
+
+@test "pay: what an older copy does not know and is still under way is not paid again with --settle, nor with --nonce" {
+	owe 4
+	RNP_FRONT='{"nonces": 1}' front 8 400 # no blockhash dies within a minute
+	refused 64 "--settle: one server alone cannot tell" rnp-reward pay --store db --keypair payer.json --trust "$payer" \
+		--rpc "${urls[0]}" --settle
+	n=1
+	for how in --settle "--nonce ${nonces[0]}"; do
+		cp db sealed
+		read -ra also <<<"$how"
+		[[ $how == --nonce* ]] || also=()
+		control '{"lies": [["late"], ["late"], ["late"]], "block_ms": 400}' >/dev/null
+		run_split pay --timeout 300ms --shared
+		assert_failure 75
+		[[ $stderr == *"1 transactions are still in flight"* ]] || fail "$stderr"
+		back sealed
+		read -ra also <<<"$how"
+		control '{"lies": [[], [], []], "block_ms": 10}' >/dev/null
+		run_split pay --shared
+		# with the nonce it may have made the same transaction, as long as the first one was under way
+		if [[ $how == --settle || $status != 0 ]]; then
+			assert_failure 65
+			[[ $stderr == *"has paid for the epoch with root $(root), and is not in the ledger"* ]] || fail "$stderr"
+		fi
+		pool=$((${pool:-1000000000000000} - $(jq '[.[]] | add' expected)))
+		mapfile -t addresses <wallets
+		control "$(jq -nc '{wallets: $ARGS.positional}' --args "${addresses[@]}")" >chain
+		assert_equal "$(jq -c '.has | to_entries | sort' chain)" "$(jq -c 'to_entries | sort' expected)"
+		assert_equal "$(jq .payer chain)" "$pool"
+		# the next one is another ledger of the same wallet
+		rm -f db db-wal db-shm
+		owe 4 $((++n))
+	done
+}

@@ -205,8 +205,10 @@ const methods = {
 	},
 	getMultipleAccounts: (s, [list]) => ({ context: context(), value: list.map((a) => accountFor(s, a)) }),
 	getSignatureStatuses: (s, [list]) => ({ context: context(), value: list.map((x) => statusFor(s, x)) }),
+	getFirstAvailableBlock: (s) => lying(s, "pruned") ? 500 : 0,
+	getBlockTime: (s, [slot]) => lying(s, "pruned") && slot === 500 ? Math.floor(Date.now() / 1000) : null,
 	getSignaturesForAddress: (s, [address, o]) => {
-		const seen = lying(s, "nopast") ? [] : past.filter((x) => x.accounts.includes(address) &&
+		const seen = lying(s, "nopast") || lying(s, "pruned") ? [] : past.filter((x) => x.accounts.includes(address) &&
 			height - (landed.get(x.signature)?.height ?? 0) >= CONFIRMED).reverse();
 		if (lying(s, "endless"))
 			return forged.map((x) => ({ signature: x.signature, slot: height, err: null, memo: x.memo, blockTime: x.at }));

@@ -134,11 +134,11 @@ int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id)
 }
 
 int ledger_old_signature(struct ledger *l, int64_t before_ms,
-	char out[LEDGER_SIGNATURE_MAX])
+	char out[LEDGER_SIGNATURE_MAX], int64_t *at_ms)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT signature FROM tx WHERE status = 'finalised' AND at_ms < ?"
+		"SELECT signature, at_ms FROM tx WHERE status = 'finalised' AND at_ms < ?"
 		" ORDER BY id DESC LIMIT 1");
 
 	*out = '\0';
@@ -146,8 +146,10 @@ int ledger_old_signature(struct ledger *l, int64_t before_ms,
 		store_bind(q, "i", before_ms);
 		rc = store_step(&l->store, q);
 	}
-	if (rc == 1)
+	if (rc == 1) {
 		snprintf(out, LEDGER_SIGNATURE_MAX, "%s", store_text(q, 0));
+		*at_ms = sqlite3_column_int64(q, 1);
+	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
 }
@@ -171,37 +173,53 @@ static int by_root(const void *a, const void *b)
 	return memcmp(a, b, MERKLE_HASH_BYTES);
 }
 
-long ledger_roots(struct ledger *l, struct ledger_root **out, int64_t *first_ms)
+const struct ledger_root *ledger_find_root(const struct ledger_roots *roots,
+	const unsigned char root[MERKLE_HASH_BYTES])
+{
+	return roots->n ?
+		bsearch(root, roots->list, roots->n, sizeof *roots->list, by_root) :
+		NULL;
+}
+
+static void add_root(struct ledger_roots *out, size_t *cap, sqlite3_stmt *q)
+{
+	const char *hex = store_text(q, 0);
+	struct ledger_root one = { .payable = sqlite3_column_int(q, 1) != 0,
+		.sequence = sqlite3_column_int64(q, 3) };
+	size_t len = 0;
+
+	if (one.payable && sqlite3_column_int64(q, 2) < out->first_ms)
+		out->first_ms = sqlite3_column_int64(q, 2);
+	if (one.payable && one.sequence < out->first_sequence)
+		out->first_sequence = one.sequence;
+	if (sodium_hex2bin(one.root, sizeof one.root, hex, strlen(hex), NULL, &len,
+		    NULL) != 0 ||
+		len != sizeof one.root)
+		return;
+	out->list = xgrow(out->list, cap, out->n + 1, sizeof *out->list);
+	out->list[out->n++] = one;
+}
+
+int ledger_read_roots(struct ledger *l, struct ledger_roots *out)
 {
 	sqlite3_stmt *q = NULL;
-	size_t n = 0, cap = 0;
+	size_t cap = 0;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT e.body ->> 'merkle_root', p.payable, coalesce(p.from_ms, 0)"
+		"SELECT e.body ->> 'merkle_root', p.payable, coalesce(p.from_ms, 0), p.sequence"
 		" FROM epoch p JOIN entry e ON e.sequence = p.sequence");
 
-	*out = NULL;
-	*first_ms = INT64_MAX;
+	*out = (struct ledger_roots){ .first_ms = INT64_MAX,
+		.first_sequence = INT64_MAX };
 	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
-		const char *hex = store_text(q, 0);
-		struct ledger_root one = { .payable = sqlite3_column_int(q, 1) != 0 };
-		size_t len = 0;
-
 		rc = 0;
-		if (one.payable && sqlite3_column_int64(q, 2) < *first_ms)
-			*first_ms = sqlite3_column_int64(q, 2);
-		if (sodium_hex2bin(one.root, sizeof one.root, hex, strlen(hex), NULL,
-			    &len, NULL) != 0 ||
-			len != sizeof one.root)
-			continue;
-		*out = xgrow(*out, &cap, n + 1, sizeof **out);
-		(*out)[n++] = one;
+		add_root(out, &cap, q);
 	}
 	sqlite3_finalize(q);
-	if (n)
-		qsort(*out, n, sizeof **out, by_root);
+	if (out->n)
+		qsort(out->list, out->n, sizeof *out->list, by_root);
 	if (rc == 0)
-		return (long)n;
-	free(*out);
-	*out = NULL;
+		return 0;
+	free(out->list);
+	*out = (struct ledger_roots){ .n = 0 };
 	return -1;
 }

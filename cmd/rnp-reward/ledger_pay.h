@@ -114,18 +114,28 @@ int ledger_knows(struct ledger *l, const char *signature);
 int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id);
 
 /* Gets the signature of the newest finalised transaction that was planned before a moment; "": there is none.
- * Returns 0, or -1. */
+ * *at_ms: when it was. Returns 0, or -1. */
 int ledger_old_signature(struct ledger *l, int64_t before_ms,
-	char out[LEDGER_SIGNATURE_MAX]);
+	char out[LEDGER_SIGNATURE_MAX], int64_t *at_ms);
 
-/* What may be paid from this ledger, by the roots of its epochs. */
+/* The epochs of a ledger by their roots. */
 struct ledger_root {
 	unsigned char root[MERKLE_HASH_BYTES];
-	bool payable;
+	int64_t sequence;
+	bool payable; /* false: imported without its claims */
 };
-/* Lists them in the order of the roots, with the time of the earliest that is payable (INT64_MAX: none); the caller
- * frees *out. Returns how many, or -1. */
-long ledger_roots(struct ledger *l, struct ledger_root **out, int64_t *first_ms);
+struct ledger_roots {
+	struct ledger_root *list; /* in the order of the roots */
+	size_t n;
+	int64_t first_ms; /* when the earliest begins that is payable; INT64_MAX: none is */
+	int64_t first_sequence; /* the first of those */
+};
+/* Reads them; free(out->list) when done. Returns 0, or -1. */
+int ledger_read_roots(struct ledger *l, struct ledger_roots *out);
+
+/* Returns the epoch with this root, or NULL. */
+const struct ledger_root *ledger_find_root(const struct ledger_roots *roots,
+	const unsigned char root[MERKLE_HASH_BYTES]);
 
 /* Whether a transaction of the ledger has used a nonce account with this value. Returns 1, 0, or -1. */
 int ledger_used_nonce(struct ledger *l, const char *nonce,

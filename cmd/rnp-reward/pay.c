@@ -28,7 +28,7 @@ static struct {
 		*ca;
 	int64_t per_run, per_payout, per_day, dust, need, in_flight, unit_price, poll_ms,
 		timeout_ms;
-	bool dry_run, resume, status, legacy, issue, shared;
+	bool dry_run, resume, status, legacy, issue, shared, settle;
 } opts = { .token = "RENDER",
 	.mint = "rndrizKT3MK1iimdxRdWabcF7Zg7AR5T4nud4EkHBof",
 	.cluster = "mainnet",
@@ -176,6 +176,10 @@ static const struct opt options[] = {
 		.kind = OPT_FLAG,
 		.to = &opts.shared,
 		.help = "the wallet pays other ledgers, too: their epochs stop nothing" },
+	{ .name = "settle",
+		.kind = OPT_FLAG,
+		.to = &opts.settle,
+		.help = "first wait until nothing can land that another copy of the ledger has sent" },
 	{ .name = "dry-run",
 		.kind = OPT_FLAG,
 		.to = &opts.dry_run,
@@ -552,7 +556,8 @@ static int pay(struct pay_run *run)
 	int left, rc = -1;
 
 	if (pay_read_burns(run) < 0 || pay_check_servers(run) < 0 ||
-		check_same_payer(run) < 0)
+		check_same_payer(run) < 0 ||
+		(opts.settle && !opts.dry_run && pay_settle(run) < 0))
 		return -1;
 	/* transactions in flight come first: they decide what is still owed */
 	if (!opts.dry_run) {
@@ -655,6 +660,8 @@ static int set_run(struct pay_run *run, struct key *key)
 	if (opts.need > opts.trust.n)
 		return err_set(EX_USAGE, "--need %" PRId64 " of %d that are trusted",
 			opts.need, opts.trust.n);
+	if (opts.settle && opts.rpc.n < PAY_QUORUM)
+		return err_set(EX_USAGE, "--settle: one server alone cannot tell");
 	if (rpc_check_once("--trust", &opts.trust) < 0 ||
 		rpc_open(run->servers, &opts.rpc, opts.ca) < 0)
 		return -1;

@@ -47,6 +47,12 @@ struct pay_run {
 int pay_read_burns(struct pay_run *run);
 void pay_release_burns(void);
 
+/* Returns the burn of that file which has this in its memo, or NULL. */
+const char *pay_find_burn(const unsigned char root[MERKLE_HASH_BYTES]);
+
+/* Returns since when those may have been burned; 0: not known, INT64_MAX: there are none. */
+int64_t pay_burns_since(void);
+
 /* Enters what is to be burned and issued, and carries it out; what expires is open again. */
 int pay_carry_out(struct pay_run *run);
 
@@ -99,9 +105,14 @@ int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key 
  * copy of before them, or was changed, and would pay again. Every server is asked, and one that tells of such a
  * payment suffices: no server can make one up, since the payer's signature of it is checked. What a server hides,
  * another tells. A payment for an epoch that is not in the ledger is one, too: sealed again, an epoch may have another
- * root; with run->shared it is warned of. Call it after pay_check_payer, before
- * anything is planned or signed. Returns 0, or -1: 65 naming the transaction, 69 too few servers answer. */
+ * root; with run->shared it is warned of. A burn of --burn that the ledger does not have is one, too. Call it after
+ * pay_check_payer, before anything is planned or signed. Returns 0, or -1: 65 naming the transaction, 69 too few servers
+ * answer, or know what is old enough. */
 int pay_check_past(struct pay_run *run);
+
+/* Waits until nothing can land that was signed before with a recent blockhash, whoever has signed it: another copy of
+ * the ledger may have, a moment ago, of which no server can tell yet. Returns 0, or -1: 75. */
+int pay_settle(struct pay_run *run);
 
 /* --- pay_sign.c: the signature ---------------------------------------------------------------- */
 

@@ -56,8 +56,32 @@ static struct burns {
 	struct ledger_order *due; /* in the order of their ids */
 	size_t n, cap;
 	int64_t now_ms, first_ms; /* when the first that is not due is */
+	int64_t since_ms;         /* before it none of due was made; 0: not known */
 	long early;
 } burns;
+
+/* What stands for a root in the memo of a burn: it names the job to whoever knows it. */
+static void burn_root(const struct ledger_order *o, unsigned char root[MERKLE_HASH_BYTES])
+{
+	crypto_hash_sha256(root, (const unsigned char *)o->id, strlen(o->id));
+}
+
+const char *pay_find_burn(const unsigned char root[MERKLE_HASH_BYTES])
+{
+	unsigned char one[MERKLE_HASH_BYTES];
+
+	for (size_t i = 0; i < burns.n; i++) {
+		burn_root(&burns.due[i], one);
+		if (memcmp(one, root, sizeof one) == 0)
+			return burns.due[i].id;
+	}
+	return NULL;
+}
+
+int64_t pay_burns_since(void)
+{
+	return burns.n ? burns.since_ms : INT64_MAX;
+}
 
 static int add_burn(void *ctx, const struct record *r)
 {
@@ -85,6 +109,7 @@ static int add_burn(void *ctx, const struct record *r)
 		return err_set(EX_DATAERR, "%s: its job has too many bytes", r->where);
 	if (!o.base_units)
 		return 0;
+	b->since_ms = b->n && b->since_ms < at_ms ? b->since_ms : at_ms;
 	b->due = xgrow(b->due, &b->cap, b->n + 1, sizeof *b->due);
 	b->due[b->n++] = o;
 	return 0;
@@ -242,18 +267,44 @@ int pay_expire_again(struct pay_run *run)
 		pay_refusal(run));
 }
 
+/* By its memo an older copy of this ledger finds out that an order was carried out: that of an issue is the root of its
+ * epoch. */
+static int set_order_memo(struct pay_run *run, const struct ledger_order *o)
+{
+	unsigned char root[MERKLE_HASH_BYTES];
+
+	if (o->action == ACTION_MINT)
+		return pay_set_memo(run, strtoll(o->id + strlen("epoch "), NULL, 10));
+	burn_root(o, root);
+	address_format(root, run->payer.memo);
+	return 0;
+}
+
+/* Plans an order and follows it to its end. */
+static int carry_out(struct pay_run *run, const struct ledger_order *o)
+{
+	json_t *shared;
+	int64_t id;
+
+	if (set_order_memo(run, o) < 0)
+		return -1;
+	shared = pay_shared_fields(run);
+	id = ledger_plan_order(run->ledger, o, shared, clock_now_ms());
+	json_decref(shared);
+	if (id >= 0 && id < run->first_tx)
+		run->first_tx = id;
+	return id < 0 ? -1 : pay_follow(run);
+}
+
 /* Carries out all open orders, one after another: each changes what the next one finds. */
 static int carry_out_open(struct pay_run *run)
 {
 	struct signed_epochs epochs = { .n = 0 };
 	struct ledger_order *list = NULL;
-	json_t *shared = NULL;
-	int64_t balance, id;
+	int64_t balance;
 	long n = ledger_open_orders(run->ledger, &list), left = 0;
 	int rc = n < 0 ? -1 : 0;
 
-	if (n > 0)
-		shared = pay_shared_fields(run);
 	if (n > 0 && run->issue)
 		rc = find_signed(run, &epochs);
 	for (long i = 0; i < n && rc == 0; i++) {
@@ -271,18 +322,13 @@ static int carry_out_open(struct pay_run *run)
 			rc = pay_check_payer(run, &balance);
 		if (rc == 0)
 			rc = check_order(run, &list[i], balance);
-		if (rc < 0)
-			break;
-		id = ledger_plan_order(run->ledger, &list[i], shared, clock_now_ms());
-		rc = id < 0 ? -1 : pay_follow(run);
-		if (id >= 0 && id < run->first_tx)
-			run->first_tx = id;
+		if (rc == 0)
+			rc = carry_out(run, &list[i]);
 	}
 	if (left && rc == 0)
 		prog_warn(
 			"%ld burns of earlier runs are open, and not in '%s': left to a run with their records",
 			left, run->burns);
-	json_decref(shared);
 	free(epochs.list);
 	free(list);
 	return rc;
@@ -291,19 +337,12 @@ static int carry_out_open(struct pay_run *run)
 /* Enters what is to be burned and issued, and carries it out; what expires is open again. */
 int pay_carry_out(struct pay_run *run)
 {
-	struct signed_epochs epochs;
 	int64_t balance;
-	int rc = find_signed(run, &epochs);
+	int rc = 0;
 
-	/* by its memo an older copy of this ledger finds out that this was carried out */
-	if (rc == 0 && !run->payer.memo[0] && epochs.n)
-		rc = pay_set_memo(run, epochs.list[epochs.n - 1]);
-	if (rc == 0 &&
-		(ledger_check_done(run->ledger) < 0 ||
-			pay_check_payer(run, &balance) < 0 || pay_check_past(run) < 0 ||
-			add_orders(run) < 0))
+	if (ledger_check_done(run->ledger) < 0 || pay_check_payer(run, &balance) < 0 ||
+		pay_check_past(run) < 0 || add_orders(run) < 0)
 		rc = -1;
-	free(epochs.list);
 	for (int rounds = 0; rc == 0 && (!rounds || run->expired); rounds++) {
 		run->expired = 0;
 		rc = rounds == PAY_ROUNDS_MAX ? pay_expire_again(run) :

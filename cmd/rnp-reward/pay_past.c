@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cmd/rnp-reward/pay.h"
 #include "common/base/address.h"
@@ -14,17 +15,18 @@
 #define PAGES_MAX   200 /* of RPC_PAST_MAX transactions */
 #define STRANGE_MAX 20  /* transactions with other roots that are looked at */
 #define DAY_S       86400
+#define FIRST_SLOT  1 /* a server that has it has all */
 /* what is this old was held against the chain before something else was planned */
 #define OLD_MS     INT64_C(604800000)
 #define ROOT_CHARS 44
 
 struct past {
 	struct pay_run *run;
-	struct ledger_root *roots;
-	long nroots;
+	struct ledger_roots roots;
 	char until[LEDGER_SIGNATURE_MAX];
-	int64_t since_s;                 /* nothing of this ledger was paid before */
-	int strange_seen;                /* with roots that this ledger does not have */
+	int64_t since_s;  /* nothing of this ledger was paid before */
+	int64_t back_s;   /* so far back a server has to know transactions */
+	int strange_seen; /* with roots that this ledger does not have */
 	char strange[RPC_SIGNATURE_MAX]; /* one of them, of the payer */
 };
 
@@ -52,12 +54,7 @@ static const char *next_root(const char *memo, unsigned char root[MERKLE_HASH_BY
 	return NULL;
 }
 
-static int by_root(const void *a, const void *b)
-{
-	return memcmp(a, b, MERKLE_HASH_BYTES);
-}
-
-/* What a memo says: it pays an epoch of this ledger, or of another one, or has no root. */
+/* What a memo says: it pays an epoch of this ledger or is a burn of --burn, or it is of another one, or has no root. */
 enum tells { TELLS_NOTHING, TELLS_OURS, TELLS_STRANGE };
 
 static enum tells read_memo(const struct past *p, const char *memo,
@@ -67,16 +64,14 @@ static enum tells read_memo(const struct past *p, const char *memo,
 	enum tells found = TELLS_NOTHING;
 
 	while ((memo = next_root(memo, one))) {
-		const struct ledger_root *known = p->nroots ?
-			bsearch(one, p->roots, (size_t)p->nroots, sizeof *p->roots,
-				by_root) :
-			NULL;
+		const struct ledger_root *known = ledger_find_root(&p->roots, one);
 
-		/* what was imported without its claims was never paid from here */
-		if (known && !known->payable)
+		/* what was imported without its claims was never paid from here, unless somebody has
+		 * made one of the epochs payable that are paid for under this root, too */
+		if (known && !known->payable && known->sequence < p->roots.first_sequence)
 			continue;
 		memcpy(root, one, sizeof one);
-		if (known)
+		if (known || pay_find_burn(one))
 			return TELLS_OURS;
 		found = TELLS_STRANGE;
 	}
@@ -148,7 +143,8 @@ static int prove(struct pay_run *run, int teller, const char *signature,
 static int refuse(const struct past *p, int server, const struct rpc_past *one,
 	enum tells tells, const unsigned char root[MERKLE_HASH_BYTES], int64_t given_up)
 {
-	const char *name = p->run->servers[server].voice.name;
+	const char *name = p->run->servers[server].voice.name,
+		   *burn = pay_find_burn(root);
 	char memo[ADDRESS_MAX];
 
 	address_format(root, memo);
@@ -157,6 +153,11 @@ static int refuse(const struct past *p, int server, const struct rpc_past *one,
 			"%s says that transaction %" PRId64
 			" (%s) has landed, which the ledger has given up: nothing is paid",
 			name, given_up, one->signature);
+	if (burn)
+		return err_set(EX_DATAERR,
+			"transaction %s has carried out '%.300s', and is not in the ledger: it "
+			"is a copy of before that, or was changed (%s)",
+			one->signature, burn, name);
 	return err_set(EX_DATAERR,
 		"transaction %s has paid for the epoch with root %s, and %s not in the "
 		"ledger: it is a copy of before that, or was changed (%s)%s",
@@ -229,25 +230,58 @@ static int look_at(struct past *p, int server)
 	return 0;
 }
 
+/* Whether a server has not yet forgotten any transaction of the time that matters: many keep those of some days. */
+static bool reaches_back(const struct past *p, struct rpc *r)
+{
+	char known[CLOCK_TEXT_MAX], since[CLOCK_TEXT_MAX];
+	int64_t slot, at_s = 0;
+
+	if (rpc_first_slot(r, &slot) < 0 ||
+		(slot > FIRST_SLOT && rpc_slot_time(r, slot, &at_s) < 0)) {
+		prog_warn("%s", err_get()->text);
+		err_clear();
+		return false;
+	}
+	if (slot <= FIRST_SLOT || at_s <= p->back_s)
+		return true;
+	clock_format(known, at_s * 1000);
+	clock_format(since, p->back_s * 1000);
+	prog_warn(
+		"%s: knows transactions since %s only, and there may be payments since %s",
+		r->voice.name, known, since);
+	return false;
+}
+
+/* Finds out since when transactions matter. */
+static int set_times(struct past *p)
+{
+	int64_t first_ms = pay_burns_since(), until_ms = 0;
+
+	if (ledger_read_roots(p->run->ledger, &p->roots) < 0 ||
+		ledger_old_signature(p->run->ledger, clock_now_ms() - OLD_MS, p->until,
+			&until_ms) < 0)
+		return -1;
+	if (p->roots.first_ms < first_ms)
+		first_ms = p->roots.first_ms;
+	if (first_ms != INT64_MAX && first_ms / 1000 > DAY_S)
+		p->since_s = first_ms / 1000 - DAY_S;
+	p->back_s = until_ms / 1000 > p->since_s ? until_ms / 1000 : p->since_s;
+	return 0;
+}
+
 int pay_check_past(struct pay_run *run)
 {
 	struct past p = { .run = run };
-	int need = run->n < PAY_QUORUM ? run->n : PAY_QUORUM, told = 0, rc = 0;
-	int64_t first_ms;
+	int need = run->n < PAY_QUORUM ? run->n : PAY_QUORUM, told = 0,
+	    rc = set_times(&p);
 
-	p.nroots = ledger_roots(run->ledger, &p.roots, &first_ms);
-	if (p.nroots < 0 ||
-		ledger_old_signature(run->ledger, clock_now_ms() - OLD_MS, p.until) < 0)
-		rc = -1;
-	else if (first_ms != INT64_MAX)
-		p.since_s = first_ms / 1000 - DAY_S;
 	for (int i = 0; i < run->n && rc == 0; i++) {
 		int all = look_at(&p, i);
 
 		rc = all < 0 ? -1 : 0;
-		told += all > 0;
+		told += all > 0 && reaches_back(&p, &run->servers[i]);
 	}
-	free(p.roots);
+	free(p.roots.list);
 	if (rc == 0 && p.strange[0])
 		prog_warn(
 			"transaction %s of this wallet has paid for an epoch that is not in the "
@@ -257,4 +291,42 @@ int pay_check_past(struct pay_run *run)
 		rc = err_set(EX_UNAVAILABLE,
 			"only %d of %d servers tell of past transactions", told, run->n);
 	return rc;
+}
+
+/* --- what is under way -------------------------------------------------------------------------- */
+
+int pay_settle(struct pay_run *run)
+{
+	struct pay_view v = { .servers = run->n };
+	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000;
+	struct timespec pause = { run->poll_ms / 1000, run->poll_ms % 1000 * 1000000 };
+
+	for (int i = 0; i < run->n; i++) {
+		if (rpc_height(&run->servers[i], "processed", &v.final_height[i]) < 0)
+			v.final_height[i] = -1;
+		v.seen[i] = PAY_NULL;
+		err_clear();
+	}
+	/* one that was signed before has a blockhash of before, as if it were sent now */
+	v.last_valid = pay_last_valid(0, v.final_height, run->n);
+	if (v.last_valid < 0)
+		return err_set(EX_TEMPFAIL,
+			"--settle: the servers do not agree about the block height");
+	prog_info("what was signed before can land until block height %" PRId64,
+		v.last_valid);
+	while (clock_mono_ns() < end_ns) {
+		for (int i = 0; i < run->n; i++) {
+			if (rpc_height(&run->servers[i], "finalized",
+				    &v.final_height[i]) < 0)
+				v.final_height[i] = -1;
+			err_clear();
+		}
+		if (pay_decide(PAY_SENT, &v, NULL) == PAY_EXPIRED)
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	return err_set(EX_TEMPFAIL,
+		"--settle: no two servers have a finalised block height above %" PRId64
+		" that no other contradicts",
+		v.last_valid);
 }

@@ -366,6 +366,33 @@ int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
 	return rc;
 }
 
+int rpc_first_slot(struct rpc *r, int64_t *out)
+{
+	json_t *result = ask(r, "getFirstAvailableBlock", json_array());
+	int rc = -1;
+
+	if (result)
+		rc = read_height(result, out) ?
+			0 :
+			no_form(r->voice.name, "the first available block");
+	json_decref(result);
+	return rc;
+}
+
+int rpc_slot_time(struct rpc *r, int64_t slot, int64_t *out)
+{
+	json_t *params = json_array(), *result;
+	int rc = -1;
+
+	json_push(params, json_integer(slot));
+	result = ask(r, "getBlockTime", params);
+	if (result)
+		rc = read_height(result, out) ? 0 :
+						no_form(r->voice.name, "a block's time");
+	json_decref(result);
+	return rc;
+}
+
 int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key *keys,
 	int n, struct rpc_account *out)
 {

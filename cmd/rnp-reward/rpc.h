@@ -75,6 +75,10 @@ struct rpc_past {
 int rpc_past(struct rpc *r, const struct solana_key *address, const char *before,
 	const char *until, struct rpc_past out[RPC_PAST_MAX]);
 
+/* Gets the first slot that the server still has, and when a slot was, in seconds since 1970. Returns 0, or -1. */
+int rpc_first_slot(struct rpc *r, int64_t *out);
+int rpc_slot_time(struct rpc *r, int64_t slot, int64_t *out);
+
 /* Gets the bytes of a transaction. Returns 0, 1: the server does not have it, or -1. */
 int rpc_transaction(struct rpc *r, const char *signature,
 	unsigned char out[SOLANA_TX_BYTES_MAX], size_t *len);
