@@ -539,3 +539,17 @@ EOT
 	bomb 65,65 "is too large" '.terms[0].value = "1" * 100000'
 	bomb 65,65 "epoch.seconds" '.epoch.seconds = 0'
 }
+
+@test "epoch: nodes of which each says another memory cost no more than if all said the same" {
+	python3 "$ROOT/tests/reward.py" wallets 40000 5 >wallets
+	TIMEFORMAT='%U'
+	for more in 0 1; do
+		awk -v more=$more '{printf "{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",\"gpu_model\":\"RTX 4090\"," \
+			"\"gpu_memory_bytes\":%d,\"gpu_count\":1,\"from\":\"2026-11-09T00:00:00Z\",\"to\":\"2026-11-16T00:00:00Z\"," \
+			"\"up_s\":%d}\n", $1, 2000000000 + more * NR, 150000 + NR}' wallets >usages
+		# processor time, which depends little on what else the machine does
+		{ time rnp-reward epoch -q --policy rnp-021 usages >epoch.$more; } 2>time.$more
+	done
+	cmp epoch.0 epoch.1
+	awk '{ t[NR] = $1 } END { exit t[2] > 8 * t[1] + 0.2 }' time.0 time.1 || fail "$(cat time.0 time.1)"
+}

@@ -1,6 +1,7 @@
 /* rules.c - compiles a policy and evaluates its requirements and terms for one node. */
 #include "cmd/rnp-reward/rules.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "common/base/num.h"
 
 const char *const pay_names[PAY_N] = { "job", "availability" };
+
+#define MODELS_FEW 16 /* so many are looked through faster than hashed */
 
 #define NEED_WALLET -1
 #define NEED_MODEL  -2
@@ -254,6 +257,7 @@ void rules_release(struct rules *r)
 		free(r->models[i].name);
 	}
 	free(r->models);
+	gather_index_release(&r->by_model);
 	if (r->scope.arena)
 		arena_release(r->scope.arena);
 	free(r->scope.arena);
@@ -263,13 +267,58 @@ void rules_release(struct rules *r)
 
 /* --- models -------------------------------------------------------------------------------- */
 
+struct model_name {
+	const char *raw;
+	int64_t memory_bytes;
+};
+
+static bool same_model(const void *rules, uint32_t index, const void *name)
+{
+	const struct model *m = &((const struct rules *)rules)->models[index];
+	const struct model_name *n = name;
+
+	return m->memory_bytes == n->memory_bytes && strcmp(m->raw, n->raw) == 0;
+}
+
+static uint32_t hash_model(const struct rules *r, const struct model_name *n)
+{
+	uint64_t h;
+
+	crypto_shorthash((unsigned char *)&h, (const unsigned char *)n->raw,
+		strlen(n->raw), r->model_key);
+	h ^= (uint64_t)n->memory_bytes;
+	crypto_shorthash((unsigned char *)&h, (const unsigned char *)&h, sizeof h,
+		r->model_key);
+	return (uint32_t)h;
+}
+
 uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory_bytes)
 {
+	const struct model_name n = { raw, memory_bytes };
+
+	if (r->nmodels > MODELS_FEW)
+		return gather_index_find(&r->by_model, hash_model(r, &n), same_model, r,
+			&n);
 	for (size_t i = r->nmodels; i-- > 0;)
-		if (r->models[i].memory_bytes == memory_bytes &&
-			strcmp(r->models[i].raw, raw) == 0)
+		if (same_model(r, (uint32_t)i, &n))
 			return (uint32_t)i;
 	return RULES_NO_MODEL;
+}
+
+/* Enters the last model into the index. */
+static void index_model(struct rules *r)
+{
+	const struct model *m = &r->models[r->nmodels - 1];
+	const struct model_name n = { m->raw, m->memory_bytes };
+	uint32_t hash;
+
+	if (r->nmodels == 1)
+		randombytes_buf(r->model_key, sizeof r->model_key);
+	hash = hash_model(r, &n);
+	gather_index_reserve(&r->by_model);
+	gather_index_set(&r->by_model,
+		gather_index_slot(&r->by_model, hash, same_model, r, &n), hash,
+		r->nmodels - 1);
 }
 
 /* A row is named by the canonical name, by the family ("H100" for "H100 SXM") or as written. */
@@ -312,7 +361,9 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 		if (frac_parse(value, raw, &m->rows.value[i]) < 0)
 			bug("a table's number was checked before: %s", value);
 	}
-	return (uint32_t)r->nmodels++;
+	r->nmodels++;
+	index_model(r);
+	return (uint32_t)r->nmodels - 1;
 }
 
 /* --- computing ----------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "cmd/rnp-reward/expr.h"
 #include "cmd/rnp-reward/fields.h"
 #include "cmd/rnp-reward/frac.h"
+#include "cmd/rnp-reward/gather_index.h"
 #include "common/base/buf.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
@@ -72,6 +73,9 @@ struct rules {
 	struct expr_scope scope;                /* owns its arena */
 	struct model *models;
 	size_t nmodels, models_cap;
+	struct gather_index
+		by_model;            /* what strangers write may be different each time */
+	unsigned char model_key[16]; /* of its hashes: nobody else knows it */
 };
 
 /* Compiles a policy; takes it (also on failure). Returns 0, or -1 with EX_DATAERR naming the
