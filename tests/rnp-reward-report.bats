@@ -56,6 +56,30 @@ week() {
 	assert_success
 }
 
+@test "report, verify: a ledger whose amounts do not fit 64 bits is told so (65, 1), not reckoned with" {
+	week 0 1 >a && week 1 1 >b
+	for usages in a b; do
+		rnp-reward epoch -q --policy rnp-021 --store db "$usages" >/dev/null
+	done
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 >burns
+	change() { # SQL
+		cp db bad
+		python3 -c 'import sqlite3, sys
+db = sqlite3.connect("bad"); db.execute("PRAGMA ignore_check_constraints = 1"); db.executescript(sys.argv[1])' "$1"
+	}
+	change "UPDATE epoch SET claimed = 9000000000000000000, minted = 9000000000000000000 + locked + \"left\",
+		owed = 9000000000000000000"
+	refused 65 "its amounts do not fit 64 bits" rnp-reward report --store bad --html out.html burns
+	[ ! -e out.html ]
+	for amount in 9223372036854775807 -9223372036854775808; do
+		change "UPDATE claim SET unlocked = $amount, locked = 9223372036854775807 WHERE epoch = 0"
+		refused 65 "row 0: a claim does not fit 64 bits" rnp-reward report --store bad --html out.html
+		run_split rnp-reward verify --store bad
+		[[ $status == 1 || $status == 65 ]]
+		[[ $output$stderr == *"row 0"* ]] || fail "$output$stderr"
+	done
+}
+
 @test "report: each command on the page prints the figures that stand above it" {
 	# wallets that are new, gone, and paid otherwise than before; a part of it all is locked
 	week 0 1 | head -190 >a && week 1 1 | tail -190 | jq -c '.up_s = (.up_s // 0) / 2 | .up_s |= floor' >b

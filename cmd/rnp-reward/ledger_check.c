@@ -157,6 +157,7 @@ static int read_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **
 		int64_t unlocked = sqlite3_column_int64(q, 1);
 		int state = sqlite3_column_int(q, 3);
 		struct merkle_leaf *leaf;
+		int64_t *of;
 
 		if (*n == cap) {
 			cap = cap ? cap + cap / 2 : 1024;
@@ -166,11 +167,21 @@ static int read_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **
 		rc = store_blob(q, 0, leaf->claimant, sizeof leaf->claimant);
 		leaf->unlocked = (uint64_t)unlocked;
 		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
-		sums->claimed += unlocked;
-		sums->locked += (int64_t)leaf->locked;
-		*(state == 0               ? &sums->owed :
-				state == 1 ? &sums->in_flight :
-					     &sums->paid) += unlocked;
+		of = state == 0    ? &sums->owed :
+			state == 1 ? &sums->in_flight :
+				     &sums->paid;
+		if (rc == 0 &&
+			(unlocked < 0 || (int64_t)leaf->locked < 0 ||
+				__builtin_add_overflow(sums->claimed, unlocked,
+					&sums->claimed) ||
+				__builtin_add_overflow(sums->locked,
+					(int64_t)leaf->locked, &sums->locked)))
+			rc = err_set(EX_DATAERR,
+				"the ledger is not good: row %" PRId64
+				": its claims do not fit 64 bits",
+				sequence);
+		if (rc == 0)
+			*of += unlocked; /* a part of claimed */
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
@@ -248,10 +259,11 @@ static bool is_filed_right(const json_t *row, sqlite3_stmt *q)
 static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 {
 	int64_t sequence = sqlite3_column_int64(q, AT_SEQUENCE);
-	int64_t claimed = sqlite3_column_int64(q, AT_CLAIMED);
+	int64_t claimed = sqlite3_column_int64(q, AT_CLAIMED), locked, total;
 	/* as the row has it: what is still locked, and what was locked and is moved by now */
-	int64_t locked = sqlite3_column_int64(q, AT_LOCKED) +
-		sqlite3_column_int64(q, AT_MOVED);
+	bool fits = !__builtin_add_overflow(sqlite3_column_int64(q, AT_LOCKED),
+			    sqlite3_column_int64(q, AT_MOVED), &locked) &&
+		!__builtin_add_overflow(claimed, locked, &total);
 	struct merkle_leaf *leaves = NULL;
 	json_t *row = ledger_row(l, sequence);
 	struct sums sums;
@@ -262,8 +274,8 @@ static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 	if (rc == 0 && (!ledger_pays(row) || !amount_is(row, "sequence", -1, sequence)))
 		fault(reason, sequence, "is not what was signed for this place");
 	if (rc == 0 && !reason->len &&
-		(!amount_is(row, "total_base_units", -1, claimed + locked) ||
-			!amount_is(row, "pool_base_units", claimed + locked,
+		(!fits || !amount_is(row, "total_base_units", -1, total) ||
+			!amount_is(row, "pool_base_units", total,
 				sqlite3_column_int64(q, AT_MINTED))))
 		fault(reason, sequence, "its balance is not what the epoch says");
 	if (rc == 0 && !reason->len && !is_filed_right(row, q))

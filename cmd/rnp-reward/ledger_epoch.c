@@ -144,7 +144,13 @@ long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out)
 		leaf = &(*out)[n++];
 		leaf->unlocked = (uint64_t)sqlite3_column_int64(q, 1);
 		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
-		rc = store_blob(q, 0, leaf->claimant, sizeof leaf->claimant);
+		rc = leaf->unlocked > INT64_MAX || leaf->locked > INT64_MAX ||
+				leaf->unlocked + leaf->locked > INT64_MAX ?
+			err_set(EX_DATAERR,
+				"the ledger is not good: row %" PRId64
+				": a claim does not fit 64 bits",
+				sequence) :
+			store_blob(q, 0, leaf->claimant, sizeof leaf->claimant);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : n;

@@ -343,6 +343,14 @@ static int changes(struct page *p)
 	return b < 0 ? -1 : 0;
 }
 
+static int add_up(int64_t *sum, int64_t more)
+{
+	return more < 0 || __builtin_add_overflow(*sum, more, sum) ?
+		err_set(EX_DATAERR,
+			"the ledger is not good: its amounts do not fit 64 bits") :
+		0;
+}
+
 /* --- payouts, and who was not paid -------------------------------------------------------------- */
 
 struct totals {
@@ -354,8 +362,7 @@ static int count_payout(void *ctx, const struct owed *o, const struct ledger_tx 
 	struct totals *t = ctx;
 
 	t->count[tx->status]++;
-	t->sum[tx->status] += o->base_units;
-	return 0;
+	return add_up(&t->sum[tx->status], o->base_units);
 }
 
 static int payouts(struct page *p)
@@ -402,14 +409,16 @@ static void reasons(struct page *p)
 		"jq -r 'select(.qualified == false).reasons[]' epoch.jsonl | sort | uniq -c");
 }
 
-static void burns(struct page *p)
+static int burns(struct page *p)
 {
 	int64_t minted = 0;
 
 	if (!p->beside.burns)
-		return;
+		return 0;
 	for (long i = 0; i < p->n; i++)
-		minted += p->balances[i].claimed + p->balances[i].locked;
+		if (add_up(&minted, p->balances[i].claimed) < 0 ||
+			add_up(&minted, p->balances[i].locked) < 0)
+			return -1;
 	buf_addf(&p->out,
 		"<h2>Burns and mints</h2>\n<p>%" PRId64
 		" burns. What is minted does not depend on them.</p>\n",
@@ -422,6 +431,7 @@ static void burns(struct page *p)
 	command(&p->out, "jq -s 'map(.burned_base_units // 0) | add' burns.jsonl");
 	ledger_command(&p->out, "rnp-reward ledger",
 		" | jq -s 'map(select(.kind == \"rnp.epoch\").total_base_units) | add'");
+	return 0;
 }
 
 /* --- input ------------------------------------------------------------------------------------ */
@@ -481,9 +491,8 @@ static int write_page(struct page *p)
 	if (epochs(p) < 0 || distribution(p) < 0 || changes(p) < 0)
 		return -1;
 	reasons(p);
-	if (payouts(p) < 0)
+	if (payouts(p) < 0 || burns(p) < 0)
 		return -1;
-	burns(p);
 	buf_adds(&p->out, "</body></html>\n");
 	return io_replace(html, p->out.data, p->out.len, 0644);
 }
