@@ -159,9 +159,12 @@ static int refuse(const struct past *p, int server, const struct rpc_past *one,
 			"is a copy of before that, or was changed (%s)",
 			one->signature, burn, name);
 	return err_set(EX_DATAERR,
-		"transaction %s has paid for the epoch with root %s, and %s not in the "
-		"ledger: it is a copy of before that, or was changed (%s)%s",
-		one->signature, memo, tells == TELLS_OURS ? "is" : "both are", name,
+		"transaction %s has paid for %s %s, and %s not in the ledger: it is a "
+		"copy of before that, or was changed (%s)%s",
+		one->signature,
+		tells == TELLS_OURS ? "the epoch with root" :
+				      "an epoch, or a burn, with the memo",
+		memo, tells == TELLS_OURS ? "is" : "both are", name,
 		tells == TELLS_OURS ? "" :
 				      "; if another ledger has paid it, give --shared");
 }
