@@ -296,6 +296,20 @@ sql() {
 	assert_equal "$(cat out)" ""
 }
 
+@test "pay: an epoch that was sealed and paid before it begins is not paid again either" {
+	owe 3
+	rm db
+	sed -i 's/2026-11-/2040-11-/g' usages
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json usages >epoch
+	front
+	cp db sealed
+	pay >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
+	back sealed
+	refused 65 "has paid for the epoch with root $(root), and is not in the ledger" pay
+	audit
+}
+
 @test "pay: an imported epoch that somebody makes payable is not paid again under another one's root" {
 	owe 4
 	rm db

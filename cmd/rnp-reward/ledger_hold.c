@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/ledger_pay.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
@@ -186,10 +187,16 @@ static void add_root(struct ledger_roots *out, size_t *cap, sqlite3_stmt *q)
 	const char *hex = store_text(q, 0);
 	struct ledger_root one = { .payable = sqlite3_column_int(q, 1) != 0,
 		.sequence = sqlite3_column_int64(q, 3) };
+	int64_t signed_ms = sqlite3_column_int64(q, 2);
 	size_t len = 0;
 
-	if (one.payable && sqlite3_column_int64(q, 2) < out->first_ms)
-		out->first_ms = sqlite3_column_int64(q, 2);
+	/* one that is sealed before it begins can be paid before, too */
+	if (clock_parse(store_text(q, 4), "proof", &signed_ms) < 0 ||
+		signed_ms > sqlite3_column_int64(q, 2))
+		signed_ms = sqlite3_column_int64(q, 2);
+	err_clear();
+	if (one.payable && signed_ms < out->first_ms)
+		out->first_ms = signed_ms;
 	if (one.payable && one.sequence < out->first_sequence)
 		out->first_sequence = one.sequence;
 	if (sodium_hex2bin(one.root, sizeof one.root, hex, strlen(hex), NULL, &len,
@@ -205,7 +212,8 @@ int ledger_read_roots(struct ledger *l, struct ledger_roots *out)
 	sqlite3_stmt *q = NULL;
 	size_t cap = 0;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT e.body ->> 'merkle_root', p.payable, coalesce(p.from_ms, 0), p.sequence"
+		"SELECT e.body ->> 'merkle_root', p.payable, coalesce(p.from_ms, 0), p.sequence,"
+		" coalesce(e.body ->> '$.proof.created', e.body ->> '$.proof[0].created')"
 		" FROM epoch p JOIN entry e ON e.sequence = p.sequence");
 
 	*out = (struct ledger_roots){ .first_ms = INT64_MAX,
