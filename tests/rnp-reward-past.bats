@@ -364,6 +364,28 @@ sql() {
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
 }
 
+@test "pay: what was still under way and an older copy has paid again is named at the end of that run" {
+	owe 4
+	front 8 400 # no blockhash dies within a minute
+	cp db sealed
+	control '{"lies": [["late"], ["late"], ["late"]]}' >/dev/null
+	run_split pay --timeout 300ms
+	assert_failure 75
+	first=$(rnp-reward pay --store db --status | jq -rs '.[0].signature')
+	back sealed
+	# with the same blockhash it would be the same transaction
+	paying --unit-price 1
+	"${command[@]}" >out 2>err &
+	pid=$!
+	wait_until "a transaction that is sent" sh -c 'rnp-reward pay --store db --status | grep -q "\"sent\""'
+	control '{"block_ms": 10}' >/dev/null
+	code=0
+	wait $pid || code=$?
+	assert_equal "$code" 1
+	grep -q "after the payments: transaction $first has paid for the epoch with root $(root), and is not in the ledger" err ||
+		fail "$(cat err)"
+}
+
 @test "pay: what an older copy does not know and is still under way is not paid again with --settle, nor with --nonce" {
 	owe 4
 	RNP_FRONT='{"nonces": 1}' front 8 400 # no blockhash dies within a minute

@@ -547,6 +547,12 @@ static void check_balances(struct pay_run *run, const struct plan *p, bool *trou
 		prog_warn("balances could not be checked after the payments: %s",
 			err_get()->text);
 	err_clear();
+	/* what an older copy of the ledger does not know may have been under way when this run began */
+	if (pay_check_past(run) < 0) {
+		*trouble = *trouble || err_get()->code == EX_DATAERR;
+		prog_warn("after the payments: %s", err_get()->text);
+	}
+	err_clear();
 }
 
 static int pay(struct pay_run *run)
