@@ -154,6 +154,21 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "2 finalised"
 }
 
+@test "pay: of a stranger's transactions with an epoch's memo each is asked for once a run" {
+	owe 4
+	front
+	root=$(root)
+	for ((i = 0; i < 5; i++)); do
+		control "{\"stranger\": \"$root\"}" >/dev/null
+	done
+	# those of the last blocks are not yet told of by the servers
+	wait_until "all of them" sh -c '[ "$(curl -sS -d "{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"getSignaturesForAddress\",
+		\"params\": [\"$0\"]}" "$1" | jq "[.result[].memo] | length")" = 5 ]' "$(jq -r .account front.json)" "${urls[0]}"
+	pay >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "4 finalised"
+	assert_equal "$(control '{}' | jq .shows)" 5
+}
+
 # untrue BYTES OTHER: other bytes with the signature of a transaction, one a line
 untrue() {
 	python3 - "$1" "$2" <<-'PY'

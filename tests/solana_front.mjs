@@ -5,7 +5,7 @@
 // Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
 // POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
 // "steal": [wallets], "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}],
-// "shown": [base64 for each server]} sets, and answers what each wallet has, how many transactions landed and the bytes of the last.
+// "shown": [base64 for each server]} sets, and answers what each wallet has, how many transactions landed, the bytes of the last, and how often bytes were asked for.
 //
 // One block every BLOCK_MS; a transaction is processed at once, confirmed after 2 blocks, final after
 // 8. A blockhash is good for at most 150 blocks. A fork takes back what is confirmed and not final.
@@ -93,6 +93,7 @@ let height = 1000, hashHeight = 1000, forks = 0, landFailures = false, snapshot 
 let lies = [[], [], []], landed = new Map(), late = [], oldHash = svm.latestBlockhash(), frozen = [null, null, null];
 const executed = [];
 let past = []; // of what has landed: its bytes, memos and accounts
+let shows = 0; // questions for the bytes of a transaction
 let forged = []; // what a server that lies adds to that
 let shown = []; // what a server that lies ("swapped") gives as the bytes of any transaction
 
@@ -220,6 +221,7 @@ const methods = {
 			slot: height, err: landed.get(x.signature)?.err ?? null, memo: x.memo, blockTime: x.at, confirmationStatus: "confirmed" }));
 	},
 	getTransaction: (s, [signature]) => {
+		shows++;
 		if (lying(s, "noshow"))
 			return null;
 		if (lying(s, "swapped"))
@@ -304,7 +306,7 @@ async function control(text) {
 	(c.wallets ?? []).forEach((wallet, i) => { has[wallet] = sum(accounts[i]); });
 	return { height, landed: executed.length, has, payer: sum(ownAccount),
 		supply: Number(Buffer.from(svm.getAccount(mint).data).readBigUInt64LE(36)),
-		last: past.at(-1)?.bytes };
+		last: past.at(-1)?.bytes, shows };
 }
 
 function serve(server) {
@@ -340,5 +342,5 @@ for (let s = 0; s < 3; s++) {
 	await new Promise((done) => server.listen(0, "127.0.0.1", done));
 	urls.push(`http://127.0.0.1:${server.address().port}`);
 }
-writeFileSync(dir + "/front.part", JSON.stringify({ urls, mint, nonces, genesis: GENESIS }));
+writeFileSync(dir + "/front.part", JSON.stringify({ urls, mint, nonces, account: ownAccount, genesis: GENESIS }));
 renameSync(dir + "/front.part", dir + "/front.json");

@@ -127,7 +127,8 @@ struct ledger_root {
 struct ledger_roots {
 	struct ledger_root *list; /* in the order of the roots */
 	size_t n;
-	int64_t first_ms; /* when the earliest begins that is payable; INT64_MAX: none is */
+	/* when the earliest that is payable begins, or was signed before that; INT64_MAX: none is */
+	int64_t first_ms;
 	int64_t first_sequence; /* the first of those */
 };
 /* Reads them; free(out->list) when done. Returns 0, or -1. */

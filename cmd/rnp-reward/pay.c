@@ -732,6 +732,7 @@ static int run(int n, char **args)
 	rc = run_pay(&run, &key);
 	for (int i = 0; i < run.n; i++)
 		rpc_release(&run.servers[i]);
+	buf_release(&run.strangers);
 	key_release(&key);
 	opt_list_release(&opts.rpc);
 	opt_list_release(&opts.trust);

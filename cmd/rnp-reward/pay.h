@@ -35,6 +35,8 @@ struct pay_run {
 	int64_t paid_from; /* the transaction of that payout */
 	int expired; /* transactions that have expired: what they paid is owed again */
 	int unpaid;  /* payouts that failed or are refused */
+	/* signatures of the past that are certainly not the payer's, each in RPC_SIGNATURE_MAX bytes */
+	struct buf strangers;
 	/* what keeps a transaction from its end, such as the one server that contradicts the others; or "" */
 	char blame[200];
 	/* what a server said first when it did not take a transaction: the reason, if it does not lie; or "" */

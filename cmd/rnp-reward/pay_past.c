@@ -12,10 +12,11 @@
 #include "common/base/err.h"
 #include "common/cli/prog.h"
 
-#define PAGES_MAX   200 /* of RPC_PAST_MAX transactions */
-#define STRANGE_MAX 20  /* transactions with other roots that are looked at */
-#define DAY_S       86400
-#define FIRST_SLOT  1 /* a server that has it has all */
+#define PAGES_MAX     200 /* of RPC_PAST_MAX transactions */
+#define STRANGE_MAX   20  /* transactions with other roots that are looked at */
+#define STRANGERS_MAX 5000
+#define DAY_S         86400
+#define FIRST_SLOT    1 /* a server that has it has all */
 /* what is this old was held against the chain before something else was planned */
 #define OLD_MS     INT64_C(604800000)
 #define ROOT_CHARS 44
@@ -92,7 +93,7 @@ static bool has_memo(const struct solana_first *first,
 
 /* Whose a transaction is. Nobody but the payer can make one of the payer, though anybody can send one with such a
  * memo that names the payer's account. */
-enum whose { WHOSE_UNKNOWN, WHOSE_OTHERS, WHOSE_PAYER };
+enum whose { WHOSE_UNKNOWN, WHOSE_STRANGER, WHOSE_PAYER_OTHER, WHOSE_PAYER };
 
 /* Reads what a server gives as the bytes of a transaction. Only bytes that were signed with its signature tell whose
  * it is, since nobody can find another key or message for that: all others may be a lie, and tell nothing. */
@@ -108,10 +109,29 @@ static enum whose read_whose(const struct pay_run *run, const char *signature,
 	base58_encode(text, first.signature, SOLANA_SIGNATURE_BYTES);
 	if (strcmp(text, signature) != 0)
 		return WHOSE_UNKNOWN;
-	return memcmp(&first.key, &run->payer.wallet, sizeof first.key) == 0 &&
-			has_memo(&first, root) ?
-		WHOSE_PAYER :
-		WHOSE_OTHERS;
+	if (memcmp(&first.key, &run->payer.wallet, sizeof first.key) != 0)
+		return WHOSE_STRANGER;
+	return has_memo(&first, root) ? WHOSE_PAYER : WHOSE_PAYER_OTHER;
+}
+
+/* Whether a transaction is known to be a stranger's: anybody can send many for a few cents, and each is asked for
+ * once a run, not by what each server tells. */
+static bool is_stranger(const struct pay_run *run, const char *signature)
+{
+	for (size_t i = 0; i < run->strangers.len; i += RPC_SIGNATURE_MAX)
+		if (strcmp(run->strangers.data + i, signature) == 0)
+			return true;
+	return false;
+}
+
+static void keep_stranger(struct pay_run *run, const char *signature)
+{
+	char text[RPC_SIGNATURE_MAX] = "";
+
+	if (run->strangers.len >= STRANGERS_MAX * sizeof text)
+		return;
+	memcpy(text, signature, strnlen(signature, sizeof text - 1));
+	buf_add(&run->strangers, text, sizeof text);
 }
 
 /* Returns 1 if the transaction is the payer's with this memo, 0 if it is certainly not, -1: no server shows it. The
@@ -122,7 +142,7 @@ static int prove(struct pay_run *run, int teller, const char *signature,
 	unsigned char bytes[SOLANA_TX_BYTES_MAX];
 	size_t len;
 
-	for (int k = 0; k < run->n; k++) {
+	for (int k = 0; k < run->n && !is_stranger(run, signature); k++) {
 		int rc = rpc_transaction(&run->servers[(teller + k) % run->n], signature,
 			bytes, &len);
 		enum whose whose = rc ? WHOSE_UNKNOWN :
@@ -132,10 +152,12 @@ static int prove(struct pay_run *run, int teller, const char *signature,
 			prog_detail("%s", err_get()->text);
 			err_clear();
 		}
-		if (whose != WHOSE_UNKNOWN)
+		if (whose == WHOSE_STRANGER)
+			keep_stranger(run, signature);
+		else if (whose != WHOSE_UNKNOWN)
 			return whose == WHOSE_PAYER;
 	}
-	return -1;
+	return is_stranger(run, signature) ? 0 : -1;
 }
 
 /* --- the past --------------------------------------------------------------------------------- */

@@ -73,9 +73,9 @@ struct rules {
 	struct expr_scope scope;                /* owns its arena */
 	struct model *models;
 	size_t nmodels, models_cap;
-	struct gather_index
-		by_model;            /* what strangers write may be different each time */
-	unsigned char model_key[16]; /* of its hashes: nobody else knows it */
+	/* by a hash with a key that nobody else knows: strangers may write another model each time */
+	struct gather_index by_model;
+	unsigned char model_key[16];
 };
 
 /* Compiles a policy; takes it (also on failure). Returns 0, or -1 with EX_DATAERR naming the
