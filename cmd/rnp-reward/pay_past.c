@@ -256,8 +256,9 @@ static int look_at(struct past *p, int server)
 }
 
 /* Whether a server has not yet forgotten any transaction of the time that matters: many keep those of some days. */
-static bool reaches_back(const struct past *p, struct rpc *r)
+static bool reaches_back(const struct past *p, int server)
 {
+	struct rpc *r = &p->run->servers[server];
 	char known[CLOCK_TEXT_MAX], since[CLOCK_TEXT_MAX];
 	int64_t slot, at_s = 0;
 
@@ -269,6 +270,9 @@ static bool reaches_back(const struct past *p, struct rpc *r)
 	}
 	if (slot <= FIRST_SLOT || at_s <= p->back_s)
 		return true;
+	if (p->run->forgetful >> server & 1)
+		return false;
+	p->run->forgetful |= UINT32_C(1) << server;
 	clock_format(known, at_s * 1000);
 	clock_format(since, p->back_s * 1000);
 	prog_warn(
@@ -304,14 +308,16 @@ int pay_check_past(struct pay_run *run)
 		int all = look_at(&p, i);
 
 		rc = all < 0 ? -1 : 0;
-		told += all > 0 && reaches_back(&p, &run->servers[i]);
+		told += all > 0 && reaches_back(&p, i);
 	}
 	free(p.roots.list);
-	if (rc == 0 && p.strange[0])
+	if (rc == 0 && p.strange[0] && !run->strange_told) {
+		run->strange_told = true;
 		prog_warn(
 			"transaction %s of this wallet has paid for an epoch that is not in the "
 			"ledger: another one is paid from it, or this is an older copy",
 			p.strange);
+	}
 	if (rc == 0 && told < need)
 		rc = err_set(EX_UNAVAILABLE,
 			"only %d of %d servers tell of past transactions", told, run->n);
