@@ -35,9 +35,10 @@ struct pay_run {
 	int64_t paid_from; /* the transaction of that payout */
 	int expired; /* transactions that have expired: what they paid is owed again */
 	int unpaid;  /* payouts that failed or are refused */
-	uint32_t
-		forgetful; /* bit per server of which was told that it does not know enough */
-	bool strange_told; /* that the wallet has paid what is not in the ledger */
+	/* what the user was told: of each server (a bit) that it does not know enough; that the wallet has paid what
+	 * is not in the ledger */
+	uint32_t forgetful;
+	bool strange_told;
 	/* signatures of the past that are certainly not the payer's, each in RPC_SIGNATURE_MAX bytes */
 	struct buf strangers;
 	/* what keeps a transaction from its end, such as the one server that contradicts the others; or "" */
