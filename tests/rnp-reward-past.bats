@@ -280,6 +280,30 @@ sql() {
 	refused 65 "the ledger is not good: rows 0 and 1 pay for the same time" pay
 }
 
+@test "pay, verify: a payment that somebody writes into an older copy without the claims that it paid is no payment" {
+	owe 4
+	front
+	cp db sealed
+	pay >out
+	cp db paid
+	back sealed
+	sql "ATTACH 'paid' AS p; INSERT INTO tx SELECT * FROM p.tx"
+	refused 65 "the ledger is not good: transaction 0: its payouts do not add up" pay
+	sql "ATTACH 'paid' AS p; INSERT INTO entry SELECT * FROM p.entry WHERE sequence > 0;
+		UPDATE head SET entries = (SELECT entries FROM p.head), sha256 = (SELECT sha256 FROM p.head)"
+	refused 65 "the ledger is not good: transaction 0: its payouts do not add up" pay
+	run rnp-reward verify --store db
+	assert_failure 1
+	assert_equal "$(jq -r .reason <<<"$output")" "transaction 0: its payouts do not add up"
+	# with one of the claims, as if it had paid no more
+	sql "ATTACH 'paid' AS p; INSERT INTO payout SELECT * FROM p.payout LIMIT 1;
+		DROP TRIGGER tx_ends; UPDATE tx SET base_units = (SELECT base_units FROM payout);
+		UPDATE claim SET state = 2, tx = 0 WHERE wallet = (SELECT wallet FROM payout)"
+	refused 65 "the ledger is not good: transaction 0: its bytes do not pay what it does" pay
+	cp paid db
+	audit
+}
+
 @test "pay: a burn before the first epoch is not made again from an older copy, nor where the wallet is shared" {
 	owe 2
 	mv db later

@@ -92,6 +92,11 @@ int ledger_check_done(struct ledger *l)
 
 	if (paid < 0 ||
 		check_none(l,
+			"SELECT t.id FROM tx t WHERE t.action = 'pay' AND t.status NOT IN"
+			" ('failed', 'expired') AND t.base_units IS NOT (SELECT sum(base_units)"
+			" FROM payout p WHERE p.tx = t.id) LIMIT 1",
+			"its payouts do not add up") < 0 ||
+		check_none(l,
 			"SELECT t.id FROM tx t WHERE t.action <> 'pay' AND t.status NOT IN"
 			" ('failed', 'expired') AND NOT EXISTS (SELECT 1 FROM supply_order o"
 			" WHERE o.tx = t.id) LIMIT 1",
@@ -112,12 +117,39 @@ int ledger_check_done(struct ledger *l)
 
 /* --- for the chain --------------------------------------------------------------------------- */
 
+/* Returns what the instructions of a transaction transfer, burn and issue; -1: it is not one of ours. */
+static int64_t moved_by(const unsigned char *bytes, size_t len)
+{
+	struct solana_first first;
+	struct solana_parsed m;
+	int64_t sum = 0;
+
+	if (!solana_first_signer(bytes, len, &first) ||
+		!solana_parse(first.message, first.nmessage, &m))
+		return -1;
+	for (int i = 0; i < m.n; i++) {
+		const unsigned char *data = m.list[i].data;
+		uint64_t amount = 0;
+
+		/* TransferChecked, MintToChecked, BurnChecked */
+		if (m.list[i].ndata != 10 ||
+			(data[0] != 12 && data[0] != 14 && data[0] != 15))
+			continue;
+		for (int k = 8; k > 0; k--)
+			amount = amount << 8 | data[k];
+		if (amount > INT64_MAX ||
+			__builtin_add_overflow(sum, (int64_t)amount, &sum))
+			return -1;
+	}
+	return sum;
+}
+
 int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id)
 {
 	sqlite3_stmt *q = NULL;
 	int found = -1,
 	    rc = store_prepare(&l->store, &q,
-		    "SELECT id, status FROM tx WHERE signature = ?");
+		    "SELECT id, status, base_units, bytes FROM tx WHERE signature = ?");
 
 	if (rc == 0) {
 		store_bind(q, "t", signature);
@@ -129,6 +161,14 @@ int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id)
 		if (found < 0)
 			rc = err_set(EX_DATAERR,
 				"the ledger's transaction %" PRId64 " is damaged", *id);
+		/* what it is told to have paid, it has: else its other claims would be open, and paid again */
+		else if (moved_by(sqlite3_column_blob(q, 3),
+				 (size_t)sqlite3_column_bytes(q, 3)) !=
+			sqlite3_column_int64(q, 2))
+			rc = err_set(EX_DATAERR,
+				"the ledger is not good: transaction %" PRId64
+				": its bytes do not pay what it does",
+				*id);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -2 : found;

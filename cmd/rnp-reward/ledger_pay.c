@@ -614,8 +614,8 @@ int ledger_verify_payouts(struct ledger *l, struct buf *reason)
 		  " AND e.body ->> 'status' = 'signed'"
 		  " WHERE e.body ->> 'signature' IS NOT t.signature LIMIT 1",
 			"its signature is not that of its row" },
-		{ "SELECT t.id FROM tx t WHERE t.base_units <> (SELECT sum(base_units) FROM payout p"
-		  " WHERE p.tx = t.id) LIMIT 1",
+		{ "SELECT t.id FROM tx t WHERE t.action = 'pay' AND t.base_units IS NOT"
+		  " (SELECT sum(base_units) FROM payout p WHERE p.tx = t.id) LIMIT 1",
 			"its payouts do not add up" },
 		{ "SELECT o.tx FROM supply_order o LEFT JOIN tx t ON t.id = o.tx WHERE o.tx IS NOT NULL"
 		  " AND (t.id IS NULL OR t.action <> o.action OR t.base_units <> o.base_units"
