@@ -308,3 +308,27 @@ start_held() {
 		eventually no_page_lost
 	done
 }
+
+# Biases against the special tokens, so that an answer has all its tokens.
+never_ends() { jq -nc '[range(396; 400) | {key: tostring, value: -100}] | from_entries'; }
+
+@test "faults: logprobs of long answers take little memory until they are written, and are as many as one request may have" {
+	start_serve --context 1024
+	local before after ask
+	ask="{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"n\":8,\"max_tokens\":750,\"seed\":1,\"logit_bias\":$(never_ends)}"
+	peak() { awk '$1 == "VmHWM:" { print $2 }' "/proc/$server/status"; }
+	post /v1/chat/completions "$ask" | jq -e '.usage.completion_tokens == 6000'
+	before=$(peak)
+	post /v1/chat/completions "${ask%?},\"logprobs\":true,\"top_logprobs\":20}" >told
+	after=$(peak)
+	jq -e '[.choices[].logprobs.content | length == 750 and all(.top_logprobs | length == 20)] == [range(8) | true]' told
+	# 6,000 tokens with 20 others each: 1 MB as they are kept, 10 MB as they are sent
+	((after - before < 60000)) || fail "$((after - before)) kB"
+	# 2^20 tokens and others in all: 48 tokens of each answer
+	jq -nc --argjson b "$(never_ends)" '{prompt: [range(128) | "Hi"], n: 8, max_tokens: 50, logprobs: 20, logit_bias: $b}' >many
+	post /v1/completions @many >told
+	jq -e '.choices | length == 1024 and all(.finish_reason == "length" and (.logprobs.tokens | length) == 48)' told
+	# streamed there is no such bound
+	jq -c '.prompt = .prompt[:2] | .stream = true | .stream_options.include_usage = true' many >stream
+	post /v1/completions @stream -N | sed -n 's/^data: //p' | tail -n 2 | head -n 1 | jq -e '.usage.completion_tokens == 800'
+}

@@ -16,7 +16,7 @@
 #include "common/json/canon.h"
 #include "common/json/json.h"
 
-#define PIECE      ((size_t)32 << 10) /* bytes written at once */
+#define PIECE ((size_t)32 << 10) /* bytes written at once */
 #define TICK_MS    50
 #define COMMENT_NS 5000000000 /* after this long without output, a comment is sent */
 /* default max_tokens of /v1/completions, as in OpenAI's API */
@@ -48,16 +48,23 @@ static void init_logprobs(struct exchange *x, struct choice *c)
 	const struct request *q = &x->request;
 	const struct lm_token *t = x->model->l.token;
 
-	if (!request_has_prompts(q)) {
-		c->logprobs = json_array();
-		return;
-	}
 	text_logprobs_init(&c->told, t, c->detoken.started);
-	if (!q->echo || (c->index % q->n && !q->stream))
+	if (!request_has_prompts(q) || !q->echo || (c->index % q->n && !q->stream))
 		return;
 	text_logprobs_init(&c->prompt_told, t, false);
 	tell_prompt(c, c->answer.tokens[0], NULL);
 	c->answer.prompt_logprobs = true;
+}
+
+/* Returns how many tokens an answer may have at most: what the context leaves, and where it is kept whole with its
+ * logprobs, its part of what all answers of a request may tell. */
+static int64_t room_for_answer(const struct exchange *x, uint32_t prompt)
+{
+	const struct request *q = &x->request;
+	int64_t left = (int64_t)x->model->context - prompt;
+	int64_t told = REQUEST_TOLD_MAX / (1 + q->top_logprobs) / x->count;
+
+	return q->logprobs && !q->stream && told < left ? told : left;
 }
 
 static void init_choice(struct exchange *x, struct choice *c, const struct prompt *p,
@@ -65,7 +72,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 {
 	const struct request *q = &x->request;
 	uint32_t n = (uint32_t)(p->ids.len / sizeof(uint32_t));
-	int64_t max = q->tokens_max, left = (int64_t)x->model->context - n;
+	int64_t max = q->tokens_max, left = room_for_answer(x, n);
 	bool chat = !request_has_prompts(q);
 
 	if (max < 0)
@@ -172,7 +179,6 @@ static void release_choice(struct choice *c)
 	buf_release(&c->whole_text);
 	buf_release(&c->whole_reasoning);
 	free(c->embedding);
-	json_decref(c->logprobs);
 	text_logprobs_release(&c->prompt_told);
 	text_logprobs_release(&c->told);
 }
@@ -293,38 +299,6 @@ void exchange_half(struct exchange *x)
 
 /* --- events of the engine --------------------------------------------------------------------------- */
 
-/* Returns the text of a token for people: its bytes, with U+FFFD for invalid UTF-8. */
-static void add_token(json_t *to, const struct lm_token *t, uint32_t id, float logprob)
-{
-	struct buf text = BUF_INIT;
-	json_t *bytes = json_array();
-
-	if (id < lm_token_count(t))
-		lm_token_piece(t, &text, id, false, true);
-	for (size_t i = 0; i < text.len; i++)
-		json_push(bytes, json_integer((unsigned char)text.data[i]));
-	json_set_text(to, "token", buf_text(&text));
-	json_set_f64(to, "logprob", logprob > -9999 ? (double)logprob : -9999.0);
-	json_set(to, "bytes", bytes);
-	buf_release(&text);
-}
-
-static void add_logprobs(struct choice *c, uint32_t id, const struct lm_logprobs *p)
-{
-	const struct lm_token *t = c->x->model->l.token;
-	json_t *one = json_object(), *top = json_array();
-
-	add_token(one, t, id, p->token);
-	for (uint32_t i = 0; i < p->n; i++) {
-		json_t *other = json_object();
-
-		add_token(other, t, p->top[i], p->top_logprob[i]);
-		json_push(top, other);
-	}
-	json_set(one, "top_logprobs", top);
-	json_push(c->logprobs, one);
-}
-
 /* Passes text without NUL on: to the calls once they have begun, which stop texts do not end, else
  * through the filter, whose content may begin them. */
 static bool push_piece(struct choice *c, const char *text, size_t len)
@@ -407,9 +381,7 @@ static void hear_token(struct choice *c, const struct lm_batch_event *e)
 	c->tokens++;
 	if (!x->first_ns)
 		x->first_ns = c->answer.first_ns;
-	if (e->logprobs && c->logprobs)
-		add_logprobs(c, id, e->logprobs);
-	else if (e->logprobs)
+	if (e->logprobs)
 		text_logprobs_add(&c->told, id, e->logprobs);
 	if (c->calls.tools && call_format_special(&x->model->calls, id)) {
 		/* part of the form of calls, and no text otherwise */
@@ -515,7 +487,6 @@ static void add_error_event(struct exchange *x, const struct api_error *e)
 
 static void clear_logprobs(struct choice *c)
 {
-	json_array_clear(c->logprobs);
 	text_logprobs_clear(&c->prompt_told);
 	text_logprobs_clear(&c->told);
 }
@@ -604,8 +575,8 @@ static bool has_call_news(const struct choice *c)
 static bool has_news(const struct choice *c)
 {
 	return has_call_news(c) || c->content.len || c->reasoning.len ||
-		(c->ended && c->finish) || json_array_size(c->logprobs) ||
-		text_logprobs_any(&c->told) || text_logprobs_any(&c->prompt_told);
+		(c->ended && c->finish) || text_logprobs_any(&c->told) ||
+		text_logprobs_any(&c->prompt_told);
 }
 
 static void write_stream(struct exchange *x)

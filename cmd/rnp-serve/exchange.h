@@ -33,9 +33,7 @@ struct choice {
 	struct buf echo;    /* completions: text to send before the answer */
 	struct buf content,
 		reasoning; /* text not written yet if streaming, else the whole text */
-	/* chat: an array of tokens, if streaming those not written yet; NULL: not requested */
-	json_t *logprobs;
-	/* completions: the same of the prompt, where it is echoed, and of the answer */
+	/* logprobs of the prompt, where it is echoed, and of the answer; if streaming those not written yet */
 	struct text_logprobs prompt_told, told;
 	uint32_t prompt_tokens_told;
 	uint32_t tokens; /* sent to the client */

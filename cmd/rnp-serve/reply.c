@@ -84,12 +84,12 @@ static void end_stream(struct exchange *x, struct buf *out, const char *object)
 
 static void add_chat_logprobs(struct buf *out, const struct choice *c)
 {
-	if (!c->logprobs) {
+	if (!c->told.token) {
 		buf_adds(out, ",\"logprobs\":null");
 		return;
 	}
 	buf_adds(out, ",\"logprobs\":{\"content\":");
-	json_write(out, c->logprobs);
+	text_logprobs_write_list(out, &c->told);
 	buf_adds(out, ",\"refusal\":null}");
 }
 
@@ -146,7 +146,7 @@ static void add_call_delta(struct exchange *x, struct choice *c, uint32_t i,
 
 static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
 {
-	bool logprobs = json_array_size(c->logprobs) > 0;
+	bool logprobs = text_logprobs_any(&c->told);
 
 	if (!c->role_sent) {
 		begin_chat_chunk(x, c, out);

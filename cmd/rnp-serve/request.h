@@ -23,7 +23,8 @@
 /* of one embeddings request, and their tokens together: OpenAI's limits */
 #define REQUEST_INPUTS_MAX       2048
 #define REQUEST_INPUT_TOKENS_MAX 300000
-/* of one completions request: tokens of its prompts whose logprobs are told, and the alternatives to them */
+/* of one request: tokens of its prompts whose logprobs are told, and the alternatives to them; the same of its answers,
+ * unless they are streamed */
 #define REQUEST_TOLD_MAX (1 << 20)
 
 enum request_kind {

@@ -1,4 +1,4 @@
-/* text_logprobs.c - collects the logprobs of a text's tokens, and writes them as parallel arrays. */
+/* text_logprobs.c - collects the logprobs of a text's tokens, and writes them in the forms of the API. */
 #include "cmd/rnp-serve/text_logprobs.h"
 
 #include <stddef.h>
@@ -6,6 +6,7 @@
 
 #include "common/base/utf8.h"
 #include "common/json/canon.h"
+#include "common/json/json.h"
 
 struct one {
 	uint32_t id;
@@ -200,4 +201,47 @@ void text_logprobs_write(struct buf *out, const struct text_logprobs *first,
 		add_column(out, parts, (enum column)i);
 	}
 	buf_addc(out, '}');
+}
+
+/* --- the form of chats ----------------------------------------------------------------------- */
+
+/* Begins the object of a token: its text, its logprob and its bytes. */
+static void begin_object(struct buf *out, const struct lm_token *t, uint32_t id,
+	float logprob)
+{
+	struct buf text = BUF_INIT;
+
+	if (id < lm_token_count(t))
+		lm_token_piece(t, &text, id, false, true);
+	buf_adds(out, "{\"token\":");
+	json_write_text(out, buf_text(&text));
+	buf_adds(out, ",\"logprob\":");
+	add_value(out, logprob);
+	buf_adds(out, ",\"bytes\":[");
+	for (size_t i = 0; i < text.len; i++)
+		buf_addf(out, "%s%u", i ? "," : "", (unsigned char)text.data[i]);
+	buf_addc(out, ']');
+	buf_release(&text);
+}
+
+void text_logprobs_write_list(struct buf *out, const struct text_logprobs *l)
+{
+	buf_addc(out, '[');
+	for (size_t at = 0; at < l->all.len;) {
+		struct one o;
+
+		if (at)
+			buf_addc(out, ',');
+		at += recall(&o, l->all.data + at);
+		begin_object(out, l->token, o.id, o.p.token);
+		buf_adds(out, ",\"top_logprobs\":[");
+		for (uint32_t i = 0; i < o.p.n; i++) {
+			if (i)
+				buf_addc(out, ',');
+			begin_object(out, l->token, o.p.top[i], o.p.top_logprob[i]);
+			buf_addc(out, '}');
+		}
+		buf_adds(out, "]}");
+	}
+	buf_addc(out, ']');
 }

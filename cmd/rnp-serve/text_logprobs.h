@@ -1,6 +1,6 @@
-/* text_logprobs.h - the logprobs of a completion, in the older form of the API: parallel arrays of tokens, their
- * log probabilities, the most likely ones in their place, and where in the text each begins. Uses sample.h,
- * token.h. Pure. */
+/* text_logprobs.h - the logprobs of an answer: of a completion in the older form of the API, parallel arrays of
+ * tokens, their log probabilities, the most likely ones in their place, and where in the text each begins; of a
+ * chat a list of tokens. Uses sample.h, token.h. Pure. */
 #ifndef RNP_SERVE_TEXT_LOGPROBS_H
 #define RNP_SERVE_TEXT_LOGPROBS_H
 
@@ -36,5 +36,9 @@ void text_logprobs_clear(struct text_logprobs *l);
  * such as a part of a character, is named by its bytes: "bytes:\xe2\x80". */
 void text_logprobs_write(struct buf *out, const struct text_logprobs *first,
 	const struct text_logprobs *l);
+
+/* Appends the array of [{"token","logprob","bytes","top_logprobs"}] of the tokens, all of which were predicted. A
+ * token's text has U+FFFD for what is not UTF-8. */
+void text_logprobs_write_list(struct buf *out, const struct text_logprobs *l);
 
 #endif
