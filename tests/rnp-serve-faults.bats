@@ -332,3 +332,19 @@ never_ends() { jq -nc '[range(396; 400) | {key: tostring, value: -100}] | from_e
 	jq -c '.prompt = .prompt[:2] | .stream = true | .stream_options.include_usage = true' many >stream
 	post /v1/completions @stream -N | sed -n 's/^data: //p' | tail -n 2 | head -n 1 | jq -e '.usage.completion_tokens == 800'
 }
+
+@test "faults: of a prediction that is longer than any answer the engine searches as much as an answer may have" {
+	start_serve
+	local ask answer bias
+	bias=$(post /tokenize '{"content":"3456789"}' | jq -c '[.tokens[] | {key: tostring, value: 100}] | from_entries')
+	ask="\"messages\":[{\"role\":\"user\",\"content\":\"Say it\"}],\"max_tokens\":40,\"temperature\":2,\"seed\":1,\"logit_bias\":$bias"
+	answer=$(post /v1/chat/completions "{$ask}" | jq -r .choices[0].message.content)
+	[[ $answer =~ ^[3-9]{40}$ ]]
+	# how many tokens of the prediction were right, which comes behind so many others
+	right() {
+		{ printf 'Q%.0s' $(seq "$1"); printf '%s' "$answer"; } | jq -Rsc "{$ask, prediction: {type: \"content\", content: .}}" |
+			post /v1/chat/completions @- | jq .usage.completion_tokens_details.accepted_prediction_tokens
+	}
+	(($(right 100) > 15))
+	(($(right 300) < 10))
+}

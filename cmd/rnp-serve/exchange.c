@@ -114,9 +114,11 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 		buf_add(&c->content, p->text.data, p->text.len);
 }
 
-/* A prediction only speeds up the answer: one in an unknown form is ignored. */
+/* A prediction only speeds up the answer: one in an unknown form is ignored, and so is what is longer than any
+ * answer, as the engine searches it for each token. */
 static void read_prediction(struct exchange *x)
 {
+	size_t most = x->model->context * sizeof(uint32_t);
 	struct buf text = BUF_INIT;
 	struct api_error e;
 
@@ -124,6 +126,8 @@ static void read_prediction(struct exchange *x)
 		request_content(&text, x->request.prediction, "prediction", &e) == 0)
 		lm_token_encode(x->model->l.token, &x->prediction, buf_text(&text),
 			text.len, false);
+	if (x->prediction.len > most)
+		x->prediction.len = most;
 	err_clear();
 	buf_release(&text);
 }
