@@ -333,6 +333,37 @@ never_ends() { jq -nc '[range(396; 400) | {key: tostring, value: -100}] | from_e
 	post /v1/completions @stream -N | sed -n 's/^data: //p' | tail -n 2 | head -n 1 | jq -e '.usage.completion_tokens == 800'
 }
 
+@test "faults: who reads an answer too slowly is told so and holds no memory, and the others are answered" {
+	start_serve --context 2048
+	local ask
+	ask=$(jq -nc --argjson b "$(never_ends)" '{messages: [{role: "user", content: "Hi"}], n: 8, max_tokens: 2000, stream: true,
+		logprobs: true, top_logprobs: 20, logit_bias: $b}')
+	python3 - "${url##*:}" "$ask" <<-'END'
+		import json, socket, sys, time, urllib.request
+		port, body = int(sys.argv[1]), sys.argv[2].encode()
+		s = socket.socket()
+		s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+		s.settimeout(120)
+		s.connect(("127.0.0.1", port))
+		s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+		def metric(name):
+		    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+		    return int(next(l for l in text.splitlines() if l.startswith(name + "{")).split()[-1])
+		while not metric("rnp_serve_failed_total"):
+		    assert metric("rnp_serve_generated_tokens_total") < 16000, "all of it was kept"
+		    time.sleep(0.05)
+		assert metric("rnp_serve_generated_tokens_total") < 16000
+		other = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", b'{"prompt":"x","max_tokens":4}')
+		assert json.load(urllib.request.urlopen(other))["usage"]["completion_tokens"]
+		got = b""
+		while piece := s.recv(1 << 20):
+		    got += piece
+		end = got[got.index(b"event: error"):]
+		assert b"read too slowly" in end and end.count(b"data: ") == 1 and b"waiting" not in end, end
+	END
+	grep -q 'read too slowly' serve.err
+}
+
 @test "faults: of a prediction that is longer than any answer the engine searches as much as an answer may have" {
 	start_serve
 	local ask answer bias

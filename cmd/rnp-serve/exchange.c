@@ -17,6 +17,8 @@
 #include "common/json/json.h"
 
 #define PIECE ((size_t)32 << 10) /* bytes written at once */
+/* bytes of an answer that a client may be behind, in text and logprobs as they are kept */
+#define BEHIND_MAX ((size_t)1 << 20)
 #define TICK_MS    50
 #define COMMENT_NS 5000000000 /* after this long without output, a comment is sent */
 /* default max_tokens of /v1/completions, as in OpenAI's API */
@@ -583,6 +585,19 @@ static bool has_news(const struct choice *c)
 		text_logprobs_any(&c->prompt_told);
 }
 
+/* Whether the client reads so slowly that what is kept for it would grow without bound. */
+static bool is_too_far_behind(const struct exchange *x)
+{
+	size_t kept = 0;
+
+	for (uint32_t i = 0; i < x->count; i++) {
+		const struct choice *c = &x->choices[i];
+
+		kept += c->content.len + c->reasoning.len + c->told.all.len;
+	}
+	return kept > BEHIND_MAX;
+}
+
 static void write_stream(struct exchange *x)
 {
 	for (uint32_t i = 0; i < x->count; i++) {
@@ -671,6 +686,24 @@ static void answer_gone(struct exchange *x)
 	finish(x);
 }
 
+/* Sends what the client accepts. While it has something still to read, what is new is kept as it is, which takes a
+ * fraction of the room, and comes in one piece later. */
+static void send_stream(struct exchange *x)
+{
+	if (flush(x) && x->touched) {
+		write_stream(x);
+		x->touched = false;
+		flush(x);
+	}
+	if (!x->out.len && !x->touched && !x->open) {
+		finish(x);
+	} else if (!x->end_written && is_too_far_behind(x)) {
+		err_set(EX_UNAVAILABLE, "the answer is read too slowly");
+		fail(x, err_get());
+		err_clear();
+	}
+}
+
 /* Sends the client what is new, and finishes the request if it is complete. The caller holds
  * the writer's lock. */
 static void advance(struct writer *w, struct exchange *x)
@@ -680,15 +713,13 @@ static void advance(struct writer *w, struct exchange *x)
 	if (atomic_load(&x->gone) && !x->finished)
 		answer_gone(x);
 	if (!x->finished && x->request.stream) {
-		if (x->touched)
-			write_stream(x);
-		if (flush(x) && !x->open)
-			finish(x);
+		send_stream(x);
 	} else if (!x->finished && !x->open) {
 		x->format->whole(x, &x->r->body);
 		finish(x);
 	}
-	x->touched = false;
+	if (!x->request.stream || x->finished)
+		x->touched = false;
 	if (x->finished && !ended)
 		count_end(x);
 	if (x->finished && !x->busy) {
@@ -743,7 +774,7 @@ static bool round_of(struct writer *w, struct lm_event_batch *news)
 		next = x->next;
 		if (!is_due(x, now))
 			continue;
-		if (x->request.stream && !x->finished &&
+		if (x->request.stream && !x->finished && !x->out.len &&
 			(now - x->last_write_ns > COMMENT_NS ||
 				atomic_exchange(&x->half, false)))
 			buf_adds(&x->out, ": waiting\n\n");

@@ -106,7 +106,7 @@ struct exchange {
 	_Atomic bool gone;
 	_Atomic bool half;     /* a comment is to be sent now */
 	struct exchange *next; /* in the writer's list */
-	bool touched;
+	bool touched; /* the engine had news; streaming: that are not in out yet */
 };
 
 /* Takes a parsed request (and empties it), its prompts and a constraint (or NULL), and makes
