@@ -67,6 +67,8 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	run_split sh -c 'rnp-serve key --name c --append new >/dev/full'
 	assert_failure 74
 	[ ! -e new ]
+	refused 73 "No such file" rnp-serve key --name c --append nowhere/keys
+	refused 73 "Is a directory" rnp-serve key --name c --append .
 	rnp-serve key --name c --append keys >/dev/null
 	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b","c"]' ]
 	# an editor left the last line without its end
@@ -169,6 +171,20 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	[ "$(code -X OPTIONS "$url/v1/chat/completions" -H 'Origin: https://evil.example')" = 403 ]
 	post /v1/completions '{"prompt":"x","max_tokens":1,"stream":true}' -H 'Origin: https://page.example' -D headers >/dev/null
 	grep -qi '^access-control-allow-origin: https://page.example' headers
+}
+
+@test "access: names of hosts and origins that no request can have are refused" {
+	local name
+	for name in foo https://page.example/ https://page.example/chat page.example https://Page.example 'https://a b' https:// https://page.example: '*'; do
+		refused 64 "--origin: '$name'" timeout 60 rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --origin "$name"
+	done
+	for name in http://chat.example chat.example/ 'a b' '' chat.example:x '[::1'; do
+		refused 64 "--host: '$name'" timeout 60 rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --host "$name"
+	done
+	start_serve --host chat.example:8080 --host '[::2]' --host 10.0.0.1 --origin http://page.example:3000 --origin 'http://[::1]:3000' --origin null
+	[ "$(code "$url/v1/models" -H 'Origin: http://page.example:3000' -H 'Host: chat.example:8080')" = 200 ]
+	[ "$(code "$url/v1/models" -H 'Origin: null' -H 'Host: 10.0.0.1')" = 200 ]
+	[ "$(code "$url/v1/models" -H 'Origin: http://page.example' -H 'Host: 10.0.0.1')" = 403 ]
 }
 
 @test "access: keys that can be read only once are refused, and nothing waits for them" {

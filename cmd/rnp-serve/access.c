@@ -5,6 +5,8 @@
 
 #include "common/base/err.h"
 
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+
 /* Whether a name is "localhost", "127.1.2.3", "[::1]" or "a.localhost", each with or without a
  * port. */
 static bool is_loopback_name(const char *host)
@@ -43,6 +45,52 @@ static bool is_named(const struct server *s, const char *authority)
 	}
 	return false;
 }
+
+/* --- names that options give ----------------------------------------------------------------------- */
+
+/* Whether a text is NAME, NAME:PORT, ADDRESS or [ADDRESS]:PORT, as a Host field has it. */
+static bool is_authority(const char *text)
+{
+	bool v6 = *text == '[';
+	const char *chars = v6 ? "0123456789abcdefABCDEF:." : NAME_CHARS;
+	size_t name = strspn(text + v6, chars);
+	const char *port = text + v6 + name + v6;
+
+	if (!name || (v6 && port[-1] != ']'))
+		return false;
+	return !*port ||
+		(*port == ':' && port[1] && !port[1 + strspn(port + 1, "0123456789")]);
+}
+
+/* Whether a browser may send this as the origin of a page: nothing follows the host, and letters are small. */
+static bool is_origin(const char *text)
+{
+	const char *host = strstr(text, "://");
+
+	if (strcmp(text, "null") == 0)
+		return true;
+	return host && host > text && is_authority(host + 3) &&
+		strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.") ==
+		(size_t)(host - text) &&
+		!text[strcspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")];
+}
+
+int access_check_names(const struct server *s)
+{
+	for (int i = 0; i < s->host_count; i++)
+		if (!is_authority(s->hosts[i]))
+			return err_set(EX_USAGE,
+				"--host: '%s' is not a name such as chat.example or chat.example:8080",
+				s->hosts[i]);
+	for (int i = 0; i < s->origin_count; i++)
+		if (!is_origin(s->origins[i]))
+			return err_set(EX_USAGE,
+				"--origin: '%s' is not what browsers call a page's origin, such as https://chat.example",
+				s->origins[i]);
+	return 0;
+}
+
+/* --- requests --------------------------------------------------------------------------------------- */
 
 static bool refuse(struct httpd_reply *r, int status, const char *code, const char *text)
 {

@@ -9,6 +9,10 @@
 /* Whether an address to listen on can be reached only from this machine. */
 bool access_is_loopback(const char *listen);
 
+/* Checks the names that --host and --origin gave: no request would ever have those that are malformed. Returns 0, or
+ * -1 with err_set(EX_USAGE). */
+int access_check_names(const struct server *s);
+
 /* Checks a request against the rules. Returns true, with *key (NULL if no keys are required)
  * and, in r, the headers that a page of another origin needs; or false, with the whole reply in
  * r. open: the request needs no key. */

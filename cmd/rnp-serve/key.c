@@ -63,7 +63,7 @@ static int lock_file(struct keys_file *f, struct stat *st)
 	f->made = access(append, F_OK) < 0;
 	f->fd = open(append, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	if (f->fd < 0)
-		return err_sys(0, "cannot write '%s'", append);
+		return err_sys(EX_CANTCREAT, "cannot write '%s'", append);
 	if (flock(f->fd, LOCK_EX) < 0 || fstat(f->fd, st) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", append);
 	if (stat(append, &there) == 0 && there.st_dev == st->st_dev &&

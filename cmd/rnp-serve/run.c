@@ -271,6 +271,8 @@ static int open_access(struct server *s)
 	s->origins = origins.items;
 	s->origin_count = origins.n;
 	s->cache_shared = cache_shared;
+	if (access_check_names(s) < 0)
+		return -1;
 	if (api_keys)
 		return keys_open(&s->keys, api_keys);
 	if (s->loopback || open_to_all)
