@@ -171,6 +171,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch -
 	printf '%s\n' 'a text' '{"prompt":"another","tokens":3}' >prompts
 	rnp-serve bench --url "$url" --prompts prompts --requests 4 --tokens 4 >given
 	[ "$(metric requests_total)" = 26 ]
+	# as clients of the API name a server
+	rnp-serve bench --url "$url/v1/" --requests 1 --tokens 4 | jq -s -e 'length == 4 and all(.params.failed == 0)'
 	rnp-serve bench -v --url "$url" --requests 4 --words 4 --shared 60 --tokens 2 >/dev/null 2>said
 	grep -Eq ' [1-9][0-9]* of them cached' said
 	printf 'one\n{"prompt":7}\n' >spoilt # also when it is the last that is needed

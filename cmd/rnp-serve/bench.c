@@ -556,10 +556,24 @@ static int find_model(struct load *l, const char *base)
 	return rc;
 }
 
+/* Appends the server's URL without the /v1 with which clients of OpenAI's API know it. */
+static void add_base(struct buf *out)
+{
+	size_t len = strlen(url);
+
+	while (len && url[len - 1] == '/')
+		len--;
+	if (len > 3 && strncmp(url + len - 3, "/v1", 3) == 0)
+		len -= 3;
+	buf_add(out, url, len);
+}
+
 static int find_server(struct load *l)
 {
-	struct buf at = BUF_INIT, key = BUF_INIT;
+	struct buf at = BUF_INIT, key = BUF_INIT, base = BUF_INIT;
 	int rc = 0;
+
+	add_base(&base);
 
 	if (key_path) {
 		rc = io_read(&key, key_path, 4096);
@@ -570,16 +584,17 @@ static int find_server(struct load *l)
 		}
 	}
 	if (rc == 0)
-		rc = http_url(&at, url,
+		rc = http_url(&at, buf_text(&base),
 			chat ? "/v1/chat/completions" : "/v1/completions");
 	if (rc == 0)
 		l->endpoint = buf_take(&at);
 	if (rc == 0 && model)
 		l->name = xstrdup(model);
 	else if (rc == 0)
-		rc = find_model(l, url);
+		rc = find_model(l, buf_text(&base));
 	buf_release(&at);
 	buf_release(&key);
+	buf_release(&base);
 	return rc;
 }
 
