@@ -93,10 +93,14 @@ try {
 	const hostile = "<script>window.bad = 1</scr" + "ipt><img src=x onerror='window.bad = 2'> [link](javascript:window.bad=3) " +
 		"![i](http://127.0.0.1:1/x) <a href='javascript:window.bad=4'>a</a>\n\n# head <b>x</b>\n\n```html\n<script>window.bad = 5</scr" +
 		"ipt>\n```\n- item **bold** `code`\n\n" + "x".repeat(20000) + "\n\n| a | b |\n<iframe srcdoc='<script>parent.bad = 6</scr" + "ipt>'></iframe>";
-	let asked = null;
+	let asked = null, fails = false;
 	await call("Fetch.enable", { patterns: [{ urlPattern: "*/v1/chat/completions" }] });
 	heard.push((m) => {
 		if (m.method !== "Fetch.requestPaused") return;
+		if (fails) {
+			call("Fetch.failRequest", { requestId: m.params.requestId, errorReason: "ConnectionRefused" });
+			return;
+		}
 		asked = JSON.parse(m.params.request.postData);
 		const events = hostile.match(/[^]{1,7}/gu).map((content) => `data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
 		call("Fetch.fulfillRequest", { requestId: m.params.requestId, responseCode: 200,
@@ -122,6 +126,9 @@ try {
 	assert.equal(await run(`return ${said}.querySelector("pre").textContent.includes("window.bad = 5")`), true);
 	await shot("wide", 1200, 800);
 	await shot("phone", 380, 740);
+	// a phone shows one line of a title, and all of the hint
+	await until(`document.getElementById("text").scrollHeight <= document.getElementById("text").clientHeight`, "the hint fits");
+	assert.ok(await run(`return document.querySelector("header").clientHeight < 60`));
 	// dark where the browser is
 	const colours = [];
 	for (const value of ["light", "dark"]) {
@@ -133,6 +140,12 @@ try {
 	assert.equal(await run(`return window.bad`), undefined);
 	assert.equal((await turns()).length, 2);
 	assert.deepEqual(complaints, []);
+	// a server that is gone is called so, in a colour that can be read in the dark
+	fails = true;
+	await type("Are you there?");
+	await until(`${idle} && document.querySelectorAll(".error").length === 1`);
+	assert.equal(await run(`return document.querySelector(".error").textContent`), "The server cannot be reached.");
+	assert.ok((await run(`return getComputedStyle(document.querySelector(".error")).color.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)`)) > 450);
 	console.log("page: all well");
 } finally {
 	browser.kill("SIGKILL");
