@@ -173,15 +173,10 @@ int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_
 	return 0;
 }
 
-static uint32_t limited(const struct lm_engine *e, uint32_t rows)
-{
-	return rows > e->limits.rows ? e->limits.rows : rows;
-}
-
 void lm_engine_set_budget(struct lm_engine *e, uint32_t rows, uint32_t beside)
 {
-	e->budget = limited(e, rows);
-	e->budget_beside = limited(e, beside);
+	e->budget = rows;
+	e->budget_beside = beside;
 }
 
 uint32_t lm_engine_load(const struct lm_engine *e, bool *full, bool *beside)

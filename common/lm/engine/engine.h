@@ -167,9 +167,9 @@ int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_
 /* Appends an answer that lm_engine_accepts accepted to the waiting ones. */
 void lm_engine_submit(struct lm_engine *e, struct lm_request *a);
 
-/* Sets what the rows of a step may cost together, in rows at the beginning of a text; at most
- * limits.rows. A row further on costs more, since it attends to more keys. beside: the same for
- * steps in which answers get their next tokens, beside the prompts. */
+/* Sets what the rows of a step may cost together, in rows at the beginning of a text. A row further
+ * on costs more, since it attends to more keys; there are limits.rows of them at most, whatever they
+ * cost. beside: the same for steps in which answers get their next tokens, beside the prompts. */
 void lm_engine_set_budget(struct lm_engine *e, uint32_t rows, uint32_t beside);
 
 /* Returns what the last step cost, in the same unit. *full: prompts had more rows than the

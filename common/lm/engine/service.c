@@ -9,12 +9,12 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/lm/engine/budget.h"
 
-#define BUDGET_MIN LM_PAGE
-/* Quarters of the budget where answers wait for the step, and where none does: products of more rows
- * are faster, and nobody but a new request is held. */
-#define BESIDE       3
-#define ALONE        12
+/* Sixteenths of step_ns that a step is meant to take where answers wait for it, as steps of the same cost differ,
+ * and where none does: products of more rows are faster, and nobody but a new request is held. */
+#define BESIDE       9
+#define ALONE        36
 #define BUDGET_FIRST 32 /* rows of prompts in a step until their speed is known */
 
 /* --- the outbox ------------------------------------------------------------------------------ */
@@ -156,7 +156,7 @@ struct lm_service {
 	struct lm_service_counts counts;
 
 	struct lm_event_batch news; /* only the thread's: events of this step */
-	uint32_t budget;
+	struct lm_budget budget;
 };
 
 static void on_event(void *arg, const struct lm_event *e)
@@ -202,46 +202,28 @@ static bool receive(struct lm_service *s)
 	return on;
 }
 
+static int64_t wanted_ns(const struct lm_service *s, bool beside)
+{
+	return s->config.step_ns * (beside ? BESIDE : ALONE) / 16;
+}
+
 /* Sets the budgets of steps with prompts alone, and of those with answers in progress. */
 static void set_budget(struct lm_service *s)
 {
-	uint64_t alone = s->budget, beside = s->budget;
-
-	if (s->config.step_ns) {
-		alone = alone * ALONE / 4;
-		beside = beside * BESIDE / 4;
-	}
-	lm_engine_set_budget(s->engine, alone < UINT32_MAX ? (uint32_t)alone : UINT32_MAX,
-		(uint32_t)beside);
+	lm_engine_set_budget(s->engine, lm_budget_rows(&s->budget, wanted_ns(s, false)),
+		lm_budget_rows(&s->budget, wanted_ns(s, true)));
 }
 
-/* Adapts the budget so that a step of all of it takes no longer than step_ns. It aims at less, because
- * steps of the same cost differ. */
+/* Adapts the budget to how long the last step took. */
 static void adapt(struct lm_service *s, int64_t ns)
 {
-	uint64_t max = s->config.limits.rows * UINT64_C(4) / BESIDE, load;
-	int64_t wanted_ns = s->config.step_ns * 3 / 4;
+	uint32_t load;
 	bool full, beside;
 
 	if (!s->config.step_ns)
 		return;
 	load = lm_engine_load(s->engine, &full, &beside);
-	/* as if it had had all of the budget */
-	ns = ns * 4 / (beside ? BESIDE : ALONE);
-	load = load * 4 / (beside ? BESIDE : ALONE);
-	/* a step with prompts alone may have had less, because there are no more rows */
-	full = full && load + load / 8 >= s->budget;
-	if (ns > wanted_ns)
-		s->budget = (uint32_t)((load < s->budget ? load : s->budget) *
-			(uint64_t)wanted_ns / (uint64_t)ns);
-	else if (full && ns < wanted_ns / 3)
-		s->budget *= 2;
-	else if (full && ns < wanted_ns * 3 / 4)
-		s->budget += s->budget / 4 + 1;
-	if (s->budget < BUDGET_MIN)
-		s->budget = BUDGET_MIN;
-	if (s->budget > max)
-		s->budget = (uint32_t)max;
+	lm_budget_learn(&s->budget, load, full, ns, wanted_ns(s, beside));
 	set_budget(s);
 }
 
@@ -280,9 +262,6 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 	*out = NULL;
 	s->config = *config;
 	s->end = &s->first;
-	s->budget = config->limits.rows;
-	if (config->step_ns && s->budget > BUDGET_FIRST)
-		s->budget = BUDGET_FIRST;
 	if (lm_engine_open(&s->engine, w, &config->limits, config->ends,
 		    config->ends_count, on_event, s) < 0 ||
 		(config->draft && lm_engine_draft(s->engine, config->draft) < 0)) {
@@ -291,7 +270,10 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 		return -1;
 	}
 	s->config.ends = NULL;
-	set_budget(s);
+	if (config->step_ns) {
+		lm_budget_init(&s->budget, config->step_ns, BUDGET_FIRST);
+		set_budget(s);
+	}
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	lm_engine_count(s->engine, &s->counts.engine);

@@ -42,9 +42,9 @@ struct lm_service;
 struct lm_service_config {
 	struct lm_engine_limits limits;
 	uint32_t queue; /* answers that may wait */
-	/* If a step takes longer, pieces of prompts get smaller; 0: never. Where answers wait for
-	 * their next tokens beside the prompts, already from 3/4 of it on; where none does, from
-	 * three times as much. */
+	/* Steps get as many rows of prompts as fit into this time; 0: limits.rows. Where answers wait
+	 * for their next tokens beside the prompts, into somewhat more than half of it; where none does, into more
+	 * than twice as much. */
 	int64_t step_ns;
 	/* Pages of the cache for which memory is found before they are needed, while there is nothing
 	 * else to do. */
