@@ -333,6 +333,29 @@ never_ends() { jq -nc '[range(396; 400) | {key: tostring, value: -100}] | from_e
 	post /v1/completions @stream -N | sed -n 's/^data: //p' | tail -n 2 | head -n 1 | jq -e '.usage.completion_tokens == 800'
 }
 
+@test "faults: a request that waits keeps its text, not the values of its JSON" {
+	start_serve --context 8192 --streams 1
+	post /v1/completions "{\"prompt\":\"x\",\"n\":8,\"max_tokens\":8000,\"logit_bias\":$(never_ends)}" >/dev/null &
+	local first=$! before after i
+	runs() { (($(metric running) == 1)); }
+	eventually runs
+	resident() { awk '$1 == "VmRSS:" { print $2 }' "/proc/$server/status"; }
+	# four times 2 MB of text in a field that is unknown and in one that is known, which are 330 MB as values
+	jq -nc '{prompt: "x", max_tokens: 1, unknown: [range(1000000) | 0]}' >unknown
+	jq -nc '{messages: [{role: "user", content: "x"}], max_tokens: 1, chat_template_kwargs: {it: [range(1000000) | 0]}}' >known
+	before=$(resident)
+	for i in 1 2 3 4; do
+		post /v1/completions @unknown >/dev/null &
+		post /v1/chat/completions @known >/dev/null &
+	done
+	waits() { (($(metric waiting) >= 15)); }
+	eventually waits
+	after=$(resident)
+	((after - before < 200000)) || fail "$((after - before)) kB"
+	kill "$first"
+	stop_serve -KILL
+}
+
 @test "faults: who reads an answer too slowly is told so and holds no memory, and the others are answered" {
 	start_serve --context 2048
 	local ask

@@ -152,6 +152,7 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 	if (!q->seeded)
 		q->sampling.seed = (uint64_t)randombytes_random();
 	read_prediction(x);
+	request_forget(q);
 	x->prompts = count;
 	x->count = x->open = x->window = count * q->n;
 	/* many prompts leave a stream in four to others; what would never find room at once takes turns */

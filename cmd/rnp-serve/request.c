@@ -438,13 +438,16 @@ static int read_fields(struct request *q, struct api_error *e)
 	const struct field *f;
 	const char *name;
 	json_t *v;
+	void *next;
 
-	json_object_foreach(q->body, name, v) {
+	json_object_foreach_safe(q->body, next, name, v) {
 		f = find_field(name, q->kind);
-		if (!f)
+		if (!f) {
 			add_ignored(&q->ignored, name);
-		else if (!json_is_null(v) && f->read(q, f, v, e) < 0)
+			json_object_del(q->body, name);
+		} else if (!json_is_null(v) && f->read(q, f, v, e) < 0) {
 			return -1;
+		}
 	}
 	return 0;
 }
@@ -506,6 +509,16 @@ int request_parse(struct request *q, enum request_kind kind, const char *text, s
 		return request_take(q, kind, body, e);
 	*q = (struct request){ 0 };
 	return api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
+}
+
+void request_forget(struct request *q)
+{
+	static const char *const read[] = { "messages", "messages as a chat has them",
+		"input", "prompt", "prediction", "chat_template_kwargs" };
+
+	q->messages = q->input = q->prompt = q->prediction = q->template_kwargs = NULL;
+	for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+		json_object_del(q->body, read[i]);
 }
 
 void request_release(struct request *q)

@@ -100,6 +100,10 @@ int request_parse(struct request *out, enum request_kind kind, const char *text,
 /* The same of what was parsed already, by json_parse_spelled; body is taken, and may be NULL. */
 int request_take(struct request *out, enum request_kind kind, json_t *body,
 	struct api_error *e);
+
+/* Frees what prompts and predictions were made of: values of JSON take up to 24 times the room of their text, and
+ * a request may wait for long. */
+void request_forget(struct request *q);
 void request_release(struct request *q);
 
 /* Appends the text of a message's content: a string, or the texts of an array of parts. where names
