@@ -67,6 +67,9 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	run_split sh -c 'rnp-serve key --name c --append new >/dev/full'
 	assert_failure 74
 	[ ! -e new ]
+	# no file is left that a server refuses
+	refused 65 "'b' is there twice" rnp-serve key --name b --append keys
+	cmp keys before
 	refused 73 "No such file" rnp-serve key --name c --append nowhere/keys
 	refused 73 "Is a directory" rnp-serve key --name c --append .
 	rnp-serve key --name c --append keys >/dev/null

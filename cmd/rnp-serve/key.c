@@ -74,6 +74,19 @@ static int lock_file(struct keys_file *f, struct stat *st)
 	return 1;
 }
 
+/* Whether a server takes the file as it is now: one name twice, and it would take none of its keys. */
+static int check_file(const struct stat *st)
+{
+	struct keys k = { 0 };
+	int rc;
+
+	if (!S_ISREG(st->st_mode))
+		return 0;
+	rc = keys_open(&k, append);
+	keys_release(&k);
+	return rc;
+}
+
 /* Whether what somebody's editor left ends within a line, which a key would become part of. */
 static bool ends_within_line(const struct stat *st)
 {
@@ -108,7 +121,7 @@ static int append_line(struct keys_file *f, const char *line)
 	line += ends_within_line(&st) ? 0 : 1;
 	if (io_write_all(f->fd, line, strlen(line)) < 0 || fsync(f->fd) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", append);
-	return 0;
+	return check_file(&st);
 }
 
 /* Takes the line back: nobody has the key. The error that is pending stays. */
