@@ -320,6 +320,7 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 		$'<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model' ]
 	stop_serve
 	printf 'a\n{%% include "x" %%}' >bad.jinja
+	refused 66 "the formats with a name are chatml, " rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template chatml2
 	refused 65 "bad.jinja:2: a tag that we know expected, not 'include'" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template bad.jinja
 }
 

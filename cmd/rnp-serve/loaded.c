@@ -64,6 +64,20 @@ bool loaded_ends(const struct loaded *l, uint32_t id)
 	return id < lm_token_count(l->token) && lm_token_ends(l->token, id);
 }
 
+/* Reads a template's file. What has no slash may be a format's name that is mistyped. */
+static int read_template(struct buf *text, const char *path)
+{
+	struct buf names = BUF_INIT;
+
+	if (io_read(text, path, LM_TEMPLATE_BYTES_MAX) == 0)
+		return 0;
+	lm_chat_names(&names);
+	if (!strchr(path, '/'))
+		err_hint("the formats with a name are %s", buf_text(&names));
+	buf_release(&names);
+	return -1;
+}
+
 int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **out)
 {
 	const char *named = template ? lm_chat_named(template) : NULL;
@@ -73,7 +87,7 @@ int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **o
 	if (named)
 		buf_adds(&text, named);
 	else if (template)
-		rc = io_read(&text, template, LM_TEMPLATE_BYTES_MAX);
+		rc = read_template(&text, template);
 	if (rc == 0)
 		rc = lm_chat_open(out, l->token, template ? buf_text(&text) : NULL,
 			text.len, template ? template : "the model's chat template");

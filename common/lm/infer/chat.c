@@ -77,6 +77,12 @@ const char *lm_chat_named(const char *name)
 	return NULL;
 }
 
+void lm_chat_names(struct buf *out)
+{
+	for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+		buf_addf(out, "%s%s", i ? ", " : "", named[i].name);
+}
+
 static char *name_of(const struct lm_token *t, int64_t id)
 {
 	const char *text;

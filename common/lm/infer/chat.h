@@ -19,6 +19,9 @@ struct lm_chat; /* a template with its model's tokenizer; threads may share it *
  * zephyr), for models without one, or NULL. */
 const char *lm_chat_named(const char *name);
 
+/* Appends the names of these formats, "a, b". */
+void lm_chat_names(struct buf *out);
+
 /* Parses a template; text NULL: the model's own. where names it in errors. t is borrowed until
  * close. Returns 0 and *out, or -1 with err_set(EX_DATAERR): the model has none, or as
  * lm_template_parse. */
