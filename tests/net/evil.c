@@ -16,10 +16,10 @@
 
 int __real_container_write_filled(struct dev *d, const char *method,
 	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
-	struct container_facts *facts);
+	bool later, struct container_facts *facts);
 int __wrap_container_write_filled(struct dev *d, const char *method,
 	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
-	struct container_facts *facts);
+	bool later, struct container_facts *facts);
 
 json_t *__real_delta_write(const struct delta *d, const struct training *t,
 	int64_t now_ms);
@@ -128,13 +128,13 @@ static int spoil(void *arg, uint64_t from, uint64_t count, float *out)
 
 int __wrap_container_write_filled(struct dev *d, const char *method,
 	container_fill_fn fill, void *arg, float *feedback, uint64_t n, const char *path,
-	struct container_facts *facts)
+	bool later, struct container_facts *facts)
 {
 	static uint64_t containers;
 	struct spoilt s = { fill, arg, n, containers++ };
 
 	return __real_container_write_filled(d, method, spoil, &s, feedback, n, path,
-		facts);
+		later, facts);
 }
 
 json_t *__wrap_delta_write(const struct delta *d, const struct training *t,

@@ -373,7 +373,8 @@ static void filled(struct dev *cpu, struct dev *d)
 			      path.data, &facts[0]) == 0);
 		read_whole(&want, path.data);
 		CHECK(container_write_filled(d, methods[m], fill, &p,
-			      feedback ? other : NULL, N, path.data, &facts[1]) == 0);
+			      feedback ? other : NULL, N, path.data, false,
+			      &facts[1]) == 0);
 		read_whole(&got, path.data);
 		CHECK(want.len == got.len && memcmp(want.data, got.data, got.len) == 0);
 		CHECK(memcmp(rest, other, N * sizeof *rest) == 0);
