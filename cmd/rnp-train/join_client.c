@@ -185,11 +185,14 @@ static int send_once(struct client *c, const struct client_request *q,
 	return rc;
 }
 
-/* Whether it is worth trying again: nobody answered, or not to the end, or it said "later". */
-static bool is_temporary(const struct http_response *r)
+/* Whether it is worth trying again: nobody answered, or not to the end, or it said "later". A certificate that
+ * was not accepted yet is for a person to look at; one that was may be renewed. */
+static bool is_temporary(const struct client *c, const struct http_response *r)
 {
 	int code = err_get()->code;
 
+	if (r->untrusted && !c->answered_ms)
+		return false;
 	return !r->aborted &&
 		((!r->status && (code == EX_UNAVAILABLE || code == EX_TEMPFAIL)) ||
 			r->broken_off || r->status == 429 || r->status >= 500);
@@ -209,7 +212,7 @@ int client_send(struct client *c, const struct client_request *q, struct http_re
 			return -1;
 		if (r->status == 401 && q->sign && take_clock(c, r))
 			continue;
-		if (!is_temporary(r))
+		if (!is_temporary(c, r))
 			return r->status >= 300 ? (err_clear(), 0) : -1;
 		if ((clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
 			return err_add("gave up");
@@ -323,7 +326,7 @@ static int download(struct client *c, const char *url, const char *const *header
 			began_ns = clock_mono_ns();
 		}
 		/* nor without end, where what is fetched becomes another */
-		if (rc == 0 || headers || !is_temporary(&r) ||
+		if (rc == 0 || headers || !is_temporary(c, &r) ||
 			had - began > FETCH_TRIES * max ||
 			(clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
 			break;

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -40,6 +41,17 @@ static int fail_local(const struct http_transfer *t, const char *url)
 	return 0;
 }
 
+/* Waiting does not mend a file that the user named. */
+static int fail_certificates(const char *file, const char *url, const char *detail)
+{
+	if (!file)
+		return err_set(EX_UNAVAILABLE, "no secure connection to '%s': %s", url,
+			detail);
+	if (access(file, R_OK) < 0)
+		return err_sys(EX_NOINPUT, "cannot read certificates '%s'", file);
+	return err_set(EX_DATAERR, "'%s' holds no certificates in PEM form", file);
+}
+
 int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 {
 	char text[SHOWN_MAX];
@@ -63,9 +75,12 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	case CURLE_COULDNT_RESOLVE_PROXY:
 	case CURLE_COULDNT_CONNECT:
 		return err_set(EX_UNAVAILABLE, "cannot reach '%s': %s", url, why);
-	case CURLE_SSL_CONNECT_ERROR:
-	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
+		return fail_certificates(t->q->ca_file, url, detail);
+	case CURLE_PEER_FAILED_VERIFICATION:
+		t->r->untrusted = true;
+		/* fall through */
+	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_SSL_CERTPROBLEM:
 	case CURLE_SSL_CIPHER:
 	case CURLE_SSL_ISSUER_ERROR:
