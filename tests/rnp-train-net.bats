@@ -95,9 +95,12 @@ chain_is_whole() {
 }
 
 @test "join: --once is one turn, SIGTERM leaves, and a state belongs to one worker" {
+	umask 022
 	start_coordinator --workers 1 --inner-steps 5
 	start_worker a --once
 	end_of a "${worker[a]}"
+	# nobody else of this machine writes what they keep
+	[[ -z $(find m state-a -perm /022) ]]
 	wait_until 'a round' rounds_are 1
 	start_worker a
 	wait_until 'three rounds' rounds_are 3
@@ -665,7 +668,10 @@ s.serve_forever()'
 		-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null
 	start_coordinator --workers 1 --inner-steps 3 --cert c.pem --cert-key k.pem
 	url=${url/http:/https:}
-	refused 69 'certificate' rnp-train join -q "$url" --data "$DIR/tok" --state x --give-up 1s
+	# at once, not after ten minutes: waiting mends none of these
+	refused 69 'certificate' timeout 60 rnp-train join -q "$url" --data "$DIR/tok" --state x
+	refused 66 "cannot read certificates 'nowhere.pem': No such" timeout 60 rnp-train join -q "$url" --ca nowhere.pem --state x
+	refused 65 "'port' holds no certificates" timeout 60 rnp-train join -q "$url" --ca port --state x
 	start_worker a --ca c.pem --once
 	end_of a "${worker[a]}"
 	RNP_NOW=$(date -u -d '1 day ago' +%FT%TZ) start_worker b --ca c.pem --once

@@ -157,7 +157,7 @@ static int write_source(struct dev *d, const char *method, struct source *s,
 	if (rc == 0)
 		rc = choose_step(d, s, &g);
 	if (rc == 0)
-		rc = io_part_open(&w.file, path, 0666);
+		rc = io_part_open(&w.file, path, 0644);
 	if (rc == 0) {
 		rc = encode(d, &g, s, &w);
 		if (rc == 0)

@@ -231,7 +231,7 @@ static int climb(struct closing *c)
 	if (rc == 0)
 		rc = copy_array(c, "pub", &c->to[PUB]);
 	if (rc == 0)
-		rc = io_part_open(&c->update, path, 0666);
+		rc = io_part_open(&c->update, path, 0644);
 	if (rc == 0)
 		rc = make_step(c, 0, 1, &result);
 	if (rc == 0)
@@ -251,7 +251,7 @@ int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 	char *path = coordinate_path(g, "update-%s", g->base);
 	int rc = -1;
 
-	if (open_all(&c) == 0 && io_part_open(&c.update, path, 0666) == 0 &&
+	if (open_all(&c) == 0 && io_part_open(&c.update, path, 0644) == 0 &&
 		make_step(&c, x->k, live, &result) == 0) {
 		take_result(&c, &result);
 		rc = x->up.ends ? climb(&c) : 0;

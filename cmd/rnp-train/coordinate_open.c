@@ -307,7 +307,7 @@ static int begin_run(struct coordinator *g, const struct model_file *model,
 		(g->parent && coordinate_db_set_parent(g, &g->parent->a, 1) < 0))
 		goto out;
 	buf_addf(&text, "%s\n", g->run_text);
-	rc = io_create(path, text.data, text.len, 0666);
+	rc = io_create(path, text.data, text.len, 0644);
 out:
 	flatfile_close(&above);
 	buf_release(&text);

@@ -354,7 +354,7 @@ int worker_count_bytes(struct worker *w, int64_t *bytes)
 	buf_reset(&text);
 	buf_addf(&text, "{\"month\":%lld,\"bytes\":%lld}\n", (long long)month_is,
 		(long long)used);
-	rc = io_replace(path.data, text.data, text.len, 0666);
+	rc = io_replace(path.data, text.data, text.len, 0644);
 	if (lock_fd >= 0)
 		close(lock_fd);
 	*bytes = used;

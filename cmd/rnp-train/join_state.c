@@ -218,7 +218,7 @@ int join_state_save(struct join_state *s)
 	}
 	json_write(&text, state);
 	buf_addc(&text, '\n');
-	rc = io_replace(path, text.data, text.len, 0666);
+	rc = io_replace(path, text.data, text.len, 0644);
 	if (rc == 0)
 		flatfile_sweep(s->dir, keep_file, s);
 	json_decref(state);
