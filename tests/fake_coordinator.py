@@ -8,7 +8,8 @@ that fits nowhere), endless (parameters without end), wrong (parameters with ano
 (assignments for somebody else), range-elsewhere, range-endless, range-huge (ranges of the parameters that
 begin elsewhere, never end, are of a whole beyond any bound), steps (more steps than the run has), nothing, again (no work,
 or that the worker has to join again, at once and always; each time a line on standard error), forever (an answer that never
-ends, one byte at a time)."""
+ends, one byte at a time), full (no place for three tries, with a second between them, and then it is not allowed; the
+time of each record on standard error)."""
 import json
 import os
 import subprocess
@@ -45,6 +46,7 @@ run_name = subprocess.run(["rnp-register", "canon"], capture_output=True, text=T
 import hashlib
 run_name = hashlib.sha256(run_name.encode()).hexdigest()
 BASE = "ab" * 32
+tries = []
 
 
 def now():
@@ -62,6 +64,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", content)
         self.send_header("Content-Length", str(len(body)))
+        if status == 503:
+            self.send_header("Retry-After", "2")
         self.end_headers()
         self.wfile.write(body)
 
@@ -101,6 +105,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        if kind == "full":
+            tries.append(body["at"])
+            print(body["at"], file=sys.stderr, flush=True)
+            return self.answer('{"error":"no place"}', 503 if len(tries) < 4 else 403)
         if self.path == "/v1/join":
             return self.own("rnp.member", member=body["node"], turn=0, base=BASE, round=1)
         self.answer("{}")

@@ -101,3 +101,12 @@ found() {
 	refused 65 'more than' timeout 120 rnp-train join -q "$url" --state state --device cpu
 	(($(du -sb state | cut -f1) < 50000000))
 }
+
+# A record that is older than a minute is none: a worker that waited for a place for so long ended with "the clock is more than a
+# minute off"
+@test "liar: who waits for a place signs each try anew, and says what it waits for" {
+	lie full
+	XDG_CONFIG_HOME=$PWD run_split -77 timeout 120 rnp-train join "$url" --data "$DIR/tok" --state state --device cpu
+	[[ $stderr == *"waiting for the coordinator: "*"no place"*"joining: the coordinator says 403: no place" ]]
+	(($(wc -l <liar.err) == 4 && $(sort -u liar.err | wc -l) == 4))
+}

@@ -198,37 +198,84 @@ static bool is_temporary(const struct client *c, const struct http_response *r)
 			r->broken_off || r->status == 429 || r->status >= 500);
 }
 
+/* Signs a record for this try: one that waited for a minute would be too old. */
+static int sign_record(const struct client *c, json_t *record, struct buf *text)
+{
+	int64_t now_ms = client_now_ms(c);
+	int rc;
+
+	json_object_del(record, "proof");
+	json_set_time(record, "at", now_ms);
+	rc = signature_add(record, c->key, now_ms);
+	buf_reset(text);
+	json_write(text, record);
+	return rc;
+}
+
+/* One try, with the record, if there is one, as its body. */
+static int try_once(struct client *c, const struct client_request *q, struct buf *text,
+	struct http_response *r)
+{
+	struct client_request now = *q;
+
+	http_response_release(r);
+	*r = (struct http_response)HTTP_RESPONSE_INIT;
+	if (q->record && sign_record(c, q->record, text) < 0)
+		return -1;
+	if (q->record) {
+		now.body = text->data;
+		now.body_bytes = text->len;
+	}
+	return send_once(c, &now, r);
+}
+
+/* Waits between two tries, and says once what for. Returns 0, or -1 where it was broken off. */
+static int pause_before(const struct client *c, struct http_response *r, int64_t ms,
+	bool *said)
+{
+	if (r->retry_after_ms > ms && r->retry_after_ms < 60000)
+		ms = r->retry_after_ms;
+	if (!*said && ms > 1000) {
+		prog_info("waiting for the coordinator: %s", err_get()->text);
+		*said = true;
+	}
+	if (wait_ms(c, ms) == 0)
+		return 0;
+	r->aborted = true;
+	return err_set(EX_TEMPFAIL, "stopped while waiting");
+}
+
 int client_send(struct client *c, const struct client_request *q, struct http_response *r)
 {
 	int64_t began_ns = clock_mono_ns(), pause_ms = WAIT_FIRST_MS;
+	struct buf text = BUF_INIT;
 	bool said = false;
+	int rc;
 
 	for (;;) {
-		http_response_release(r);
-		*r = (struct http_response)HTTP_RESPONSE_INIT;
-		if (send_once(c, q, r) == 0)
-			return 0;
-		if (r->aborted)
-			return -1;
-		if (r->status == 401 && q->sign && take_clock(c, r))
+		rc = try_once(c, q, &text, r);
+		if (rc == 0 || r->aborted)
+			break;
+		if (r->status == 401 && (q->sign || q->record) && take_clock(c, r))
 			continue;
-		if (!is_temporary(c, r))
-			return r->status >= 300 ? (err_clear(), 0) : -1;
-		if ((clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
-			return err_add("gave up");
-		if (!said && pause_ms > 1000) {
-			prog_info("waiting for the coordinator: %s", err_get()->text);
-			said = true;
+		if (!is_temporary(c, r)) {
+			if (r->status >= 300) {
+				err_clear();
+				rc = 0;
+			}
+			break;
 		}
-		if (wait_ms(c,
-			    r->retry_after_ms > pause_ms && r->retry_after_ms < 60000 ?
-				    r->retry_after_ms :
-				    pause_ms) < 0) {
-			r->aborted = true;
-			return err_set(EX_TEMPFAIL, "stopped while waiting");
+		if ((clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms) {
+			rc = err_add("gave up");
+			break;
 		}
+		rc = pause_before(c, r, pause_ms, &said);
+		if (rc < 0)
+			break;
 		pause_ms = pause_ms * 2 < WAIT_MAX_MS ? pause_ms * 2 : WAIT_MAX_MS;
 	}
+	buf_release(&text);
+	return rc;
 }
 
 json_t *client_run(struct client *c)
@@ -252,27 +299,12 @@ json_t *client_run(struct client *c)
 int client_post(struct client *c, const char *path, json_t *record,
 	struct http_response *r)
 {
-	struct client_request q = { .method = "POST",
+	const struct client_request q = { .method = "POST",
 		.path = path,
+		.record = record,
 		.timeout_ms = TIMEOUT_MS };
-	struct buf text = BUF_INIT;
-	int rc, tries = 0;
 
-	do {
-		int64_t now_ms = client_now_ms(c);
-
-		json_object_del(record, "proof");
-		json_set_time(record, "at", now_ms);
-		rc = signature_add(record, c->key, now_ms);
-		buf_reset(&text);
-		json_write(&text, record);
-		q.body = text.data;
-		q.body_bytes = text.len;
-		if (rc == 0)
-			rc = client_send(c, &q, r);
-	} while (rc == 0 && r->status == 401 && tries++ == 0 && take_clock(c, r));
-	buf_release(&text);
-	return rc;
+	return client_send(c, &q, r);
 }
 
 int client_connections(const struct client *c, int64_t rate)

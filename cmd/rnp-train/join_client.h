@@ -49,13 +49,14 @@ struct client_request {
 	const char *method, *path, *content_type;
 	const void *body;
 	size_t body_bytes;
+	json_t *record; /* the body, signed for each try, or NULL */
 	bool sign;
 	int64_t timeout_ms; /* 0: the client's answer_ms */
 };
 int client_send(struct client *c, const struct client_request *q,
 	struct http_response *r);
 
-/* Signs record, which gets `at` first, and posts it; waits 30 s. As client_send. */
+/* Posts a record, which gets `at` and a signature for each try; waits 30 s. As client_send. */
 int client_post(struct client *c, const char *path, json_t *record,
 	struct http_response *r);
 
