@@ -170,6 +170,16 @@ chain_is_whole() {
 	[ "$(b2sum -l 256 flat | cut -d' ' -f1)" = "$base" ]
 }
 
+@test "coordinate: what can never be is one line and its code, and no run" {
+	cd "$BATS_TEST_TMPDIR"
+	cp -r "$DIR/model" x
+	local it=(timeout 60 rnp-train coordinate -q --model x --data "$DIR/tok" --listen 127.0.0.1:0)
+	refused 64 'never come together' "${it[@]}" --workers 3 --workers-max 2
+	refused 64 '--aggregate krum:1 needs --workers 5' "${it[@]}" --workers 4 --aggregate krum:1
+	refused 64 "'registry' is not an http or https URL" "${it[@]}" --registry registry
+	[[ ! -e x/coordinate/run.json ]]
+}
+
 # One of two works and the other stands still, so the round cannot close: what the first asks for ahead waits. A stranger's and
 # another's request for it do not
 @test "coordinate: the update of an open round is held for the member that asks for it, and for nobody else" {

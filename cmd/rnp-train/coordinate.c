@@ -11,6 +11,7 @@
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/net/http.h"
 #include "common/net/httpd_parts.h"
 
 static struct coordinator_options options = { .workers = 1,
@@ -244,6 +245,12 @@ static int serve_and_print(struct coordinator *g)
 /* policy becomes the options'. */
 static int find_policy(struct policy *policy)
 {
+	struct buf url = BUF_INIT;
+	int rc = options.registry ? http_url(&url, options.registry, "") : 0;
+
+	buf_release(&url);
+	if (rc < 0)
+		return -1;
 	if (!policy_name)
 		return 0;
 	if (!options.registry)

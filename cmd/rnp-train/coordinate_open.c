@@ -107,6 +107,21 @@ static json_t *set_data(struct training *t, const struct lm_shards *set)
 	return shards;
 }
 
+/* A quorum that may be there together, and makes a round. dn takes changes one by one, whatever the rule. */
+static int check_quorum(const struct coordinator_options *o, const struct training *t)
+{
+	size_t least = aggregate_least(&t->aggregate);
+
+	if (o->workers_max && o->workers_max < o->workers)
+		return err_set(EX_USAGE,
+			"--workers %lld never come together with --workers-max %lld",
+			(long long)o->workers, (long long)o->workers_max);
+	if (t->outer != UPDATE_DN && t->quorum < least)
+		return err_set(EX_USAGE, "--aggregate %s needs --workers %zu",
+			o->aggregate, least);
+	return 0;
+}
+
 static int set_run(struct coordinator *g, const struct lm_config *c)
 {
 	const struct coordinator_options *o = &g->o;
@@ -145,6 +160,8 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 		return -1;
 	t->piece_bytes = protocol_piece_bytes(
 		container_bytes_max(t->method, t->parameters));
+	if (check_quorum(o, t) < 0)
+		return -1;
 	if (!training_stream_fits(t))
 		return err_set(EX_USAGE,
 			"--fragments %lld and --overlap %lld: at most %u layers, steps for each beyond the overlap, and no --warm, --late count or --outer dn",
@@ -539,7 +556,7 @@ void coordinate_close_all(struct coordinator *g)
 	dev_close(&g->d);
 	dev_close(&g->cpu);
 	round_release(&g->r);
-	free(g->seen);
+	free(g->heard);
 	dev_close(&g->check);
 	lm_shards_close(&g->data);
 	lm_shards_close(&g->valid);
