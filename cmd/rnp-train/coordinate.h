@@ -114,9 +114,10 @@ struct coordinator {
 	char base[PROTOCOL_HEX]; /* of pub */
 	uint64_t tokens;         /* counted so far */
 	struct outer_dn dn;
-	int64_t opened_ms; /* time of day at which the round was opened; 0: not yet */
-	int64_t *seen;     /* by member's number: when it was heard of, as r's times */
-	size_t members_seen_cap;
+	int64_t opened_ms;   /* time of day at which the round was opened; 0: not yet */
+	struct heard *heard; /* [heard_cap] by member's number: coordinate_work.c */
+	size_t heard_cap;
+	int64_t took_max_ms; /* the longest turn that was delivered since the start */
 	/* bytes at the sockets up to the last round */
 	uint64_t was_sent, was_received, was_data;
 	/* of the last round that was closed here, and sums since the start, for /metrics */
@@ -267,8 +268,12 @@ void coordinate_refuse_held(struct coordinator *g, int64_t now_ns, bool all);
 size_t coordinate_held(struct coordinator *g);
 /* The monotonic time at which the next waiting request has waited long enough; INT64_MAX: nobody waits. */
 int64_t coordinate_next_answer(const struct coordinator *g);
-/* With the lock: members that wait for work and were not heard of for long have left. */
-void coordinate_miss(struct coordinator *g);
+/* With the lock: members that were not heard of for longer than what they do takes have left; their text is
+ * handed out again. Returns 0, or -1 with err_set(): the database. */
+int coordinate_miss(struct coordinator *g);
+/* With the lock: a member has delivered its turn. */
+struct turn;
+void coordinate_took(struct coordinator *g, const struct turn *t);
 /* With the lock: receipts for what was counted and has none, of a node or (NULL) of all. */
 int coordinate_receipts(struct coordinator *g, const char *node);
 

@@ -46,7 +46,8 @@ static const char *const steps[] = {
 	" first INTEGER NOT NULL, sequences INTEGER NOT NULL, step INTEGER NOT NULL,"
 	" steps INTEGER NOT NULL, base TEXT NOT NULL, method TEXT NOT NULL) STRICT;",
 	/* 0: the record may not have been on standard output */
-	"ALTER TABLE rounds ADD printed INTEGER NOT NULL DEFAULT 1;", NULL
+	"ALTER TABLE rounds ADD printed INTEGER NOT NULL DEFAULT 1;",
+	"CREATE INDEX members_number ON members(number);", NULL
 };
 
 int coordinate_db_open(struct coordinator *g)
@@ -275,6 +276,39 @@ int coordinate_db_member(struct coordinator *g, const char *node, int64_t *numbe
 	return rc;
 }
 
+int coordinate_db_node(struct coordinator *g, int64_t number, char node[KEY_ADDRESS_MAX])
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q, "SELECT node FROM members WHERE number = ?", "i", number);
+
+	if (rc == 1)
+		snprintf(node, KEY_ADDRESS_MAX, "%s", store_text(q, 0));
+	sqlite3_finalize(q);
+	return rc;
+}
+
+int coordinate_db_idle(struct coordinator *g, int64_t number)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT NOT EXISTS (SELECT 1 FROM members JOIN turns USING(node)"
+		" WHERE number = ?1 AND (sha256 IS NOT NULL OR turns.state = 'open'))",
+		"i", number);
+
+	if (rc == 1)
+		rc = sqlite3_column_int(q, 0);
+	sqlite3_finalize(q);
+	return rc;
+}
+
+int coordinate_db_forget(struct coordinator *g, int64_t number)
+{
+	sqlite3_stmt *q = NULL;
+
+	return done(q,
+		RUN_SQL(g, q, "DELETE FROM members WHERE number = ?", "i", number));
+}
+
 /* --- turns ------------------------------------------------------------------------------------ */
 
 #define TURN_COLUMNS                                                                  \
@@ -342,6 +376,18 @@ int coordinate_db_turn_of(struct coordinator *g, uint64_t member, uint64_t round
 		"ii", (int64_t)member, (int64_t)round);
 
 	return one_turn(q, rc, t);
+}
+
+int coordinate_db_is_anothers(struct coordinator *g, const char *sha256, const char *node)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT 1 FROM turns WHERE sha256 = ? AND state IN ('counted', 'refused')"
+		" AND node <> ? LIMIT 1",
+		"tt", sha256, node);
+
+	sqlite3_finalize(q);
+	return rc;
 }
 
 int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn *t)

@@ -19,6 +19,16 @@ int coordinate_db_join(struct coordinator *g, const char *node, const char *fact
 	int64_t number);
 /* Returns 1 and its number, 0: never joined, or -1. */
 int coordinate_db_member(struct coordinator *g, const char *node, int64_t *number);
+/* The node of a number. Returns 1, 0 or -1. */
+int coordinate_db_node(struct coordinator *g, int64_t number, char node[KEY_ADDRESS_MAX]);
+/* Whether it never delivered a delta, and has no turn: 1, 0 or -1. */
+int coordinate_db_idle(struct coordinator *g, int64_t number);
+/* The number is nobody's, with the next change. */
+int coordinate_db_forget(struct coordinator *g, int64_t number);
+
+/* Reasons of turns that were given up: what comes of them does not count. */
+#define TURN_LEFT   "left"
+#define TURN_SILENT "silent"
 
 struct turn {
 	uint64_t turn, member, round, first, sequences, step, steps, tokens, bytes;
@@ -39,6 +49,9 @@ int64_t turn_busy_ms(const struct turn *t);
 int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t);
 int coordinate_db_turn_of(struct coordinator *g, uint64_t member, uint64_t round,
 	struct turn *t);
+/* Whether these bytes were another node's delta of a closed round, which anybody could fetch: 1, 0 or -1. */
+int coordinate_db_is_anothers(struct coordinator *g, const char *sha256,
+	const char *node);
 int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn *t);
 /* The last of a node's turns that are open. */
 int coordinate_db_open_turn(struct coordinator *g, const char *node, struct turn *t);

@@ -16,9 +16,21 @@
 /* A record waits so long for the last pieces: less than a worker waits for an answer. */
 #define HOLD_NS INT64_C(15000000000)
 
-/* The turn in the path, of the member in the path. Returns false with r filled. */
+/* With the lock: whether a turn's delta may still count: it is open, or late and that is taken. Of one that was
+ * given up, or of an older round, nothing is: its pieces would fill the disk. */
+static bool is_wanted(const struct coordinator *g, const struct turn *t)
+{
+	if (strcmp(t->state, "open") == 0)
+		return true;
+	return g->run.late_count && strcmp(t->state, "absent") == 0 &&
+		t->round + 1 >= g->round && strcmp(t->reason, TURN_LEFT) != 0 &&
+		strcmp(t->reason, TURN_SILENT) != 0;
+}
+
+/* The turn in the path, of the member in the path, and whether its delta may still count. Returns false with r
+ * filled. */
 static bool find_turn(struct coordinator *g, struct httpd_request *q,
-	struct httpd_reply *r, struct turn *t)
+	struct httpd_reply *r, struct turn *t, bool *wanted)
 {
 	uint64_t number;
 	int rc;
@@ -29,6 +41,7 @@ static bool find_turn(struct coordinator *g, struct httpd_request *q,
 	}
 	pthread_mutex_lock(&g->lock);
 	rc = coordinate_db_turn(g, number, t);
+	*wanted = rc == 1 && is_wanted(g, t);
 	pthread_mutex_unlock(&g->lock);
 	if (rc == 1 && strcmp(t->node, q->args[0]) == 0)
 		return true;
@@ -37,13 +50,6 @@ static bool find_turn(struct coordinator *g, struct httpd_request *q,
 	else
 		coordinate_refuse(g, r, 404, "turn: is not one of this member");
 	return false;
-}
-
-/* Whether a turn's delta may still count: it is open, or late and that is taken. */
-static bool is_wanted(const struct coordinator *g, const struct turn *t)
-{
-	return strcmp(t->state, "open") == 0 ||
-		(g->run.late_count && strcmp(t->state, "absent") == 0);
 }
 
 static uint64_t delta_bytes_max(const struct coordinator *g)
@@ -191,10 +197,12 @@ enum httpd_when coordinate_put_piece(void *ctx, struct httpd_request *q,
 	struct coordinator *g = ctx;
 	uint64_t piece, pieces = protocol_pieces(delta_bytes_max(g), g->run.piece_bytes);
 	struct turn t;
+	bool wanted;
 
-	if (!coordinate_is_signed(g, q, r, true, q->args[0]) || !find_turn(g, q, r, &t))
+	if (!coordinate_is_signed(g, q, r, true, q->args[0]) ||
+		!find_turn(g, q, r, &t, &wanted))
 		return HTTPD_NOW;
-	if (!is_wanted(g, &t)) {
+	if (!wanted) {
 		answer_held(g, t.turn, true);
 		return coordinate_refuse(g, r, 410, "turn: is over");
 	}
@@ -228,14 +236,16 @@ enum httpd_when coordinate_get_pieces(void *ctx, struct httpd_request *q,
 	struct coordinator *g = ctx;
 	uint64_t pieces = protocol_pieces(delta_bytes_max(g), g->run.piece_bytes);
 	struct turn t;
+	bool wanted;
 
-	if (!coordinate_is_signed(g, q, r, false, q->args[0]) || !find_turn(g, q, r, &t))
+	if (!coordinate_is_signed(g, q, r, false, q->args[0]) ||
+		!find_turn(g, q, r, &t, &wanted))
 		return HTTPD_NOW;
 	buf_addf(&r->body,
 		"{\"turn\":%" PRIu64 ",\"state\":\"%s\",\"bytes_max\":%" PRIu64
 		",\"pieces\":[",
 		t.turn, t.state, PROTOCOL_BODY_BYTES);
-	if (is_wanted(g, &t))
+	if (wanted)
 		pieces_list(g, t.turn, pieces, &r->body);
 	buf_adds(&r->body, "]}\n");
 	return HTTPD_NOW;
@@ -301,6 +311,8 @@ static enum httpd_when deliver(struct coordinator *g, struct httpd_reply *r,
 	if (rc == 1)
 		rc = is_wanted(g, &now) ? arrive(g, t) :
 					  err_set(EX_NOINPUT, "turn: is over");
+	if (rc == 0)
+		coordinate_took(g, t);
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	if (rc == 0)
@@ -340,6 +352,19 @@ static int check_norm(const struct coordinator *g, const struct turn *t, double 
 		"norm: %.3g, more than the %.3g that its steps can make", norm, max);
 }
 
+/* Whoever had nothing done could send what others did before. */
+static int check_new(struct coordinator *g, const struct delta *d)
+{
+	int rc;
+
+	pthread_mutex_lock(&g->lock);
+	rc = coordinate_db_is_anothers(g, d->sha256, d->node);
+	pthread_mutex_unlock(&g->lock);
+	return rc == 1 ? err_set(EX_DATAERR,
+				 "sha256: is that of another's delta of a closed round") :
+			 rc;
+}
+
 /* Said to the member, and to everybody if nothing better comes, which others do not wait for. */
 static void refuse_delta(struct coordinator *g, struct httpd_reply *r,
 	const struct turn *t)
@@ -363,7 +388,7 @@ static enum httpd_when check_and_deliver(struct coordinator *g, struct httpd_req
 	char *path = coordinate_path(g, "delta-%" PRIu64 ".rnpg", t->turn);
 	bool theirs, taken, whole;
 	double norm;
-	int rc = check_delta(g, d, t);
+	int rc = check_delta(g, d, t) < 0 || check_new(g, d) < 0 ? -1 : 0;
 
 	if (rc == 0)
 		rc = pieces_join(g, d, delta_elements(g, t), path, &norm);
@@ -395,13 +420,14 @@ static enum httpd_when take_delta(struct coordinator *g, struct httpd_request *q
 {
 	enum httpd_when when = HTTPD_NOW;
 	struct turn t;
+	bool wanted;
 
 	/* a turn is found with the lock: the same record may have come twice at once */
 	pthread_mutex_lock(&g->check_lock);
-	if (find_turn(g, q, r, &t)) {
+	if (find_turn(g, q, r, &t, &wanted)) {
 		if (t.turn != d->turn)
 			coordinate_refuse(g, r, 400, "turn: is not the one in the path");
-		else if (!is_wanted(g, &t))
+		else if (!wanted)
 			refuse_over(g, r, &t, d);
 		else
 			when = check_and_deliver(g, q, r, &t, d);

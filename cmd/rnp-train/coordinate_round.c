@@ -125,7 +125,7 @@ static int commit(struct coordinator *g, const struct closed *x)
 static int close_round(struct coordinator *g)
 {
 	struct closed x = { 0 };
-	uint32_t live = (uint32_t)g->r.here;
+	uint32_t live = (uint32_t)round_live(&g->r);
 	int rc;
 
 	/* a kill may have left it closed */
@@ -174,7 +174,8 @@ static int close_if_due(struct coordinator *g)
 
 	if (g->over)
 		return 0;
-	coordinate_miss(g);
+	if (coordinate_miss(g) < 0)
+		return -1;
 	if (g->r.phase == ROUND_CLOSED || round_tick(&g->r, coordinate_now(g)))
 		return close_round(g) < 0 || after_round(g) < 0 ? -1 : 1;
 	/* members that waited for the quorum may begin */

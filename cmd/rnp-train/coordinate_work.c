@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_pieces.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -12,8 +13,15 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-#define NODES_MAX 100000 /* ever: each takes room in every change that is kept */
-#define MISSED_MS 90000  /* who waits for work asks every 25 s */
+#define NODES_MAX \
+	100000 /* that delivered, ever: each takes room in every change that is kept */
+#define MISSED_MS 90000 /* who waits for work asks every 25 s */
+/* Who has work is silent meanwhile: for ten times as long as its longest turn took; the first time, an hour and
+ * ten times as long as anybody's */
+#define TURNS_MISSED    10
+#define FIRST_MISSED_MS 3600000
+/* numbers of nodes that are away, of which a new one may get one */
+#define UNUSED_LOOKED_AT 64
 
 int64_t coordinate_now(const struct coordinator *g)
 {
@@ -23,15 +31,31 @@ int64_t coordinate_now(const struct coordinator *g)
 
 /* --- members ---------------------------------------------------------------------------------- */
 
+/* Of a member, since the start: when it was heard of, as the round's times, and the longest turn that it
+ * delivered, in ms. */
+struct heard {
+	int64_t at, took_ms;
+};
+
 static void hear_of(struct coordinator *g, int64_t number)
 {
-	size_t had = g->members_seen_cap;
+	size_t had = g->heard_cap;
 
-	g->seen = xgrow(g->seen, &g->members_seen_cap, (size_t)number + 1,
-		sizeof *g->seen);
-	for (size_t i = had; i < g->members_seen_cap; i++)
-		g->seen[i] = coordinate_now(g);
-	g->seen[number] = coordinate_now(g);
+	g->heard = xgrow(g->heard, &g->heard_cap, (size_t)number + 1, sizeof *g->heard);
+	for (size_t i = had; i < g->heard_cap; i++)
+		g->heard[i] = (struct heard){ .at = coordinate_now(g) };
+	g->heard[number].at = coordinate_now(g);
+}
+
+void coordinate_took(struct coordinator *g, const struct turn *t)
+{
+	int64_t ms = t->delivered_ms - t->assigned_ms;
+
+	hear_of(g, (int64_t)t->member);
+	if (ms > g->heard[t->member].took_ms)
+		g->heard[t->member].took_ms = ms;
+	if (ms > g->took_max_ms)
+		g->took_max_ms = ms;
 }
 
 int64_t coordinate_member(struct coordinator *g, const char *node)
@@ -43,6 +67,39 @@ int64_t coordinate_member(struct coordinator *g, const char *node)
 		return -1;
 	hear_of(g, number);
 	return number;
+}
+
+/* Whether the node of a number left without having delivered anything, and nothing that still counts is its: 1, 0
+ * or -1. */
+static int is_unused(struct coordinator *g, size_t number)
+{
+	const struct round_member *m = &g->r.members[number];
+	bool lately = m->work.steps && m->work.turn + 1 >= g->r.number;
+
+	return m->here || m->done || lately ? 0 : coordinate_db_idle(g, (int64_t)number);
+}
+
+/* A number for a new node: where strangers come and go without having done anything, theirs, so that they cost
+ * nothing for long. Returns it, or -1 with err_set(). */
+static int64_t new_number(struct coordinator *g, uint64_t speed)
+{
+	int looked = 0;
+
+	for (size_t i = 0; i < g->r.nmembers && looked < UNUSED_LOOKED_AT; i++) {
+		int rc = is_unused(g, i);
+
+		looked += !g->r.members[i].here && !g->r.members[i].done;
+		if (rc == 0)
+			continue;
+		if (rc < 0 || round_replace(&g->r, i, speed) < 0 ||
+			coordinate_db_forget(g, (int64_t)i) < 0)
+			return -1;
+		return (int64_t)i;
+	}
+	if (g->r.nmembers >= NODES_MAX)
+		return err_set(EX_TEMPFAIL,
+			"%d nodes have worked here, and no more are taken", NODES_MAX);
+	return round_join(&g->r, speed, coordinate_now(g));
 }
 
 int coordinate_join(struct coordinator *g, const char *node, const char *facts,
@@ -61,11 +118,8 @@ int coordinate_join(struct coordinator *g, const char *node, const char *facts,
 			round_leave(&g->r, (uint64_t)number, coordinate_now(g));
 		if (round_return(&g->r, (uint64_t)number, speed) < 0)
 			return -1;
-	} else if (g->r.nmembers >= NODES_MAX) {
-		return err_set(EX_TEMPFAIL,
-			"%d nodes have been here, and no more are taken", NODES_MAX);
 	} else {
-		number = round_join(&g->r, speed, coordinate_now(g));
+		number = new_number(g, speed);
 	}
 	if (number < 0)
 		return -1;
@@ -73,36 +127,72 @@ int coordinate_join(struct coordinator *g, const char *node, const char *facts,
 	return coordinate_db_join(g, node, facts, number);
 }
 
-int coordinate_leave(struct coordinator *g, const char *node)
+/* Its turns end, and what it sent of them goes: the next turn is another one. */
+static int leave(struct coordinator *g, int64_t number, const char *node, const char *why)
 {
-	int64_t number = coordinate_member(g, node);
 	struct turn t;
 
-	if (number < 0)
-		return 0;
 	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
 	while (coordinate_db_open_turn(g, node, &t) == 1) {
 		strcpy(t.state, "absent");
-		if (coordinate_db_set_turn(g, &t, "left") < 0)
+		if (coordinate_db_set_turn(g, &t, why) < 0)
 			return -1;
+		pieces_end(g, t.turn, true);
 	}
 	return coordinate_db_join(g, node, NULL, number);
 }
 
-void coordinate_miss(struct coordinator *g)
+int coordinate_leave(struct coordinator *g, const char *node)
+{
+	int64_t number = coordinate_member(g, node);
+
+	if (number < 0)
+		return 0;
+	return leave(g, number, node, TURN_LEFT);
+}
+
+/* How long a member may be silent. */
+static int64_t patience_ms(const struct coordinator *g, size_t number)
+{
+	int64_t took_ms = g->heard[number].took_ms, ms = MISSED_MS;
+
+	if (!g->r.members[number].works)
+		return ms;
+	if (!took_ms) {
+		took_ms = g->took_max_ms;
+		ms = FIRST_MISSED_MS;
+	}
+	return took_ms < (INT64_MAX - ms) / TURNS_MISSED ? ms + TURNS_MISSED * took_ms :
+							   INT64_MAX;
+}
+
+/* Its place among --workers-max is free. Without a turn nothing is written: a restart would miss it again. */
+static int miss(struct coordinator *g, size_t number)
+{
+	char node[KEY_ADDRESS_MAX];
+	int rc = 0;
+
+	if (g->r.members[number].works)
+		rc = coordinate_db_node(g, (int64_t)number, node);
+	if (rc == 1)
+		return leave(g, (int64_t)number, node, TURN_SILENT);
+	round_leave(&g->r, number, coordinate_now(g));
+	return rc;
+}
+
+int coordinate_miss(struct coordinator *g)
 {
 	int64_t now = coordinate_now(g);
 
 	for (size_t i = 0; i < g->r.nmembers; i++) {
-		const struct round_member *m = &g->r.members[i];
-
-		if (!m->here || !m->asks)
+		if (!g->r.members[i].here)
 			continue;
-		if (i >= g->members_seen_cap)
+		if (i >= g->heard_cap)
 			hear_of(g, (int64_t)i);
-		else if (now - g->seen[i] > MISSED_MS)
-			round_leave(&g->r, i, now);
+		else if (now - g->heard[i].at > patience_ms(g, i) && miss(g, i) < 0)
+			return -1;
 	}
+	return 0;
 }
 
 /* --- turns ------------------------------------------------------------------------------------ */

@@ -147,6 +147,19 @@ int round_return(struct round *r, uint64_t member, uint64_t speed)
 	return 0;
 }
 
+int round_replace(struct round *r, uint64_t member, uint64_t speed)
+{
+	const struct round_member was = r->members[member];
+
+	if (was.here)
+		bug("the number of a member that is here is given away");
+	r->members[member] = (struct round_member){ .here = false };
+	if (round_return(r, member, speed) == 0)
+		return 0;
+	r->members[member] = was;
+	return -1;
+}
+
 int64_t round_join(struct round *r, uint64_t speed, int64_t now)
 {
 	(void)now;
@@ -576,6 +589,18 @@ void round_move(struct round *r, uint64_t first)
 }
 
 /* --- figures -------------------------------------------------------------------------------- */
+
+size_t round_live(const struct round *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nmembers; i++) {
+		const struct round_member *m = &r->members[i];
+
+		n += m->here && (m->asks || m->works || m->done);
+	}
+	return n;
+}
 
 bool round_absent(const struct round *r, uint64_t member)
 {

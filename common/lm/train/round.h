@@ -137,6 +137,9 @@ int64_t round_join(struct round *r, uint64_t speed, int64_t now);
  * present. */
 int round_return(struct round *r, uint64_t member, uint64_t speed);
 
+/* Another node takes the number of one that left and is not to return. As round_return. */
+int round_replace(struct round *r, uint64_t member, uint64_t speed);
+
 /* A member left or has been silent: its range is handed out again. Deltas that it delivered
  * count. Unknown numbers are ignored. */
 void round_leave(struct round *r, uint64_t member, int64_t now);
@@ -202,6 +205,8 @@ void round_move(struct round *r, uint64_t first);
 
 /* --- figures -------------------------------------------------------------------------------- */
 
+/* Members that wait for work, have some or delivered the last: who registered and no more is none. */
+size_t round_live(const struct round *r);
 /* Whether a closed round lacks a member's delta that it was to deliver. */
 bool round_absent(const struct round *r, uint64_t member);
 /* Sequences: never handed out; those to be handed out again. */

@@ -738,8 +738,47 @@ static void refused_saves(void)
 	}
 }
 
+/* Who registered and no more is none that delayed Nesterov's momentum reckons with; and a number that was left
+ * behind is another's. */
+static void registered_only(void)
+{
+	const struct round_policy p = { .quorum = 1,
+		.members_max = 3,
+		.steps = 1,
+		.batch = 1,
+		.length = 1,
+		.asynchronous = true };
+	struct round_assignment a;
+	struct round r;
+
+	round_init(&r, &p, 0, 0);
+	for (int i = 0; i < 3; i++)
+		CHECK_I64(i, round_join(&r, 1, 0));
+	CHECK_I64(0, (int64_t)round_live(&r));
+	CHECK(round_ask(&r, 1, 1, &a) == ROUND_WAIT);
+	CHECK_I64(1, (int64_t)round_live(&r));
+	round_tick(&r, 1);
+	CHECK(round_ask(&r, 1, 2, &a) == ROUND_WORK);
+	CHECK_I64(1, (int64_t)round_live(&r));
+	CHECK(round_deliver(&r, 1, a.turn, a.steps, 3) == ROUND_COUNTED);
+	CHECK_I64(1, (int64_t)round_live(&r));
+	round_leave(&r, 1, 4);
+	CHECK_I64(0, (int64_t)round_live(&r));
+	CHECK_I64(0, round_replace(&r, 1, 7));
+	CHECK(r.here == 3 && r.members[1].speed == 7 && !r.members[1].done);
+	round_leave(&r, 2, 5);
+	CHECK_I64(0, round_replace(&r, 2, 7));
+	round_leave(&r, 2, 5);
+	CHECK_I64(3, round_join(&r, 1, 6));
+	/* no place */
+	CHECK_FAILS(EX_TEMPFAIL, round_replace(&r, 2, 7));
+	CHECK(!r.members[2].here);
+	round_release(&r);
+}
+
 int main(void)
 {
+	registered_only();
 	whole_round();
 	deadlines();
 	late(false);
