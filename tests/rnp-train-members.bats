@@ -161,3 +161,28 @@ play() {
 		assert deliver(b, other, container(2))[0] == 200
 	END
 }
+
+@test "members: turns that are taken and given up, again and again, are in the record of the round once" {
+	start_coordinator --workers 1 --inner-steps 5
+	play <<-'END'
+		a, firsts = Liar(url), set()
+		for i in range(20):
+		    assert a.join()[0] == 200
+		    t = turn(a)
+		    firsts.add(t["first"])
+		    assert t["turn"] == 1
+		    assert a.leave()[0] == 200
+		# its text was handed out again
+		assert len(firsts) == 1
+		assert deliver(a, t, container(1))[0] == 410
+		assert a.join()[0] == 200
+		b = Liar(url)
+		assert b.join()[0] == 200
+		turn(b)
+		assert b.leave()[0] == 200
+		assert deliver(a, turn(a), container(1))[0] == 200
+		until(lambda: len(rounds()) == 1)
+		states = sorted((x["state"], x.get("reason", "")) for x in rounds()[0]["members"])
+		assert states == [("absent", "left"), ("counted", "")], states
+	END
+}

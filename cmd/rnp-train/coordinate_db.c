@@ -50,6 +50,10 @@ static const char *const steps[] = {
 	"CREATE INDEX members_number ON members(number);", NULL
 };
 
+/* Of turns that were given up, a round's record has the first: strangers with new keys can take and give up any
+ * number. */
+#define GIVEN_UP_MAX 1000
+
 int coordinate_db_open(struct coordinator *g)
 {
 	char *path = coordinate_path(g, "state.db");
@@ -325,6 +329,13 @@ int64_t turn_busy_ms(const struct turn *t)
 	return t->seconds > had / 1000 ? had : t->seconds * 1000;
 }
 
+bool turn_is_given_up(const struct turn *t)
+{
+	return strcmp(t->state, "absent") == 0 &&
+		(strcmp(t->reason, TURN_LEFT) == 0 ||
+			strcmp(t->reason, TURN_SILENT) == 0);
+}
+
 static void read_turn(sqlite3_stmt *q, struct turn *t)
 {
 	*t = (struct turn){ .turn = (uint64_t)sqlite3_column_int64(q, 0),
@@ -428,6 +439,25 @@ static int insert_turn(struct coordinator *g, void *arg)
 	return rc;
 }
 
+static int revive_turn(struct coordinator *g, void *arg)
+{
+	const struct turn *t = arg;
+	sqlite3_stmt *q = NULL;
+
+	return done(q,
+		RUN_SQL(g, q,
+			"UPDATE turns SET base = ?, first = ?, sequences = ?, step = ?, steps = ?,"
+			" state = ?, assigned_ms = ?, reason = NULL WHERE turn = ?",
+			"tiiiitii", t->base, (int64_t)t->first, (int64_t)t->sequences,
+			(int64_t)t->step, (int64_t)t->steps, t->state, t->assigned_ms,
+			(int64_t)t->turn));
+}
+
+int coordinate_db_revive_turn(struct coordinator *g, struct turn *t)
+{
+	return change(g, revive_turn, t);
+}
+
 int coordinate_db_new_turn(struct coordinator *g, struct turn *t)
 {
 	return change(g, insert_turn, t);
@@ -487,10 +517,15 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 	*n = 0;
 	if (store_prepare(&g->db, &q,
 		    "SELECT " TURN_COLUMNS
-		    " FROM turns WHERE round = ?1 OR (round < ?1 AND state = 'late')"
-		    " ORDER BY node, turn") < 0)
+		    " FROM turns WHERE (round = ?1 AND (state <> 'absent'"
+		    " OR coalesce(reason, '') NOT IN ('" TURN_LEFT "', '" TURN_SILENT
+		    "')))"
+		    " OR turn IN (SELECT turn FROM turns WHERE round = ?1 AND state = 'absent'"
+		    " AND reason IN ('" TURN_LEFT "', '" TURN_SILENT
+		    "') ORDER BY turn LIMIT ?2)"
+		    " OR (round < ?1 AND state = 'late') ORDER BY node, turn") < 0)
 		return -1;
-	store_bind(q, "i", (int64_t)round);
+	store_bind(q, "ii", (int64_t)round, GIVEN_UP_MAX);
 	while ((rc = store_step(&g->db, q)) == 1) {
 		*all = xgrow(*all, &cap, *n + 1, sizeof **all);
 		read_turn(q, &(*all)[(*n)++]);

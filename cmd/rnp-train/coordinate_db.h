@@ -44,6 +44,9 @@ struct turn {
  * assignment to delivery. */
 int64_t turn_busy_ms(const struct turn *t);
 
+/* Whether the member left, or was silent, and nothing of it came. */
+bool turn_is_given_up(const struct turn *t);
+
 /* A turn by its number, the one that a member was given in a round (from 1), or the last of a node.
  * Returns 1, 0 none, or -1. */
 int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t);
@@ -57,6 +60,8 @@ int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn
 int coordinate_db_open_turn(struct coordinator *g, const char *node, struct turn *t);
 /* Makes a turn, and sets its number. This and what follows keep g->r in the same transaction. */
 int coordinate_db_new_turn(struct coordinator *g, struct turn *t);
+/* Hands one that was given up out again, to its member, with what t says. */
+int coordinate_db_revive_turn(struct coordinator *g, struct turn *t);
 /* What came for a turn that is open was refused; something better may follow. */
 int coordinate_db_refuse(struct coordinator *g, uint64_t turn, const char *reason);
 /* The state and facts of a turn. */

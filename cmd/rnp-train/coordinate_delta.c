@@ -23,8 +23,7 @@ static bool is_wanted(const struct coordinator *g, const struct turn *t)
 	if (strcmp(t->state, "open") == 0)
 		return true;
 	return g->run.late_count && strcmp(t->state, "absent") == 0 &&
-		t->round + 1 >= g->round && strcmp(t->reason, TURN_LEFT) != 0 &&
-		strcmp(t->reason, TURN_SILENT) != 0;
+		t->round + 1 >= g->round && !turn_is_given_up(t);
 }
 
 /* The turn in the path, of the member in the path, and whether its delta may still count. Returns false with r

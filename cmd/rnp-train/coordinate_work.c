@@ -224,16 +224,20 @@ static int write_assignment(struct coordinator *g, const struct turn *t, int64_t
 	return -1;
 }
 
-/* The turn of an assignment: there already, or made now. */
+/* The turn of an assignment: there already, or made now. Who gave it up in this round and asks again gets it
+ * again, with other text: it is in the round's record once. */
 static int find_turn(struct coordinator *g, const char *node, int64_t number,
 	const struct round_assignment *a, struct turn *t)
 {
 	int rc = coordinate_db_turn_of(g, (uint64_t)number, a->turn + 1, t);
+	bool revived;
 
 	if (rc < 0 ||
 		(rc == 1 && strcmp(t->state, "open") == 0 && t->first == a->range.first))
 		return rc < 0 ? -1 : 0;
-	*t = (struct turn){ .member = (uint64_t)number,
+	revived = rc == 1 && turn_is_given_up(t) && strcmp(t->node, node) == 0;
+	*t = (struct turn){ .turn = revived ? t->turn : 0,
+		.member = (uint64_t)number,
 		.round = a->turn + 1,
 		.first = a->range.first,
 		.sequences = a->range.count,
@@ -243,7 +247,7 @@ static int find_turn(struct coordinator *g, const char *node, int64_t number,
 		.assigned_ms = clock_now_ms() };
 	memcpy(t->node, node, strlen(node) + 1);
 	memcpy(t->base, g->base, sizeof t->base);
-	return coordinate_db_new_turn(g, t);
+	return revived ? coordinate_db_revive_turn(g, t) : coordinate_db_new_turn(g, t);
 }
 
 typedef enum round_answer ask_function(struct round *, uint64_t, int64_t,
