@@ -389,7 +389,7 @@ static void begin_try(struct http_transfer *t)
 	r->etag[0] = r->content_type[0] = '\0';
 	r->retry_after_ms = r->modified_ms = r->date_ms = r->total_bytes = -1;
 	r->status = 0;
-	r->untrusted = false;
+	r->untrusted = r->broken_off = false;
 	t->sunk_before = resume_at > 0 ? resume_at : 0;
 	t->sent = 0;
 	t->answered = t->decided = t->into_sink = t->too_large = t->paused = false;

@@ -30,11 +30,13 @@ static int fail_local(const struct http_transfer *t, const char *url)
 		return -1;
 	if (t->aborted)
 		return err_set(EX_TEMPFAIL, "'%s' was aborted", url);
-	if (t->timed_out)
+	if (t->timed_out) {
+		t->r->broken_off = t->answered;
 		return err_set(EX_TEMPFAIL,
 			t->waiting_ns ? "'%s' did not answer in time" :
 					"'%s' is too slow",
 			url);
+	}
 	if (t->too_large)
 		return err_set(EX_DATAERR, "'%s' answered with more than %lld bytes", url,
 			(long long)t->bytes_max);
@@ -70,6 +72,7 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 				      "'%s' did not answer with HTTP",
 			url);
 	case CURLE_OPERATION_TIMEDOUT:
+		t->r->broken_off = t->answered;
 		return err_set(EX_TEMPFAIL, "'%s' did not answer in time", url);
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_RESOLVE_PROXY:

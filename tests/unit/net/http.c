@@ -795,12 +795,12 @@ static void check_limits(struct http *h)
 
 	serve_with(serve_drops);
 	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_TEMPFAIL);
-	CHECK(strstr(err_get()->text, "too slow"));
+	CHECK(strstr(err_get()->text, "too slow") && r.broken_off);
 	err_clear();
 	serve_with(serve_silence);
 	q.answer_timeout_ms = 200;
 	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_TEMPFAIL);
-	CHECK(strstr(err_get()->text, "did not answer in time"));
+	CHECK(strstr(err_get()->text, "did not answer in time") && !r.broken_off);
 	err_clear();
 	q = (struct http_request){ .url = server.url, .timeout_ms = 200, .tries = 1 };
 	CHECK_FAILS(EX_TEMPFAIL, http_fetch(h, &q, &r));
