@@ -13,9 +13,10 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-#define NODES_MAX \
-	100000 /* that delivered, ever: each takes room in every change that is kept */
-#define MISSED_MS 90000 /* who waits for work asks every 25 s */
+/* that delivered, ever: each takes room in every change that is kept */
+#define NODES_MAX 100000
+/* who waits for work asks every 25 s */
+#define MISSED_MS 90000
 /* Who has work is silent meanwhile: for ten times as long as its longest turn took; the first time, an hour and
  * ten times as long as anybody's */
 #define TURNS_MISSED    10
