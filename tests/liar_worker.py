@@ -15,7 +15,7 @@ import time
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
-SODIUM = ctypes.CDLL("libsodium.so.23")
+SODIUM = ctypes.CDLL("libsodium.so")
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
