@@ -259,14 +259,14 @@ static void train_attention(struct predict_kernel *out, int *n,
 	add(out, n, k);
 }
 
-/* Tasks of 128 queries of a head, by kernels/lm/attend_sm90a.cu, where that takes them. */
+/* Tasks of 128 rows of a head, by kernels/lm/attend_sm90a.cu and attend_back_sm90a.cu, where these take them. */
 #define WIDE_SIDE 128.0
 
-static double wide_tasks(const struct predict_step *s)
+static double wide_tasks(const struct predict_step *s, uint64_t heads)
 {
 	const struct lm_config *c = &s->model;
 	double tasks = (double)s->tokens / (double)s->length *
-		ceil((double)s->length / WIDE_SIDE) * c->heads;
+		ceil((double)s->length / WIDE_SIDE) * (double)heads;
 
 	/* two of a multiprocessor */
 	return s->wgmma && (c->head_dim == 64 || c->head_dim == 128) && tasks >= 264 ?
@@ -296,14 +296,69 @@ static struct predict_kernel wide_attention(const struct predict_step *s, double
 	return k;
 }
 
+/* Rows of the other side of a tile, and own rows of each of two warpgroups. */
+#define WIDE_BACK 64.0
+
+/* The same of the gradient: of keys, which see all tiles but their first one whole, of several heads of
+ * queries; or of queries, whose last tile is one of the edge. */
+static struct predict_kernel wide_back(const struct predict_step *s, double tasks,
+	bool keys)
+{
+	const struct lm_config *c = &s->model;
+	double most = ceil((double)s->length / WIDE_BACK), tiles = (most + 1) / 2;
+	double repeats = keys ? (double)c->heads / (double)c->kv_heads : 1;
+	double edges = keys ? 0 : (most - 1) / most, warps = 8 * tasks * c->layers;
+	const char *name = c->head_dim == 64 ? keys ?
+					       "attend_back_wide_kernel<64, true>" :
+					       "attend_back_wide_kernel<64, false>" :
+		keys                         ? "attend_back_wide_kernel<128, true>" :
+					       "attend_back_wide_kernel<128, false>";
+	struct predict_kernel k = { .kernel = name,
+		.part = keys ? "attention backward, keys" : "attention backward, queries",
+		.repeated = 1 + WIDE_BACK / (double)s->length,
+		.by_wgmma = true,
+		.tiles = tasks };
+
+	/* one loop over tasks, where there are several heads one over these, one over tiles, and the hot one */
+	k.phases[0] = (struct predict_phase){ name, 0, 0, warps, 0 };
+	k.phases[1] = (struct predict_phase){ name, 2, 0, warps * repeats * (edges - 1),
+		0 };
+	k.phases[2] = (struct predict_phase){ name, 4, 0,
+		warps * repeats * (tiles - 1 - 2 * edges), 0 };
+	if (keys)
+		k.phases[3] = (struct predict_phase){ name, 1, 0, warps * (repeats - 1),
+			0 };
+	return k;
+}
+
+/* The gradient's kernels: without wgmma, or where they are few, others make these. */
+static struct predict_kernel attention_back(const struct predict_step *s, bool keys)
+{
+	const struct lm_config *c = &s->model;
+	double tasks = wide_tasks(s, keys ? c->kv_heads : c->heads);
+	/* tiles at the diagonal are computed whole: of 64 or 32 rows */
+	double edge = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
+
+	if (tasks > 0)
+		return wide_back(s, tasks, keys);
+	return (struct predict_kernel){ .kernel = keys ?
+			attend_name(c, "attend_back_tensor_kernel<64, 32, 2, true>",
+				"attend_back_tensor_kernel<128, 32, 1, true>",
+				"attend_back_kv_kernel<unsigned short>") :
+			attend_name(c, "attend_back_tensor_kernel<64, 32, 2, false>",
+				"attend_back_tensor_kernel<128, 32, 1, false>",
+				"attend_back_q_kernel<unsigned short>"),
+		.part = keys ? "attention backward, keys" : "attention backward, queries",
+		.repeated = edge };
+}
+
 static void train_attentions(struct predict_kernel *out, int *n,
 	const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
-	double tasks = wide_tasks(s);
+	double tasks = wide_tasks(s, c->heads);
 	/* tiles at the diagonal are computed whole: of 128 or 64 queries */
 	double edge = 1 + (c->head_dim == 64 ? 128.0 : 64.0) / (double)s->length;
-	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
 
 	train_attention(out, n, s,
 		tasks > 0 ?
@@ -315,24 +370,8 @@ static void train_attentions(struct predict_kernel *out, int *n,
 				.part = "attention forward",
 				.repeated = edge },
 		3, 2, 2);
-	train_attention(out, n, s,
-		(struct predict_kernel){
-			.kernel = attend_name(c,
-				"attend_back_tensor_kernel<64, 32, 2, true>",
-				"attend_back_tensor_kernel<128, 32, 1, true>",
-				"attend_back_kv_kernel<unsigned short>"),
-			.part = "attention backward, keys",
-			.repeated = edge_back },
-		3, 4, 4);
-	train_attention(out, n, s,
-		(struct predict_kernel){
-			.kernel = attend_name(c,
-				"attend_back_tensor_kernel<64, 32, 2, false>",
-				"attend_back_tensor_kernel<128, 32, 1, false>",
-				"attend_back_q_kernel<unsigned short>"),
-			.part = "attention backward, queries",
-			.repeated = edge_back },
-		4, 2, 3);
+	train_attention(out, n, s, attention_back(s, true), 3, 4, 4);
+	train_attention(out, n, s, attention_back(s, false), 4, 2, 3);
 }
 
 static void train_embedding(struct predict_kernel *out, int *n, double t,

@@ -262,7 +262,8 @@ template <unsigned N> __device__ __forceinline__ void wgmma_pin_left(unsigned (&
 	UNROLL
 	for (unsigned i = 0; i < N; i++)
 		asm volatile(""
-			     : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3]));
+			     : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]),
+			     "+r"(a[i][3]));
 #endif
 }
 
@@ -302,6 +303,30 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[128], uint64_t a, uint
 		     "}, %128, %129, p, 1, 1, %131, %132;\n"
 		     "}"
 		     : D64(0), D64(64)
+		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
+		     "n"((int)B_TURNED));
+#endif
+}
+
+/* The same of 64 columns, 32 of d a lane. */
+template <bool A_TURNED, bool B_TURNED>
+__device__ __forceinline__ void wgmma_multiply(float (&d)[32], uint64_t a, uint64_t b,
+	bool add)
+{
+#ifdef CUDA_EMU
+	emu_wgmma(d, 64, a, b, add, A_TURNED, B_TURNED);
+#else
+	asm volatile("{\n"
+		     ".reg .pred p;\n"
+		     "setp.ne.b32 p, %34, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31"
+		     "}, %32, %33, p, 1, 1, %35, %36;\n"
+		     "}"
+		     : D16(0), D16(16)
 		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
 		     "n"((int)B_TURNED));
 #endif

@@ -9,6 +9,14 @@
 #define WGMMA_STAGES_BYTES(count, bytes) ((count) * ((bytes) + 16) + WGMMA_ATOM)
 
 #if CUDA_WGMMA
+/* The first multiple of WGMMA_ATOM in shared memory from here on. */
+__device__ __forceinline__ unsigned char *wgmma_aligned(void *memory)
+{
+	unsigned lacks = (WGMMA_ATOM - wgmma_shared(memory) % WGMMA_ATOM) % WGMMA_ATOM;
+
+	return (unsigned char *)memory + lacks;
+}
+
 /* The stages of a block, and where in them a thread is. */
 template <unsigned COUNT, unsigned BYTES> struct wgmma_stages {
 	unsigned char *at;
@@ -25,24 +33,31 @@ template <unsigned COUNT, unsigned BYTES> struct wgmma_stages {
 		return was;
 	}
 
-	/* By all threads of a block, of which `groups` warpgroups read the stages; ends with a barrier. */
-	__device__ __forceinline__ void begin(void *memory, unsigned groups)
+	/* Has the stages lie at `memory`, a multiple of WGMMA_ATOM, and the two mbarriers of each elsewhere.
+	 * By all threads of a block, of which `groups` warpgroups read the stages; wgmma_barriers_ready and
+	 * a barrier follow. */
+	__device__ __forceinline__ void place(void *memory, uint64_t *barriers,
+		unsigned groups)
 	{
-		unsigned lacks = (WGMMA_ATOM - wgmma_shared(memory) % WGMMA_ATOM) %
-			WGMMA_ATOM;
-
-		at = (unsigned char *)memory + lacks;
-		full = (uint64_t *)(void *)(at + COUNT * BYTES);
+		at = (unsigned char *)memory;
+		full = barriers;
 		empty = full + COUNT;
 		slot = phase = 0;
-		if (threadIdx.x == 0) {
-			for (unsigned i = 0; i < COUNT; i++) {
-				wgmma_barrier_init(full + i, 1);
-				/* each warp says for itself that its products have read a stage */
-				wgmma_barrier_init(empty + i, groups * 4);
-			}
-			wgmma_barriers_ready();
+		for (unsigned i = 0; i < COUNT && threadIdx.x == 0; i++) {
+			wgmma_barrier_init(full + i, 1);
+			/* each warp says for itself that its products have read a stage */
+			wgmma_barrier_init(empty + i, groups * 4);
 		}
+	}
+
+	/* The same at the first multiple of WGMMA_ATOM, with mbarriers behind the stages; ends with a barrier. */
+	__device__ __forceinline__ void begin(void *memory, unsigned groups)
+	{
+		unsigned char *first = wgmma_aligned(memory);
+
+		place(first, (uint64_t *)(void *)(first + COUNT * BYTES), groups);
+		if (threadIdx.x == 0)
+			wgmma_barriers_ready();
 		__syncthreads();
 	}
 };

@@ -76,14 +76,6 @@ struct wide_task {
 	}
 };
 
-/* The first of this block's tasks; of block gridDim.x the end of all. */
-__device__ __forceinline__ unsigned first_task(unsigned all, unsigned block)
-{
-	unsigned each = all / gridDim.x, more = all % gridDim.x;
-
-	return block * each + (block < more ? block : more);
-}
-
 /* Loads the tiles of all tasks, in the order in which they are multiplied: by one thread. */
 template <int D, class S>
 __device__ __forceinline__ void load_tiles(S &stages, const wgmma_map *k,

@@ -52,6 +52,14 @@ __device__ __forceinline__ tile_task tile_of(uint64_t n, uint64_t length, uint64
 	return t;
 }
 
+/* The first of this block's tasks; of block gridDim.x the end of all. */
+__device__ __forceinline__ unsigned first_task(unsigned all, unsigned block)
+{
+	unsigned each = all / gridDim.x, more = all % gridDim.x;
+
+	return block * each + (block < more ? block : more);
+}
+
 /* --- which keys a query sees --------------------------------------------------------------- */
 
 /* Tile-relative query i sees key j if i + ahead - j is from 0 to window - 1: ahead is the
@@ -97,7 +105,8 @@ template <int D, int TILE> struct tile_source {
 	}
 
 	/* Starts to load the next tile; the caller commits. WHOLE: all of its rows exist. */
-	template <bool WHOLE = false> __device__ __forceinline__ void start(uint16_t *tile)
+	template <bool WHOLE = false>
+	__device__ __forceinline__ void start(uint16_t *tile)
 	{
 		uint16_t *to = tile + threadIdx.x / (D / 8) * STRIDE(D) +
 			threadIdx.x % (D / 8) * 8;
@@ -279,6 +288,41 @@ __device__ __forceinline__ float weigh(float (&s)[KEYS / 8][4], int e, float fac
 }
 
 /* --- results --------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void turn_back(float &x, float &y, const float *cos_sin)
+{
+	float c = cos_sin[0], s = cos_sin[1], was = x;
+
+	x = was * c + y * s;
+	y = y * c - was * s;
+}
+
+/* Rotates this warp's rows of a gradient back; row 0 of the tile has position `first`, and `left` exist.
+ * Both numbers of a pair are in the same lane. */
+template <int D>
+__device__ __forceinline__ void rotate_back(float (&sum)[D / 8][4],
+	const struct lm_attend_back &a, unsigned first, unsigned left)
+{
+	if (!a.table)
+		return;
+	UNROLL
+	for (int half = 0; half < 2; half++) {
+		unsigned row = row_of(2 * half);
+		const float *table = a.table + (uint64_t)(first + row) * D;
+
+		if (row >= left)
+			continue;
+		UNROLL
+		for (int n = 0; n < D / 8 && a.interleaved; n++)
+			turn_back(sum[n][2 * half], sum[n][2 * half + 1],
+				table + 8 * n + column_of(0));
+		UNROLL
+		for (int n = 0; n < D / 16 && !a.interleaved; n++)
+			for (int e = 2 * half; e < 2 * half + 2; e++)
+				turn_back(sum[n][e], sum[n + D / 16][e],
+					table + 2 * (8 * n + column_of(e)));
+	}
+}
 
 /* Stores this warp's rows of a tile whose row 0 lies at `to`; the first `rows` exist. */
 template <int D>

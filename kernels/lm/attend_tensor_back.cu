@@ -24,7 +24,7 @@
 /* Scratch memory for a number of each query; in the emulation so little that small batches are
  * divided, as large ones are on a GPU. */
 #ifdef CUDA_EMU
-#define SUMS_MAX 700
+#define SUMS_MAX 1400
 #else
 #define SUMS_MAX LM_SCRATCH_FLOATS
 #endif
@@ -287,41 +287,6 @@ template <int D, int TILE, int M, bool KEYS, bool FIRST_HELD> struct back {
 	}
 };
 
-__device__ __forceinline__ void turn_back(float &x, float &y, const float *cos_sin)
-{
-	float c = cos_sin[0], s = cos_sin[1], was = x;
-
-	x = was * c + y * s;
-	y = y * c - was * s;
-}
-
-/* Rotates this warp's rows back; row 0 of the tile has position `first`, and `left` exist. Both
- * numbers of a pair are in the same lane. */
-template <int D>
-__device__ __forceinline__ void rotate_back(float (&sum)[D / 8][4],
-	const struct lm_attend_back &a, unsigned first, unsigned left)
-{
-	if (!a.table)
-		return;
-	UNROLL
-	for (int half = 0; half < 2; half++) {
-		unsigned row = row_of(2 * half);
-		const float *table = a.table + (uint64_t)(first + row) * D;
-
-		if (row >= left)
-			continue;
-		UNROLL
-		for (int n = 0; n < D / 8 && a.interleaved; n++)
-			turn_back(sum[n][2 * half], sum[n][2 * half + 1],
-				table + 8 * n + column_of(0));
-		UNROLL
-		for (int n = 0; n < D / 16 && !a.interleaved; n++)
-			for (int e = 2 * half; e < 2 * half + 2; e++)
-				turn_back(sum[n][e], sum[n + D / 16][e],
-					table + 2 * (8 * n + column_of(e)));
-	}
-}
-
 /* Where the rows of a task lie, and how many there are. */
 struct own_rows {
 	tile_task t;
@@ -552,11 +517,18 @@ static int launch_back(struct dev *d, const struct lm_attend_back *a)
 		unsigned) = attend_back_tensor_kernel<D, TILE, M, false>;
 	cudaStream_t stream = cuda_of(d)->stream;
 
-	LAUNCH(queries_kernel, cuda_grid(d, q, 1), 2 * TILE, stream, *a, q,
-		cuda_of(d)->lm_scratch, f->scale * LOG2E, window_of(f));
-	LAUNCH(keys_kernel, cuda_grid(d, kv, 1), 2 * TILE, stream, *a, kv,
-		cuda_of(d)->lm_scratch, f->scale * LOG2E, window_of(f));
-	return lm_started(d);
+	float *sums = cuda_of(d)->lm_scratch;
+	int rc = cuda_lm_attend_back_wide_queries(d, a, sums);
+
+	if (rc > 0)
+		LAUNCH(queries_kernel, cuda_grid(d, q, 1), 2 * TILE, stream, *a, q, sums,
+			f->scale * LOG2E, window_of(f));
+	if (rc >= 0)
+		rc = cuda_lm_attend_back_wide_keys(d, a, sums);
+	if (rc > 0)
+		LAUNCH(keys_kernel, cuda_grid(d, kv, 1), 2 * TILE, stream, *a, kv, sums,
+			f->scale * LOG2E, window_of(f));
+	return rc < 0 ? -1 : lm_started(d);
 }
 
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a)

@@ -324,6 +324,11 @@ int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
 /* The same of enough queries, on GPUs with wgmma. */
 int cuda_lm_attend_wide(struct dev *d, const struct lm_attend *a);
+/* One half each of cuda_lm_attend_back_tensor: dq with d, of each query of each head, and dk and dv. */
+int cuda_lm_attend_back_wide_queries(struct dev *d, const struct lm_attend_back *a,
+	float *sums);
+int cuda_lm_attend_back_wide_keys(struct dev *d, const struct lm_attend_back *a,
+	float *sums);
 int cuda_lm_swiglu_back_product(struct dev *d, const struct lm_swiglu_back *s);
 /* The same for SwiGLU, on GPUs with wgmma. */
 int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s);

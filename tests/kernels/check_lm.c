@@ -1268,7 +1268,7 @@ static void attention(struct kcheck *k)
 	 * their edges; and a batch that the emulation divides */
 	static const struct heads tiles[] = { { 1, 2, 1, 64, 330, 0, 0 },
 		{ 1, 2, 1, 64, 290, 0, 150 }, { 1, 1, 1, 128, 200, 0, 110 },
-		{ 3, 4, 2, 64, 70, 0, 0 } };
+		{ 6, 4, 2, 64, 70, 0, 0 } };
 
 	for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
 		attend(k, LM_DTYPE_BF16, &tiles[i], (enum rotation)((i + 1) % 3));
@@ -1615,6 +1615,26 @@ static void attention_wide(struct kcheck *k)
 		attend(k, LM_DTYPE_BF16, &large[i], (enum rotation)(i + 1));
 }
 
+/* Tasks of 128 queries or keys against tiles of 64 of the other side, of which each half of a task sees its
+ * own: none, where its rows are not there; of windows the first and the last not; of several heads of
+ * queries, one after the other, between which tiles are passed. */
+static void attention_back_wide(struct kcheck *k)
+{
+	static const struct heads small[] = { { 5, 2, 2, 64, 129, 0, 0 },
+		{ 2, 2, 2, 64, 257, 0, 140 }, { 5, 4, 2, 64, 70, 0, 0 },
+		{ 2, 3, 3, 64, 200, 0, 40 }, { 4, 4, 2, 64, 45, 0, 0 },
+		{ 4, 2, 2, 128, 160, 0, 0 }, { 2, 4, 2, 128, 170, 0, 1 },
+		{ 2, 2, 2, 128, 330, 0, 150 } };
+	static const struct heads large[] = { { 23, 12, 4, 64, 500, 0, 0 },
+		{ 19, 12, 6, 128, 390, 0, 300 } };
+	bool chip = strcmp(k->column, "cuda") == 0;
+
+	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+		attend_back(k, LM_DTYPE_BF16, &small[i], (enum rotation)(i % 3));
+	for (size_t i = 0; i < sizeof large / sizeof *large && chip; i++)
+		attend_back(k, LM_DTYPE_BF16, &large[i], (enum rotation)(i + 1));
+}
+
 /* Where a GPU has wgmma and no cuBLASLt, which takes no C whose rows are not of 16 bytes. */
 void check_wgmma(struct kcheck *k)
 {
@@ -1641,4 +1661,5 @@ void check_wgmma(struct kcheck *k)
 	swiglu_inputs(k, LM_DTYPE_BF16, 40, 33, 24);
 	swiglu_inputs(k, LM_DTYPE_F32, 5, 7, 9);
 	attention_wide(k);
+	attention_back_wide(k);
 }

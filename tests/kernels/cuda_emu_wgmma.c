@@ -14,7 +14,7 @@
 #define BARRIERS_MAX 32
 #define COPIES_MAX   64
 #define PRODUCTS_MAX 32 /* of a thread under way */
-#define RESULTS_MAX  2  /* of these */
+#define RESULTS_MAX  4  /* of these */
 #define FIBERS_MAX   1024
 #define LOG_MAX      64
 #define GROUP        128
@@ -497,7 +497,7 @@ static struct result *result_of(struct thread *t, float *d, unsigned columns)
 			emu_die("results of two products under way overlap");
 	}
 	if (!free_one)
-		emu_die("products of three results are under way: not emulated");
+		emu_die("products of five results are under way: not emulated");
 	free_one->d = d;
 	free_one->columns = columns;
 	memcpy(free_one->sum, d, columns / 2 * sizeof *d);

@@ -4,7 +4,7 @@
  * What is asynchronous on a chip is adversarial here, as CUDA_EMU_SEED decides: the bytes of a copy
  * come at once, as late as anything still waits for them, or at some time between, out of order; the
  * memory that they go to is noise until then. A product reads shared memory, and A where it is in
- * registers, when it is started or when it is waited for, and D is noise until then; of two D there
+ * registers, when it is started or when it is waited for, and D is noise until then; of four D there
  * may be products under way. These end the test with a message: a copy into
  * memory that a product which nobody has waited for may still read, or beyond an array; an mbarrier
  * that is used before it is made visible, overwritten, or left with bytes or arrivals that never

@@ -215,16 +215,31 @@ static void test_steps(void)
 	 * five times as many are enough */
 	s.wgmma = true;
 	for (int times = 1; times < 6; times += 4) {
-		bool wide = false;
+		bool wide = false, keys = false, queries = false;
 
 		s.tokens = 2048 * (uint64_t)times;
 		n = predict_train(k, &s);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
+			bool as_many = near(k[i].tiles, 320) &&
+				near(k[i].exponentials, 2.0 * 10240 * 128 * 4);
+
 			wide |= strcmp(k[i].kernel, "attend_wide_kernel<64, false>") ==
 					0 &&
-				near(k[i].tiles, 320) && near(k[i].repeated, 1.5) &&
-				near(k[i].exponentials, 2.0 * 10240 * 128 * 4);
-		CHECK(wide == (times == 5));
+				as_many && near(k[i].repeated, 1.5);
+			/* of the gradient's tiles of 64 a warpgroup sees 2.5 on average: of queries the last
+			 * one is at an edge, but where it is the only one */
+			keys |= strcmp(k[i].kernel,
+					"attend_back_wide_kernel<64, true>") == 0 &&
+				as_many && near(k[i].repeated, 1.25) &&
+				near(k[i].phases[1].turns, -8.0 * 640) &&
+				near(k[i].phases[2].turns, 8.0 * 640 * 1.5);
+			queries |= strcmp(k[i].kernel,
+					   "attend_back_wide_kernel<64, false>") == 0 &&
+				as_many && near(k[i].repeated, 1.25) &&
+				near(k[i].phases[1].turns, -8.0 * 640 * 0.25) &&
+				near(k[i].phases[2].turns, 0);
+		}
+		CHECK(wide == (times == 5) && keys == wide && queries == wide);
 	}
 	s.wgmma = false;
 	s.tokens = 2048;
