@@ -36,9 +36,19 @@ static const struct config {
 	{ "topk block 256", { .method = QUANT_TOPK, .block = 256 } },
 };
 
-enum data { GAUSS, ANY_BITS, ZEROS, ONE_VALUE, HUGE_RANGE, TIES, NEAR_MAX, DATA };
+enum data {
+	GAUSS,
+	ANY_BITS,
+	ZEROS,
+	ONE_VALUE,
+	HUGE_RANGE,
+	TIES,
+	NEAR_MAX,
+	NEAR_64,
+	DATA
+};
 static const char *const data_names[DATA] = { "gauss", "any bits", "zeros", "one value",
-	"huge range", "ties", "near the largest float" };
+	"huge range", "ties", "near the largest float", "levels near 64" };
 
 static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 {
@@ -63,6 +73,11 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 		return half_float_of_bits(
 			(0x7f7fffff - (w[i] >> 6) % (i / 512 % 2 ? 0x100 : 0x2000000)) |
 			(i / 128 % 2 ? w[i] & 0x80000000 : 0));
+	/* of ecq, whose levels have bits beside them from 64 on: the largest of eight is from 61 to 66 */
+	case NEAR_64:
+		return (float)(i % 8 == (w[i / 8 * 8] >> 8 & 7) ? 61 + (w[i] >> 4) % 6 :
+								  (w[i] >> 4) % 61) *
+			(w[i] >> 31 ? -0.5f : 0.5f);
 	default:
 		return g;
 	}
@@ -265,6 +280,12 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 		data_names[kind], (unsigned long long)n);
 	kcheck_case(k, &c);
 
+	/* behind the last chunk's symbols is what was there before: symbols with bits beside them */
+	if ((q->method == QUANT_ECQ || q->method == QUANT_QSGD) &&
+		n % quant_chunk(q->method))
+		memset(quant_plane_at(&l, planes, a.chunks, a.chunks - 1, 0) +
+				n % quant_chunk(q->method),
+			70, quant_chunk(q->method) - n % quant_chunk(q->method));
 	a.job.planes = kcheck_put(k, planes, a.plane_bytes, 0);
 	a.job.used = kcheck_put(k, planes + a.plane_bytes, a.chunks * 4, 0);
 	a.job.steps = kcheck_put(k, steps, a.chunks * sizeof *steps, 0);
@@ -301,10 +322,11 @@ static int run_malformed(struct dev *d, void *out, const void *arguments)
 	return d->ops->quant->decode(d, &j);
 }
 
+/* Of as many equal symbols, `used` bytes beside them, of which the last is `end`. */
 static void malformed(struct kcheck *k, const struct quant *q, unsigned char symbol,
-	uint32_t used)
+	uint32_t used, unsigned char end)
 {
-	const uint32_t n = 1000, want = 1;
+	const uint32_t n = 1001, want = 1;
 	struct arguments a = { .job = { .q = *q, .n = n } };
 	struct kcase c = { .arguments = &a, .run = run_malformed, .want = &want };
 	struct quant_step step = { 0 };
@@ -315,13 +337,16 @@ static void malformed(struct kcheck *k, const struct quant *q, unsigned char sym
 	quant_layout(&l, q, 0);
 	planes = zeroed(l.chunk_bytes);
 	memset(planes, symbol, n);
+	if (used)
+		quant_plane_at(&l, planes, 1, 0, 1)[used - 1] = end;
 	a.job.planes = kcheck_put(k, planes, l.chunk_bytes, 0);
 	a.job.used = kcheck_put(k, &used, 4, 0);
 	a.job.steps = kcheck_put(k, &step, sizeof step, 0);
 	a.job.elements = kcheck_put(k, x, n * 4, 0);
 	c.out_bytes = 4;
-	snprintf(c.label, sizeof c.label, "malformed, method %d, symbols %u, %u beside",
-		(int)q->method, symbol, used);
+	snprintf(c.label, sizeof c.label,
+		"malformed, method %d, symbols %u, %u beside, %u", (int)q->method, symbol,
+		used, end);
 	kcheck_case(k, &c);
 	free(planes), free(x);
 }
@@ -343,7 +368,7 @@ void check_quant(struct kcheck *k)
 			if (!k->slow || lengths[m] < 300 || (i % 4 == 2 && m == 6))
 				one(k, &configs[i], (enum data)(m % 2), lengths[m],
 					(unsigned)(m % 3) * 4);
-		for (int kind = ZEROS; kind < DATA; kind++)
+		for (int kind = ZEROS; kind < NEAR_64; kind++)
 			one(k, &configs[i], (enum data)kind, k->slow ? 600 : 4500, 0);
 	}
 	/* more than a tile, and than a chunk, of methods that a GPU codes by tiles and by blocks */
@@ -353,16 +378,19 @@ void check_quant(struct kcheck *k)
 	elementwise(k, GAUSS, k->bench ? 4 << 20 : 3000);
 	if (k->bench)
 		return;
+	one(k, &configs[14], NEAR_64, k->slow ? 3000 : 4500, 0);
 	elementwise(k, ANY_BITS, 1001);
 	elementwise(k, HUGE_RANGE, k->slow ? 66000 : 140000);
 	if (!k->slow)
 		one(k, &configs[19], GAUSS, QUANT_CHUNK_TOPK + 5000, 0);
-	malformed(k, &configs[14].q, 70, 499); /* 1000 of 5 bits take 625 bytes */
-	malformed(k, &configs[14].q, 70, 626);
-	malformed(k, &configs[14].q, 0, 1);
-	malformed(k, &configs[17].q, QUANT_WHOLE, 3999);
-	malformed(k, &configs[19].q, 255, 0);
-	malformed(k, &configs[19].q, 4, 0);
+	malformed(k, &configs[14].q, 70, 499,
+		0); /* 1001 of 5 bits take 626 bytes, of the last 5 bits */
+	malformed(k, &configs[14].q, 70, 627, 0);
+	malformed(k, &configs[14].q, 70, 626, 0x20);
+	malformed(k, &configs[14].q, 0, 1, 0);
+	malformed(k, &configs[17].q, QUANT_WHOLE, 3999, 0);
+	malformed(k, &configs[19].q, 255, 0, 0);
+	malformed(k, &configs[19].q, 4, 0, 0);
 }
 
 /* --- operations on elements and statistics ------------------------------------------------------ */
