@@ -170,6 +170,62 @@ static void both_ways(struct kcheck *k, uint64_t n, uint32_t chunk, enum kind ki
 	free(in), free(all), free(symbols), free(work);
 }
 
+/* Damages a coded chunk, half of the time in what is before its codes; or it is cut, or something follows.
+ * Returns its bytes, at most one more than before. */
+static uint32_t damage(unsigned char *coded, uint32_t bytes, const uint64_t *random)
+{
+	uint64_t what = random[0] >> 8;
+
+	for (unsigned i = 0; i < 1 + what % 3; i++) {
+		uint64_t r = random[1 + i];
+		uint32_t most = r & 1 && bytes > 24 ? 24 : bytes;
+
+		coded[(r >> 1) % most] ^= (unsigned char)(r & 2 ? 1u << (r >> 40) % 8 :
+								  r >> 48);
+	}
+	if (what / 3 % 8 == 0)
+		return bytes - (uint32_t)(random[1] >> 8) % bytes;
+	coded[bytes] = (unsigned char)random[0];
+	return bytes + (what / 3 % 8 == 1);
+}
+
+/* Chunks that a stranger damaged: every version refuses as many as the reference, and writes nothing beyond
+ * the symbols. */
+static void damaged_anywhere(struct kcheck *k, uint32_t chunk, enum kind kind)
+{
+	enum { CHUNKS = 32 };
+	const struct huff_kernels *ref = huff_kernels(CPU_REF);
+	struct huff_work *work = aligned_alloc(64, (sizeof *work + 63) & ~(size_t)63);
+	uint64_t n = (uint64_t)CHUNKS * chunk, random[CHUNKS][4], at[CHUNKS + 1] = { 0 };
+	unsigned char *in = malloc(n), *coded = malloc(n + CHUNKS * (HUFF_SLACK + 1));
+	struct arguments a = { .n = n, .chunk = chunk };
+	uint32_t bad = 0;
+	struct kcase c = { .run = run_refuse,
+		.arguments = &a,
+		.want = &bad,
+		.out_bytes = 4 };
+
+	make(in, n, kind, n + kind + 100);
+	kcheck_random(random, sizeof random, n + kind);
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		unsigned char *to = coded + at[i];
+		uint32_t bytes = ref->encode(work, to, in + i * (uint64_t)chunk, chunk);
+
+		bytes = damage(to, bytes, random[i]);
+		at[i + 1] = at[i] + bytes;
+	}
+	a.bytes = at[CHUNKS];
+	for (unsigned i = 0; i < CHUNKS; i++)
+		bad += ref->decode(work, in, chunk, coded + at[i], at[i + 1] - at[i]) < 0;
+	a.in = kcheck_put(k, coded, a.bytes, 0);
+	a.at = kcheck_put(k, at, sizeof at, 0);
+	a.space = kcheck_put(k, in, n, 0);
+	snprintf(c.label, sizeof c.label, "damaged, kind %d, by %u, %u of %d bad",
+		(int)kind, chunk, bad, CHUNKS);
+	kcheck_case(k, &c);
+	free(work), free(in), free(coded);
+}
+
 void check_huff(struct kcheck *k)
 {
 	static const struct {
@@ -187,4 +243,8 @@ void check_huff(struct kcheck *k)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		for (int kind = 0; kind < KINDS; kind++)
 			both_ways(k, cases[i].n, cases[i].chunk, (enum kind)kind);
+	for (int kind = 0; kind < KINDS; kind++) {
+		damaged_anywhere(k, 300, (enum kind)kind);
+		damaged_anywhere(k, 4500, (enum kind)kind);
+	}
 }
