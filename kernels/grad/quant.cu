@@ -3,6 +3,8 @@
  * (-fmad) changes nothing: quant.cuh. */
 #include "kernels/grad/quant.cuh"
 
+#define SIGMA_THREADS 1024 /* of a block that has a multiprocessor to itself */
+
 /* --- each element alone --------------------------------------------------------------------- */
 
 __device__ static void put_16(const struct job *j, uint64_t c, uint32_t at, uint16_t h)
@@ -130,19 +132,25 @@ __device__ static uint8_t level_symbol(const struct quant *q, float x, float inv
 
 /* --- sums: 16 threads a run -------------------------------------------------------------------------- */
 
-/* Returns the sums of a run of n elements, valid in the first of the 16 threads. */
-__device__ static struct quant_sums run_sums(const float *x, uint32_t n)
+/* Returns the sums of a run of n elements, valid in the first of the 16 threads. FED: what is fresh is
+ * added to the elements first. */
+template <bool FED>
+__device__ static struct quant_sums run_sums(float *x, const float *fresh, float carry,
+	uint32_t n)
 {
 	unsigned lane = threadIdx.x % QUANT_LANES;
 	unsigned mask = 0xffffu << (threadIdx.x % 32 / QUANT_LANES * QUANT_LANES);
 	struct quant_sums s = {};
 
 	for (uint32_t i = lane; i < n; i += QUANT_LANES) {
-		double v = quant_finite(x[i]) ? (double)x[i] : 0;
+		float e = FED ? quant_carried(x[i], fresh[i], carry) : x[i];
+		double v = quant_finite(e) ? (double)e : 0;
 
+		if (FED)
+			x[i] = e;
 		s.sum = QUANT_DADD(s.sum, v);
 		s.squares = QUANT_DADD(s.squares, QUANT_DMUL(v, v));
-		s.count += quant_finite(x[i]);
+		s.count += quant_finite(e);
 	}
 	for (unsigned half = QUANT_LANES / 2; half; half /= 2) {
 		s.sum = QUANT_DADD(s.sum,
@@ -155,64 +163,82 @@ __device__ static struct quant_sums run_sums(const float *x, uint32_t n)
 }
 
 /* Four adjacent values become four symbols. */
-__device__ static uint32_t four_symbols(const struct job *j, float4 x, float inverse,
+__device__ static uint32_t four_symbols(const struct quant *q, float4 x, float inverse,
 	float shift, uint64_t index)
 {
-	return level_symbol(&j->q, x.x, inverse, shift, index) |
-		(uint32_t)level_symbol(&j->q, x.y, inverse, shift, index + 1) << 8 |
-		(uint32_t)level_symbol(&j->q, x.z, inverse, shift, index + 2) << 16 |
-		(uint32_t)level_symbol(&j->q, x.w, inverse, shift, index + 3) << 24;
+	return level_symbol(q, x.x, inverse, shift, index) |
+		(uint32_t)level_symbol(q, x.y, inverse, shift, index + 1) << 8 |
+		(uint32_t)level_symbol(q, x.z, inverse, shift, index + 2) << 16 |
+		(uint32_t)level_symbol(q, x.w, inverse, shift, index + 3) << 24;
 }
 
-/* One thread block per chunk. CHANCE: values are rounded at random. */
-template <bool CHANCE> __global__ void encode_sigma(struct job j)
+/* Mean and step of a chunk, from the sums of its runs in order: by one thread. */
+__device__ static void put_sigma(const struct job *j, uint64_t c, float pair[2],
+	const struct quant_sums *runs, uint32_t count)
+{
+	struct quant_sums all = {};
+
+	for (uint32_t r = 0; r < count; r++) {
+		all.sum = QUANT_DADD(all.sum, runs[r].sum);
+		all.squares = QUANT_DADD(all.squares, runs[r].squares);
+		all.count += runs[r].count;
+	}
+	pair[1] = quant_sigma_step(&all, quant_level_max(j->q.method), &pair[0]);
+	memcpy(plane_of(j, c, 1), &pair[0], 4);
+	memcpy(plane_of(j, c, 1) + 4, &pair[1], 4);
+}
+
+/* One thread block per chunk, whose elements are read again from the level-2 cache: there are no more blocks
+ * than multiprocessors, whose chunks of 256 KB it holds, and each has as many threads as there may be. CHANCE:
+ * values are rounded at random. FED: the first pass leaves the sums with what is fresh in their place, the
+ * second what of these is not sent. */
+template <bool CHANCE, bool FED>
+__global__ void __launch_bounds__(SIGMA_THREADS, 1)
+	encode_sigma(const GRID_CONSTANT struct job given)
 {
 	SHARED(struct quant_sums, runs, QUANT_CHUNK / QUANT_RUN);
 	SHARED(float, pair, 2);
+	const bool aligned = is_aligned<false>(&given);
+	struct quant q = given.q;
 
-	for (uint64_t c = blockIdx.x; c < j.chunks; c += gridDim.x) {
-		const float *x = floats_of(&j, c);
+	q.stochastic = CHANCE;
+	for (uint64_t c = blockIdx.x; c < given.chunks; c += gridDim.x) {
+		const struct job &j = given;
+		float *x = floats_of(&j, c);
+		const float *fresh = FED ? j.fresh + c * j.chunk : NULL;
+		unsigned char *symbols = plane_of(&j, c, 0);
 		uint32_t n = length_of(&j, c);
 		uint32_t count = (n + QUANT_RUN - 1) / QUANT_RUN;
+		float inverse, shift, step;
 
 		__syncthreads(); /* until the previous chunk is done */
 		for (uint32_t r = threadIdx.x / QUANT_LANES; r < count;
-			r += THREADS / QUANT_LANES) {
-			uint32_t left = n - r * QUANT_RUN;
-			struct quant_sums s = run_sums(x + (size_t)r * QUANT_RUN,
+			r += SIGMA_THREADS / QUANT_LANES) {
+			uint32_t at = r * QUANT_RUN, left = n - at;
+			struct quant_sums s = run_sums<FED>(x + at, fresh + at, j.carry,
 				left < QUANT_RUN ? left : QUANT_RUN);
 
 			if (threadIdx.x % QUANT_LANES == 0)
 				runs[r] = s;
 		}
 		__syncthreads();
-		if (threadIdx.x == 0) {
-			struct quant_sums all = {};
-
-			for (uint32_t r = 0; r < count; r++) {
-				all.sum = QUANT_DADD(all.sum, runs[r].sum);
-				all.squares = QUANT_DADD(all.squares, runs[r].squares);
-				all.count += runs[r].count;
-			}
-			pair[1] = quant_sigma_step(&all, quant_level_max(j.q.method),
-				&pair[0]);
-			memcpy(plane_of(&j, c, 1), &pair[0], 4);
-			memcpy(plane_of(&j, c, 1) + 4, &pair[1], 4);
-		}
+		if (threadIdx.x == 0)
+			put_sigma(&j, c, pair, runs, count);
 		__syncthreads();
-		unsigned char *symbols = plane_of(&j, c, 0);
-		float inverse = quant_inverse(pair[1]), shift = pair[0];
-		uint64_t first = j.first + c * j.chunk;
-		uint32_t fours = (((uintptr_t)x & 15) | ((uintptr_t)symbols & 3)) ? 0 :
-										    n / 4;
+		shift = pair[0], step = pair[1], inverse = quant_inverse(step);
+		UNROLL_1
+		for (uint32_t i = 4 * threadIdx.x; i < n; i += 4 * SIGMA_THREADS) {
+			float4 v = load_four(x + i, n - i, aligned);
+			uint32_t four = four_symbols(&q, v, inverse, shift,
+				j.first + c * j.chunk + i);
 
-		j.q.stochastic = CHANCE;
-		for (uint32_t i = threadIdx.x; i < fours; i += THREADS)
-			((uint32_t *)(void *)symbols)[i] = four_symbols(&j,
-				((const float4 *)(const void *)x)[i], inverse, shift,
-				first + 4 * i);
-		for (uint32_t i = 4 * fours + threadIdx.x; i < n; i += THREADS)
-			symbols[i] = level_symbol(&j.q, x[i], inverse, shift, first + i);
+			store_symbols(symbols + i, four, n - i);
+			if (FED)
+				store_four(x + i,
+					remaining_four(v,
+						values_of(four, step, shift, q.method)),
+					n - i, aligned);
+		}
 	}
 }
 
@@ -225,13 +251,14 @@ __global__ void encode_norms(struct job j)
 		b += GRID_STRIDE / QUANT_LANES) {
 		uint64_t from = b * j.q.block, left = j.n - from;
 		uint32_t n = (uint32_t)(left < j.q.block ? left : j.q.block);
-		const float *x = (const float *)(const void *)j.elements + from;
+		float *x = (float *)(void *)j.elements + from;
 		double squares = 0;
 
 		for (uint32_t at = 0; at < n; at += QUANT_RUN) {
 			uint32_t run = n - at < QUANT_RUN ? n - at : QUANT_RUN;
 
-			squares = QUANT_DADD(squares, run_sums(x + at, run).squares);
+			squares = QUANT_DADD(squares,
+				run_sums<false>(x + at, NULL, 0, run).squares);
 		}
 		if (threadIdx.x % QUANT_LANES == 0) {
 			uint16_t scale = quant_scale((float)sqrt(squares), true);
@@ -325,6 +352,23 @@ static unsigned grid_of(struct dev *d, uint64_t n)
 	return cuda_grid(d, n, 1);
 }
 
+static void encode_by_sigma(struct dev *d, const struct job *j)
+{
+	uint64_t most = (uint64_t)cuda_of(d)->sm_count;
+	unsigned blocks = (unsigned)(j->chunks < most ? j->chunks : most);
+	cudaStream_t stream = cuda_of(d)->stream;
+
+	blocks = blocks ? blocks : 1;
+	if (j->fresh)
+		LAUNCH((j->q.stochastic ? encode_sigma<true, true> :
+					  encode_sigma<false, true>),
+			blocks, SIGMA_THREADS, stream, *j);
+	else
+		LAUNCH((j->q.stochastic ? encode_sigma<true, false> :
+					  encode_sigma<false, false>),
+			blocks, SIGMA_THREADS, stream, *j);
+}
+
 static int encode(struct dev *d, const struct job *given)
 {
 	struct job j = *given;
@@ -347,9 +391,7 @@ static int encode(struct dev *d, const struct job *given)
 	case QUANT_Q4:
 	case QUANT_E3M0:
 		if (j.q.sigma)
-			LAUNCH((j.q.stochastic ? encode_sigma<true> :
-						 encode_sigma<false>),
-				grid_of(d, j.chunks), THREADS, stream, j);
+			encode_by_sigma(d, &j);
 		else
 			quant_encode_blocks(d, &j);
 		break;
@@ -428,7 +470,7 @@ EACH(widen, ARGUMENTS(out, bf16), out[i] = bf16_to_f32(bf16[i]), float *out,
 EACH(narrow, ARGUMENTS(bf16, in), bf16[i] = bf16_from_f32(in[i]), uint16_t *bf16,
 	const float *in)
 
-/* Of ecq, and of a scale a block, in one pass: a value is read and written once. */
+/* In one pass, but for methods that few use with it: a value is read and written once. */
 int cuda_quant_feed(struct dev *d, const struct quant_job *q, float *sent, const float *x,
 	float b)
 {
@@ -436,10 +478,8 @@ int cuda_quant_feed(struct dev *d, const struct quant_job *q, float *sent, const
 	struct quant_job sends = *q;
 	float *e = (float *)q->elements;
 
-	if (q->q.method == QUANT_ECQ ||
-		(!q->q.sigma &&
-			(q->q.method == QUANT_Q8 || q->q.method == QUANT_Q4 ||
-				q->q.method == QUANT_E3M0))) {
+	if (q->q.method == QUANT_ECQ || q->q.method == QUANT_Q8 ||
+		q->q.method == QUANT_Q4 || q->q.method == QUANT_E3M0) {
 		j.fresh = x;
 		j.carry = b;
 		return encode(d, &j);

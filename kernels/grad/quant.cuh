@@ -181,6 +181,23 @@ __device__ __forceinline__ float4 remaining_four(float4 e, float4 sent)
 		quant_remaining(e.z, sent.z), quant_remaining(e.w, sent.w));
 }
 
+__device__ __forceinline__ float value_of(uint32_t symbol, float scale, float shift,
+	enum quant_method method)
+{
+	if (method == QUANT_E3M0)
+		return quant_e3m0_value((uint8_t)symbol, scale);
+	return quant_value((uint8_t)symbol, method, scale, shift);
+}
+
+__device__ __forceinline__ float4 values_of(uint32_t four, float scale, float shift,
+	enum quant_method method)
+{
+	return make_float4(value_of(four & 255, scale, shift, method),
+		value_of(four >> 8 & 255, scale, shift, method),
+		value_of(four >> 16 & 255, scale, shift, method),
+		value_of(four >> 24, scale, shift, method));
+}
+
 /* Launch what j says; j->fresh: with error feedback, which ecq has and what has a scale a block. */
 void quant_encode_blocks(struct dev *d, const struct job *j);
 void quant_decode_levels(struct dev *d, const struct job *j);

@@ -81,23 +81,6 @@ __device__ __forceinline__ uint32_t symbols_of(const struct job *j, float4 v,
 		symbol_of(v.w, inverse, word[3], way) << 24;
 }
 
-__device__ __forceinline__ float value_of(uint32_t symbol, float scale, float shift,
-	enum quant_method method)
-{
-	if (method == QUANT_E3M0)
-		return quant_e3m0_value((uint8_t)symbol, scale);
-	return quant_value((uint8_t)symbol, method, scale, shift);
-}
-
-__device__ __forceinline__ float4 values_of(uint32_t four, float scale, float shift,
-	enum quant_method method)
-{
-	return make_float4(value_of(four & 255, scale, shift, method),
-		value_of(four >> 8 & 255, scale, shift, method),
-		value_of(four >> 16 & 255, scale, shift, method),
-		value_of(four >> 24, scale, shift, method));
-}
-
 /* What a warp has of its blocks: two times four values a lane, 128 apart. */
 struct halves {
 	float4 v[2];
