@@ -53,8 +53,9 @@ struct fiber {
 	struct block *block;
 	unsigned index; /* in its block */
 	uint32_t time;  /* time of its last barrier */
-	uint32_t known
-		[32]; /* for each lane of its warp, up to which time this fiber sees its writes */
+	/* up to which time this fiber sees the writes of each lane of its warp; and, by mbarriers, of each
+	 * thread of its block: NULL: none */
+	uint32_t known[32], *seen;
 	bool late;           /* its asynchronous copies are done as late as possible */
 	struct copy *copies; /* COPIES_MAX, allocated for the first */
 	unsigned first_copy, copies_end;
@@ -283,7 +284,37 @@ bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time)
 	if (block != f->block->number)
 		return false;
 	return time < f->block->met ||
-		(thread / 32 == me / 32 && time <= f->known[thread % 32]);
+		(thread / 32 == me / 32 && time <= f->known[thread % 32]) ||
+		(f->seen && time <= f->seen[thread]);
+}
+
+/* A warp's barrier passes on what its lanes have written, not what they see by mbarriers: then an order is
+ * missed, never invented. */
+void emu_release(uint32_t *seen)
+{
+	struct fiber *f = running();
+
+	for (unsigned t = 0; t < f->block->count; t++) {
+		uint32_t time = t / 32 == f->index / 32 ? f->known[t % 32] : 0;
+
+		time = t == f->index ? f->time : time;
+		if (f->seen && f->seen[t] > time)
+			time = f->seen[t];
+		seen[t] = time > seen[t] ? time : seen[t];
+	}
+	f->time = ++clock_now;
+}
+
+void emu_acquire(const uint32_t *seen)
+{
+	struct fiber *f = running();
+
+	if (!f->seen)
+		f->seen = calloc(THREADS_MAX, sizeof *f->seen);
+	if (!f->seen)
+		die("no memory");
+	for (unsigned t = 0; t < f->block->count; t++)
+		f->seen[t] = seen[t] > f->seen[t] ? seen[t] : f->seen[t];
 }
 
 bool emu_own_stack(const void *p)
@@ -480,6 +511,8 @@ static void start_fiber(struct fiber *f)
 	f->fake = NULL;
 	f->time = clock_now;
 	memset(f->known, 0, sizeof f->known);
+	free(f->seen);
+	f->seen = NULL;
 	f->late = below(2);
 	f->first_copy = f->copies_end = 0;
 	f->group = 0;

@@ -26,6 +26,8 @@ struct mbarrier {
 	unsigned count, pending, phase, owner;
 	int64_t bytes; /* that have not come; less than 0 where they came before they were expected */
 	bool visible;
+	/* what those see who wait: what was written before arrivals of this phase, and of the one before */
+	uint32_t arriving[FIBERS_MAX], arrived[FIBERS_MAX];
 };
 
 struct copy {
@@ -162,6 +164,7 @@ static void advance(struct mbarrier *m)
 		return;
 	m->phase++;
 	m->pending = m->count;
+	memcpy(m->arrived, m->arriving, sizeof m->arrived);
 	emu_wake(m->at);
 }
 
@@ -171,6 +174,7 @@ void emu_mbarrier_arrive(uint64_t *b, unsigned expect_bytes)
 
 	if (!m->pending)
 		emu_die("more arrive at an mbarrier than its count");
+	emu_release(m->arriving);
 	m->bytes += expect_bytes;
 	m->pending--;
 	advance(m);
@@ -184,6 +188,7 @@ void emu_mbarrier_wait(uint64_t *b, unsigned parity)
 		emu_die("a parity is 0 or 1");
 	while (m->phase % 2 == parity)
 		emu_sleep(b);
+	emu_acquire(m->arrived);
 }
 
 /* All of these are .sync.aligned: the lanes of a warp meet there. */

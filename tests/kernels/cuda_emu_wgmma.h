@@ -76,6 +76,10 @@ unsigned emu_below(unsigned n);
 unsigned emu_habit(void);
 unsigned emu_index(void);   /* of the running fiber in its block */
 void **emu_block_own(void); /* state that belongs to its block */
+/* What the running fiber has written or seen until now is added to `seen`, which has a number for each thread
+ * that a block may have; it sees what was added there. */
+void emu_release(uint32_t *seen);
+void emu_acquire(const uint32_t *seen);
 /* Waits until emu_wake is called for the same place. */
 void emu_sleep(const void *place);
 void emu_wake(const void *place);
