@@ -326,7 +326,7 @@ bench_record() { # test unit median low high
 	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/loops"
 	assert_success
 	jq -es '.[0].limit == "issue" and (.[0].unknown | not) and .[1].values_per_s < 1e11' <<<"$output"
-	# bytes of a value: 5 for its symbol, 13 with what is added and left; by sigma 12 besides before and after, and 5 for what is sent
+	# bytes of a value: 5 for its symbol, 13 with what is added and left
 	each() { rnp-bench predict --work compress --values 65536000 --method "$@" | jq -s "map(select(.kernel | test(\"^(carry|encode_(sigma|blocks|wide)|decode|remain|spread)\")) | .bytes) | add / 65536000"; }
 	run -0 each q4
 	assert_output 5
@@ -335,7 +335,7 @@ bench_record() { # test unit median low high
 	run -0 each ecq --feedback
 	assert_output 21
 	run -0 each q8:sigma --feedback
-	assert_output 34
+	assert_output 13
 	run -0 each q8:sigma
 	assert_output 5
 	run_split rnp-bench predict --work expand --method q4 --values 65536000

@@ -38,7 +38,7 @@ setup() {
 	assert_output ""
 	predict() { rnp-bench predict --gpu H100 --values 134217728 "$@" "$BATS_TEST_TMPDIR/records" >"$BATS_TEST_TMPDIR/predicted" && tail -1 "$BATS_TEST_TMPDIR/predicted"; }
 	for skewed in "" --skewed; do
-		for method in q8 q4 ecq; do
+		for method in q8:sigma q8 q4 ecq; do
 			predict --work compress --method "$method" --feedback $skewed | jq -e '.values_per_s * 4 >= 400e9' || fail "compress $method $skewed"
 			predict --work expand --method "$method" $skewed | jq -e '.values_per_s * 4 >= 400e9' || fail "expand $method $skewed"
 			# nothing stands there without its instructions

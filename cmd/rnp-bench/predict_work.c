@@ -642,8 +642,8 @@ static const struct {
 	unsigned split, rounds;
 	const char *encode, *feed, *decode;
 } methods[] = {
-	[PREDICT_SIGMA] = { 8 / 1.229, 32, 3, 0, "encode_sigma<false>", NULL,
-		"decode_levels<6, true>" },
+	[PREDICT_SIGMA] = { 8 / 1.229, 32, 3, 0, "encode_sigma<false, false>",
+		"encode_sigma<false, true>", "decode_levels<6, true>" },
 	[PREDICT_Q8] = { 7.52, 32, 3, 5, "encode_blocks<6, false, false>",
 		"encode_blocks<6, false, true>", "decode_levels<6, false>" },
 	[PREDICT_Q4] = { 3.66, 15, 0, 4, "encode_blocks<7, false, false>",
@@ -755,17 +755,23 @@ int predict_decode(struct predict_kernel *out, const struct predict_step *s)
 	return n;
 }
 
-/* The sums and symbols of a chunk by its sigma, four values of a lane in a turn of each. */
-static struct predict_kernel sigma_kernel(double v)
+/* The sums and symbols of a chunk by its sigma. A block sums its chunk, then reads it again from the level-2
+ * cache, as there are no more blocks than multiprocessors. */
+static struct predict_kernel sigma_kernel(double v, bool fed)
 {
-	struct predict_kernel k = { .kernel = "encode_sigma<false>",
+	const char *name = fed ? methods[PREDICT_SIGMA].feed :
+				 methods[PREDICT_SIGMA].encode;
+	struct predict_kernel k = { .kernel = name,
 		.part = "values to symbols",
 		.launches = 1,
-		/* a block sums its chunk, then reads it again from the level-2 cache */
-		.bytes = v * 5 };
+		.bytes = v * (fed ? 13 : 5) };
 
-	k.phases[0] = (struct predict_phase){ "encode_sigma<false>", 3, 0, v / 128, 0 };
-	k.phases[1] = (struct predict_phase){ "encode_sigma<false>", 4, 0, v / 128, 0 };
+	/* a warp has two runs of 256 values, four of a lane in a turn of the loop in that over runs */
+	k.phases[0] = (struct predict_phase){ name, 1, 0, v / 512, 0 };
+	k.phases[1] = (struct predict_phase){ name, fed ? 3 : 4, 0, v / 128 - v / 512,
+		0 };
+	/* symbols, of four values of a lane */
+	k.phases[2] = (struct predict_phase){ name, 2, 0, v / 128, 0 };
 	return k;
 }
 
@@ -803,34 +809,25 @@ static struct predict_kernel levels_kernel(const char *name, const char *part,
 /* Symbols, and with feedback the sum before and the rest after them, in one kernel; another codes. One
  * could do both: tables belong to a chunk, and its symbols would stay in the level-2 cache. That saves the
  * two bytes that a symbol moves besides and no instruction, which is what limits the coder: of 2^27 int8
- * values on an H100 sums and symbols issue for 214 us (223 by their bytes), tables and codes for 240, and
- * both in one kernel for 454 where two take 463; of q4 with feedback 571 (579) and 232, in one kernel 803
- * where two take 811. */
+ * values by sigma on an H100 sums and symbols issue for 399 us (223 by their bytes) and tables and codes for
+ * 240, in one kernel as in two; of q4 with feedback 571 (579) and 232, in one kernel 803 where two take 811. */
 int predict_compress(struct predict_kernel *out, const struct predict_step *s)
 {
 	double v = (double)s->values, turns = v / 256;
 	unsigned rounds = methods[s->method].rounds;
-	bool fed = s->feedback && methods[s->method].feed;
+	bool fed = s->feedback;
 	int n = 0;
 
 	if (s->method == PREDICT_ECQ)
-		add(out, &n, spread(v, s->feedback));
-	if (s->feedback && !fed)
-		add(out, &n, rows_kernel("carry_kernel", "sum", 1, v * 12, 0));
+		add(out, &n, spread(v, fed));
 	if (s->method == PREDICT_SIGMA)
-		add(out, &n, sigma_kernel(v));
+		add(out, &n, sigma_kernel(v, fed));
 	else
 		add(out, &n,
 			levels_kernel(fed ? methods[s->method].feed :
 					    methods[s->method].encode,
 				"values to symbols", v * (fed ? 13 : 5), turns,
 				rounds ? turns * (rounds - 1) : 0));
-	if (s->feedback && !fed) {
-		add(out, &n,
-			levels_kernel(methods[s->method].decode, "symbols to values",
-				v * 5, v / 128, 0));
-		add(out, &n, rows_kernel("remain_kernel", "rest", 1, v * 12, 0));
-	}
 	return n + predict_encode(out + n, s);
 }
 
