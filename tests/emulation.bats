@@ -41,6 +41,23 @@ setup_file() {
 	assert_output --partial "is farther from the reference than the bound"
 }
 
+@test "emulation: an mbarrier orders what was written before all arrivals, not what another lane wrote meanwhile" {
+	cd "$BATS_TEST_DIRNAME/.."
+	mkdir -p "$BATS_TEST_TMPDIR/kernels/lm"
+	sed 's/__syncwarp(); \/\* all have waited, and written \*\///' kernels/lm/attend_back_load.cuh >"$BATS_TEST_TMPDIR/kernels/lm/attend_back_load.cuh"
+	run -1 cmp -s "$BATS_TEST_TMPDIR/kernels/lm/attend_back_load.cuh" kernels/lm/attend_back_load.cuh
+	gcc -x c++ -std=gnu++17 -O1 -g -fno-exceptions -fno-rtti -I"$BATS_TEST_TMPDIR" -I. -D_GNU_SOURCE -fsanitize=thread \
+		--param=tsan-instrument-func-entry-exit=0 -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
+		-c -o "$BATS_TEST_TMPDIR/attend_back_sm90a.o" kernels/lm/attend_back_sm90a.cu
+	gcc -fopenmp -o "$BATS_TEST_TMPDIR/kcheck" "$RNP_BUILD"/obj/tests/kernels/*.o \
+		$(find "$RNP_BUILD/race" -name '*.o' ! -name attend_back_sm90a.o) "$BATS_TEST_TMPDIR/attend_back_sm90a.o" \
+		"$RNP_BUILD/librnp.a" -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
+	run "$BATS_TEST_TMPDIR/kcheck" --each --only emu wgmma
+	assert_failure
+	assert_output --partial "no barrier is between them"
+	assert_output --partial "load_tiles"
+}
+
 @test "emulation: the race of a read behind a vote, as huff_get.cu had it, is found, with its line" {
 	cd "$BATS_TEST_DIRNAME/.."
 	sed '/__any_sync(FULL, rc < 0)/,/__syncwarp/{/__syncwarp/d}' kernels/grad/huff_get.cu \
