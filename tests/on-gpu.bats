@@ -142,6 +142,11 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	assert_output --partial "ok       kcheck-int8"
 }
 
+@test "on-gpu: in the emulation what fills a chip is left out, so that its kernels are tried there, too" {
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-wgmma
+	assert_output --regexp '^ok +kcheck-wgmma'
+}
+
 @test "on-gpu: a program that hangs is ended, and its stage begun again by the next call" {
 	printf '#!/bin/sh\n[ "$3" != huff ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
 	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck- --limit 5

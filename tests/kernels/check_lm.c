@@ -13,6 +13,13 @@
 
 #define U 0x1p-24
 
+/* Whether it is a GPU: in the emulation's hands as a plug-in, as when scripts/on-gpu is tested, what fills a
+ * chip would take minutes. */
+static bool on_chip(const struct kcheck *k)
+{
+	return strcmp(k->column, "cuda") == 0 && strcmp(k->dev.model, "emulation") != 0;
+}
+
 /* The memory of one case: the host's copies, freed when the case ends. */
 struct bench {
 	struct kcheck *k;
@@ -1556,7 +1563,7 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 	swiglu_product(k, dtype, 128, 264, 72, true);
 	swiglu_product(k, dtype, 3, 20, 5, false);
 	/* with few tiles a GPU multiplies by itself first */
-	if (strcmp(k->column, "cuda") == 0)
+	if (on_chip(k))
 		swiglu_product(k, dtype, 1536, 1152, 96, true);
 	bias_back(k, dtype, 200, 300);
 	head(k, dtype, 1, 8, 3, true);
@@ -1607,7 +1614,7 @@ static void attention_wide(struct kcheck *k)
 	/* with several of each length for every block of a chip */
 	static const struct heads large[] = { { 23, 12, 4, 64, 500, 0, 0 },
 		{ 19, 8, 2, 128, 390, 70, 300 } };
-	bool chip = strcmp(k->column, "cuda") == 0;
+	bool chip = on_chip(k);
 
 	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
 		attend(k, LM_DTYPE_BF16, &small[i], (enum rotation)(i % 3));
@@ -1628,7 +1635,7 @@ static void attention_back_wide(struct kcheck *k)
 	/* with several for every block of a chip, and few enough for a reference of one thread */
 	static const struct heads large[] = { { 17, 8, 4, 64, 390, 0, 0 },
 		{ 17, 4, 4, 128, 400, 0, 300 } };
-	bool chip = strcmp(k->column, "cuda") == 0;
+	bool chip = on_chip(k);
 
 	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
 		attend_back(k, LM_DTYPE_BF16, &small[i], (enum rotation)(i % 3));
@@ -1645,7 +1652,7 @@ void check_wgmma(struct kcheck *k)
 	 * step that is not full; and split into parts */
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 130, 264, 200, false, true);
 	/* a chip has at least 100 tiles, and blocks that make two of them */
-	if (strcmp(k->column, "cuda") == 0) {
+	if (on_chip(k)) {
 		gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 1930, 2602, 200, false,
 			true);
 		gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XW, 1930, 2602, 200, true, true);
@@ -1657,7 +1664,7 @@ void check_wgmma(struct kcheck *k)
 	 * steps as there may be, and a last one that is not full */
 	swiglu_inputs(k, LM_DTYPE_BF16, 128, 128, 456);
 	swiglu_inputs(k, LM_DTYPE_BF16, 384, 512, 456);
-	if (strcmp(k->column, "cuda") == 0)
+	if (on_chip(k))
 		swiglu_inputs(k, LM_DTYPE_BF16, 1664, 1536, 776);
 	swiglu_inputs(k, LM_DTYPE_BF16, 40, 33, 24);
 	swiglu_inputs(k, LM_DTYPE_F32, 5, 7, 9);
