@@ -342,9 +342,9 @@ static void withhold(json_t *node, const bool shared[SHAREABLE])
 			continue;
 		json_object_del(node, shareable[i].field);
 		json_push_text(withheld, shareable[i].field);
-		json_object_foreach_safe(unknown, next, path,
-			cause) if (belongs_to(path, shareable[i].field))
-			json_object_del(unknown, path);
+		json_object_foreach_safe(unknown, next, path, cause)
+			if (belongs_to(path, shareable[i].field))
+				json_object_del(unknown, path);
 	}
 	if (json_array_size(withheld))
 		json_set(node, "withheld", withheld);

@@ -2,9 +2,9 @@
  * httpd.
  *
  * A connection belongs to one loop (a thread with an epoll set) and is touched by no other
- * thread, but that its bytes are counted under the loop's lock. A request in progress is a struct httpd_exchange; other threads reach it by
- * httpd_finish, httpd_write and httpd_resume, which set flags in it under the loop's lock and
- * wake the loop. */
+ * thread, but that its bytes are counted under the loop's lock. A request in progress is a
+ * struct httpd_exchange; other threads reach it by httpd_finish, httpd_write and httpd_resume,
+ * which set flags in it under the loop's lock and wake the loop. */
 #ifndef RNP_COMMON_NET_HTTPD_CORE_H
 #define RNP_COMMON_NET_HTTPD_CORE_H
 
@@ -116,8 +116,8 @@ struct httpd_exchange {
 	struct httpd_reply r;
 	struct httpd *h;
 	struct httpd_loop *loop;
-	struct httpd_conn
-		*conn; /* NULL: the client left; changed under the loop's lock */
+	/* NULL: the client left; changed under the loop's lock */
+	struct httpd_conn *conn;
 	struct httpd_client *client; /* that of conn, or held until the end */
 	bool holds_client;
 	const struct httpd_route *route;
