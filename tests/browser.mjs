@@ -32,7 +32,12 @@ async function look(url, n, name) {
 				}
 		}
 		const shown = (e) => { const b = e.getBoundingClientRect(); return b.width > 0 && b.height > 0; };
+		const sizes = [...document.querySelectorAll("svg text")].filter(shown).map((t) => {
+			const to = t.getScreenCTM();
+			return parseFloat(getComputedStyle(t).fontSize) * Math.hypot(to.a, to.b);
+		});
 		return {
+			smallest: Math.min(1e9, ...sizes), // of texts in pictures, in pixels
 			title: document.title,
 			text: document.body.innerText,
 			links: [...document.querySelectorAll("a")].map((a) => a.getAttribute("href")),

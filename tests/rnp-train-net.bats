@@ -481,7 +481,8 @@ text_worker() {
 	node "$ROOT/tests/browser.mjs" "$browser" . 360,1280 "$url/" >seen.jsonl
 	# no sideways scrolling, nothing cut off, no dialog, nothing loaded but the page
 	jq -se 'length == 2 and all(.[]; .width <= (.at | tonumber) and .dialogs == [] and .hidden == 0 and .overlaps == [] and
-		.cut == [])' seen.jsonl >fits || fail "$(jq -c '[.url, .at, .width, .dialogs, .hidden, .overlaps, .cut]' seen.jsonl)"
+		.cut == [] and .smallest > 9 and .smallest < 100)' seen.jsonl >fits ||
+		fail "$(jq -c '[.url, .at, .width, .dialogs, .hidden, .overlaps, .cut, .smallest]' seen.jsonl)"
 	jq -se 'all(.[]; [.loaded[] | select(endswith("/favicon.ico") | not)] == [.url])' seen.jsonl >fits || fail "$(jq -c .loaded seen.jsonl)"
 	curl -s "$url/v1/rounds" >records
 	curl -s "$url/v1/receipts/$(head -n 1 records | jq -r ".members[0].member")" >receipts

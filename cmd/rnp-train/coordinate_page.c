@@ -75,7 +75,7 @@ static void take_line(const struct rounds *all, const char *name, double unit, d
 	line->y = y;
 }
 
-static void draw(struct buf *out, const struct rounds *all, const char *title,
+static void draw(struct plot *plot, const struct rounds *all, const char *title,
 	const char *label, const char *unit_name, double unit,
 	const char *const fields[2], const char *const names[2])
 {
@@ -85,22 +85,19 @@ static void draw(struct buf *out, const struct rounds *all, const char *title,
 		.x = { .label = "round" },
 		.y = { .label = label, .unit = unit_name },
 		.lines = lines };
-	struct plot plot = PLOT_INIT;
 
 	for (int i = 0; i < 2 && fields[i]; i++) {
 		take_line(all, fields[i], unit, numbers + (2 * i) * ROUNDS_DRAWN,
 			numbers + (2 * i + 1) * ROUNDS_DRAWN, &lines[chart.n]);
 		chart.n += lines[chart.n].n != 0;
 	}
-	plot_add_chart(&plot, &chart);
-	buf_adds(out, "<figure>");
-	plot_write(out, &plot, NULL, NULL);
-	buf_adds(out, "</figure>\n");
-	plot_release(&plot);
+	plot_add_chart(plot, &chart);
 	free(numbers);
 }
 
-static void draw_all(struct buf *out, const struct rounds *all)
+/* A picture, which browsers show on screens of one kind. */
+static void draw_all(struct buf *out, const struct rounds *all, const char *screen,
+	double width)
 {
 	static const char *const loss[2] = { "loss_micronats",
 		"validation_loss_micronats" };
@@ -108,10 +105,16 @@ static void draw_all(struct buf *out, const struct rounds *all)
 	static const char *const bytes[2] = { "bytes_received", "bytes_sent" };
 	static const char *const bytes_names[2] = { "received", "sent" };
 	static const char *const workers[2] = { "workers", "dropped" };
+	struct plot plot = PLOT_INIT;
 
-	draw(out, all, "Loss", "nats per token", NULL, 1e6, loss, loss_names);
-	draw(out, all, "Workers", "deltas", NULL, 1, workers, workers);
-	draw(out, all, "Bytes at the sockets", NULL, "B", 1, bytes, bytes_names);
+	plot.width = width;
+	draw(&plot, all, "Loss", "nats per token", NULL, 1e6, loss, loss_names);
+	draw(&plot, all, "Workers", "deltas", NULL, 1, workers, workers);
+	draw(&plot, all, "Bytes at the sockets", NULL, "B", 1, bytes, bytes_names);
+	buf_addf(out, "<figure class=\"%s\">", screen);
+	plot_write(out, &plot, NULL, NULL);
+	buf_adds(out, "</figure>\n");
+	plot_release(&plot);
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
@@ -310,7 +313,8 @@ enum httpd_when coordinate_get_page(void *ctx, struct httpd_request *q,
 	pthread_mutex_lock(&g->lock);
 	rc = read_rounds(g, all);
 	write_summary(g, &r->body);
-	draw_all(&r->body, all);
+	draw_all(&r->body, all, "wide", 0);
+	draw_all(&r->body, all, "narrow", 360); /* scaled down, nobody could read it */
 	write_rounds(&r->body, all);
 	if (rc >= 0)
 		rc = write_members(g, &r->body);

@@ -19,8 +19,8 @@ static const char style[] =
 	"table{border-collapse:collapse;width:100%}\n"
 	"th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\n"
 	"th{font-weight:600;white-space:nowrap}.long,pre{overflow-wrap:anywhere}\n"
-	"svg{max-width:100%;height:auto}\n"
-	"@media(max-width:45rem){thead{display:none}\n"
+	"svg{max-width:100%;height:auto}figure{margin:1rem 0}.narrow{display:none}\n"
+	"@media(max-width:45rem){thead,.wide{display:none}.narrow{display:block}\n"
 	"table,tbody,tr,td{display:block}tr{padding:.5rem 0;border-bottom:1px solid var(--line)}\n"
 	"td{overflow-wrap:anywhere;border:0;padding:.1rem 0 .1rem 8rem;position:relative;min-height:1.5em}\n"
 	"td::before{content:attr(data-l);position:absolute;left:0;width:7.5rem;color:var(--soft)}}\n";

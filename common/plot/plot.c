@@ -32,6 +32,11 @@ double area_y(const struct area *a, double v)
 	return a->top + (1 - axis_place(&a->y, v)) * a->height;
 }
 
+double frame_width(const struct plot *p)
+{
+	return p->width > 0 ? p->width : FRAME_WIDTH;
+}
+
 /* --- the frame of a chart ------------------------------------------------------------------ */
 
 void frame_text(struct plot *p, double x, double y, enum draw_anchor anchor,
@@ -47,12 +52,13 @@ void frame_text(struct plot *p, double x, double y, enum draw_anchor anchor,
 }
 
 /* Writes a title in bold, shortened to the space there is. */
-static void heading(struct buf *out, double y, double size, const char *text)
+static void heading(const struct plot *p, struct buf *out, double y, double size,
+	const char *text)
 {
 	struct buf fitting = BUF_INIT;
 
 	/* bold letters are wider than text_width() assumes */
-	draw_fitting(&fitting, text, size * 1.06, FRAME_WIDTH - 2 * FRAME_LEFT);
+	draw_fitting(&fitting, text, size * 1.06, frame_width(p) - 2 * FRAME_LEFT);
 	draw_text(out,
 		&(struct draw_text){ .x = FRAME_LEFT,
 			.y = y,
@@ -71,7 +77,7 @@ void frame_begin(struct plot *p, const char *title)
 	if (!title)
 		return;
 	p->height += TITLE_SIZE;
-	heading(&p->body, p->height, TITLE_SIZE, title);
+	heading(p, &p->body, p->height, TITLE_SIZE, title);
 	p->height += 10;
 }
 
@@ -155,11 +161,11 @@ void plot_write(struct buf *out, const struct plot *p, const char *title,
 	buf_adds(out,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"");
-	draw_number(out, FRAME_WIDTH);
+	draw_number(out, frame_width(p));
 	buf_adds(out, "\" height=\"");
 	draw_number(out, height);
 	buf_adds(out, "\" viewBox=\"0 0 ");
-	draw_number(out, FRAME_WIDTH);
+	draw_number(out, frame_width(p));
 	buf_addc(out, ' ');
 	draw_number(out, height);
 	buf_adds(out,
@@ -170,7 +176,7 @@ void plot_write(struct buf *out, const struct plot *p, const char *title,
 	buf_adds(out, dark);
 	buf_adds(out, "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
 	if (title)
-		heading(out, 30, 19, title);
+		heading(p, out, 30, 19, title);
 	buf_adds(out, "<g transform=\"translate(0 ");
 	draw_number(out, top);
 	buf_adds(out, ")\">\n");

@@ -88,6 +88,9 @@ struct plot_roofline {
 };
 
 struct plot {
+	/* of the picture, in pixels: set before the first chart; 0: 860. On a narrow screen a picture of its own
+	 * width is readable where a wide one is scaled down with its texts. */
+	double width;
 	struct buf body;
 	double height;
 	int charts;

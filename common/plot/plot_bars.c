@@ -50,6 +50,11 @@ static void bar_text(struct buf *out, const struct plot_bar *b, const char *unit
 		buf_addf(out, "  %s", b->note);
 }
 
+static double name_width(const struct plot *p)
+{
+	return fmin(NAME_WIDTH, 0.35 * frame_width(p));
+}
+
 static void draw_bar(struct plot *p, const struct area *a, const struct plot_bars *c,
 	size_t i)
 {
@@ -59,7 +64,7 @@ static void draw_bar(struct plot *p, const struct area *a, const struct plot_bar
 	double right = fmax(zero, x);
 	struct buf text = BUF_INIT;
 
-	draw_fitting(&text, b->name, FRAME_TEXT_SIZE, NAME_WIDTH);
+	draw_fitting(&text, b->name, FRAME_TEXT_SIZE, name_width(p));
 	frame_text(p, a->left - 7, y + 4, DRAW_END, DRAW_INK, buf_text(&text));
 	buf_reset(&text);
 	if (!axis_takes(a->x.scale, b->value)) {
@@ -89,8 +94,11 @@ static void draw_bar(struct plot *p, const struct area *a, const struct plot_bar
 }
 
 /* Measures the space that the widest name and the widest value need. */
-static void bar_widths(const struct plot_bars *c, double *names, double *values)
+static void bar_widths(const struct plot *p, const struct plot_bars *c, double *names,
+	double *values)
 {
+	double most = name_width(p);
+
 	*names = *values = 0;
 	for (size_t i = 0; i < c->n; i++) {
 		struct buf text = BUF_INIT;
@@ -100,8 +108,8 @@ static void bar_widths(const struct plot_bars *c, double *names, double *values)
 		*values = fmax(*values, draw_width(buf_text(&text), FRAME_TEXT_SIZE));
 		buf_release(&text);
 	}
-	*names = fmin(*names, NAME_WIDTH);
-	*values = fmin(*values, NAME_WIDTH);
+	*names = fmin(*names, most);
+	*values = fmin(*values, most);
 }
 
 void plot_add_bars(struct plot *p, const struct plot_bars *c)
@@ -124,13 +132,13 @@ void plot_add_bars(struct plot *p, const struct plot_bars *c)
 	if (axis.scale == PLOT_LOG && x.low > 0)
 		x.low = pow(10, floor(log10(x.low) - 0.01));
 	axis_make(&a.x, &axis, x.low, x.high, 5);
-	bar_widths(c, &names, &values);
+	bar_widths(p, c, &names, &values);
 	if (!c->n)
 		a.height = 2 * BAR_HEIGHT;
 	a.top = p->height + 4;
 	a.left = 16 + names + 10;
 	/* values are written right of the axis when a bar reaches its end */
-	a.width = FRAME_WIDTH - FRAME_RIGHT - a.left - values - 10;
+	a.width = frame_width(p) - FRAME_RIGHT - a.left - values - 10;
 	frame_x_axis(p, &a, axis.label);
 	for (size_t i = 0; i < c->n; i++)
 		draw_bar(p, &a, c, i);

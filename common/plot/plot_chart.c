@@ -36,7 +36,8 @@ static void frame(struct plot *p, const struct area *a)
 /* Opens a group that is clipped at the edges of the area; it ends with "</g>". */
 static void clip(struct plot *p, const struct area *a, int nth)
 {
-	buf_addf(&p->body, "<clipPath id=\"c%d-%d\"><rect x=\"", p->charts, nth);
+	buf_addf(&p->body, "<clipPath id=\"c%d-%d-%.0f\"><rect x=\"", p->charts, nth,
+		frame_width(p));
 	draw_number(&p->body, a->left);
 	buf_adds(&p->body, "\" y=\"");
 	draw_number(&p->body, a->top);
@@ -44,8 +45,8 @@ static void clip(struct plot *p, const struct area *a, int nth)
 	draw_number(&p->body, a->width);
 	buf_adds(&p->body, "\" height=\"");
 	draw_number(&p->body, a->height);
-	buf_addf(&p->body, "\"/></clipPath>\n<g clip-path=\"url(#c%d-%d)\">\n", p->charts,
-		nth);
+	buf_addf(&p->body, "\"/></clipPath>\n<g clip-path=\"url(#c%d-%d-%.0f)\">\n",
+		p->charts, nth, frame_width(p));
 }
 
 /* --- curves -------------------------------------------------------------------------------- */
@@ -373,7 +374,7 @@ static void legend(struct plot *p, const struct plot_chart *c)
 		if (!c->lines[i].name)
 			continue;
 		width = 30 + draw_width(c->lines[i].name, FRAME_TEXT_SIZE) + 18;
-		if (!any || (x > 16 && x + width > FRAME_WIDTH - 10)) {
+		if (!any || (x > 16 && x + width > frame_width(p) - 10)) {
 			p->height += LEGEND_ROW;
 			x = 16;
 		}
@@ -434,10 +435,11 @@ void plot_add_chart(struct plot *p, const struct plot_chart *c)
 	legend(p, c);
 	ranges(c, &x, &y);
 	axis_make(&a.y, &c->y, y.low, y.high, 6);
-	axis_make(&a.x, &c->x, x.low, x.high, c->x.scale == PLOT_TIME ? 7 : 9);
+	axis_make(&a.x, &c->x, x.low, x.high,
+		(int)(frame_width(p) / (c->x.scale == PLOT_TIME ? 120 : 95)));
 	a.top = p->height + 10;
 	a.left = (c->y.label ? 34 : 12) + widest_tick(&a.y) + 8;
-	a.width = FRAME_WIDTH - FRAME_RIGHT - a.left;
+	a.width = frame_width(p) - FRAME_RIGHT - a.left;
 	frame_x_axis(p, &a, c->x.label);
 	frame_y_axis(p, &a, c->y.label);
 	if (x.low > x.high)

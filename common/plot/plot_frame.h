@@ -6,7 +6,7 @@
 #include "common/plot/plot_axis.h"
 #include "common/plot/plot_draw.h"
 
-#define FRAME_WIDTH     860.0 /* of the whole picture */
+#define FRAME_WIDTH     860.0 /* of the whole picture, unless its maker says another */
 #define FRAME_RIGHT     28.0  /* margin, wide enough for half a tick's text */
 #define FRAME_LEFT      16.0
 #define FRAME_TEXT_SIZE 12.0
@@ -24,6 +24,8 @@ struct range {
 /* clang-format off */
 #define RANGE_INIT { 1, 0 }
 /* clang-format on */
+
+double frame_width(const struct plot *p);
 
 void range_include(struct range *r, enum plot_scale scale, double v);
 
