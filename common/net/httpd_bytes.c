@@ -1,8 +1,7 @@
 /* httpd_bytes.c - counts what the sockets of a server have carried, those that are in use, too. */
 #include "common/net/httpd_core.h"
 
-/* With the loop's lock. */
-static void count(struct httpd_conn *c)
+void httpd_bytes_count(struct httpd_conn *c)
 {
 	struct httpd_counters *all = &c->loop->h->counters;
 	struct net_bytes now;
@@ -17,11 +16,6 @@ static void count(struct httpd_conn *c)
 	c->counted = now;
 }
 
-void httpd_bytes_last(struct httpd_conn *c)
-{
-	count(c);
-}
-
 static void count_all(struct httpd *h, bool join)
 {
 	for (int i = 0; i < h->nloops; i++) {
@@ -31,7 +25,7 @@ static void count_all(struct httpd *h, bool join)
 		for (struct httpd_link *at = l->all.next; at != &l->all; at = at->next) {
 			struct httpd_conn *c = HTTPD_OF(at, struct httpd_conn, in_all);
 
-			count(c);
+			httpd_bytes_count(c);
 			c->apart &= !join;
 		}
 		pthread_mutex_unlock(&l->lock);
@@ -54,7 +48,7 @@ void httpd_bytes_apart(struct httpd_request *q)
 		return;
 	pthread_mutex_lock(&x->loop->lock);
 	if (x->conn && !x->conn->apart) {
-		count(x->conn);
+		httpd_bytes_count(x->conn);
 		x->conn->apart = true;
 	}
 	pthread_mutex_unlock(&x->loop->lock);

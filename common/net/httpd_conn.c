@@ -534,7 +534,7 @@ void httpd_conn_close(struct httpd_conn *c)
 	httpd_link_remove(&c->in_idle);
 	httpd_link_remove(&c->in_ready);
 	pthread_mutex_lock(&c->loop->lock);
-	httpd_bytes_last(c);
+	httpd_bytes_count(c);
 	close(c->fd); /* removes it from the epoll set, too */
 	c->fd = -1;
 	/* events of this round may still name it */

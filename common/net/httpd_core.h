@@ -233,8 +233,8 @@ void httpd_conn_tick(struct httpd_conn *c, int64_t now_ns);
 const char *httpd_loop_date(struct httpd_loop *l);
 
 /* --- httpd_bytes.c --- */
-/* Counts a connection that is about to close. With the loop's lock. */
-void httpd_bytes_last(struct httpd_conn *c);
+/* Counts what a connection has carried since it was counted last. With the loop's lock. */
+void httpd_bytes_count(struct httpd_conn *c);
 
 /* --- lists --- */
 static inline void httpd_link_init(struct httpd_link *l)
