@@ -351,32 +351,31 @@ int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid)
 	return rc;
 }
 
-int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
+/* Asks for what is a height or a slot, and no more. params is taken. */
+static int ask_height(struct rpc *r, const char *method, json_t *params, const char *what,
+	int64_t *out)
 {
-	json_t *params = json_array(), *result;
+	json_t *result = ask(r, method, params);
 	int rc = -1;
 
-	json_push(params, options(commitment, NULL));
-	result = ask(r, "getBlockHeight", params);
 	if (result)
-		rc = read_height(result, out) ?
-			0 :
-			no_form(r->voice.name, "the block height");
+		rc = read_height(result, out) ? 0 : no_form(r->voice.name, what);
 	json_decref(result);
 	return rc;
 }
 
+int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
+{
+	json_t *params = json_array();
+
+	json_push(params, options(commitment, NULL));
+	return ask_height(r, "getBlockHeight", params, "the block height", out);
+}
+
 int rpc_first_slot(struct rpc *r, int64_t *out)
 {
-	json_t *result = ask(r, "getFirstAvailableBlock", json_array());
-	int rc = -1;
-
-	if (result)
-		rc = read_height(result, out) ?
-			0 :
-			no_form(r->voice.name, "the first available block");
-	json_decref(result);
-	return rc;
+	return ask_height(r, "getFirstAvailableBlock", json_array(),
+		"the first available block", out);
 }
 
 int rpc_slot_time(struct rpc *r, int64_t slot, int64_t *out)
