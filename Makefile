@@ -202,7 +202,7 @@ $(BUILD)/emu/tests/kernels/%.o: tests/kernels/%.c $(BUILD)/flags
 	$(call say,EMU )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
 
-$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(BUILD)/emu/tests/kernels/cuda_emu_graph.o $(BUILD)/emu/tests/kernels/cuda_emu_wgmma.o $(PLUGIN_C)
+$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(BUILD)/emu/tests/kernels/cuda_emu_graph.o $(BUILD)/emu/tests/kernels/cuda_emu_memory.o $(BUILD)/emu/tests/kernels/cuda_emu_wgmma.o $(PLUGIN_C)
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--defsym=rnp_cuda_open=rnp_emu_open -Wl,-z,defs -o $@ $^ -lm
 

@@ -52,6 +52,16 @@ const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
 /* Waits until all threads of mask meet, and makes each one's earlier writes visible to the
  * others: __syncwarp. */
 void emu_warp_barrier(unsigned mask);
+/* The device's memory (cuda_emu_memory.c), of `all` bytes. emu_take returns whether it fits, with noise in
+ * *out; emu_give, whether p was taken; emu_is_device, whether these bytes lie in what was taken. */
+bool emu_take(void **out, size_t bytes, size_t all);
+bool emu_give(void *p);
+size_t emu_used(void);
+bool emu_is_device(const void *p, size_t bytes);
+/* Ends the process where an argument of a kernel has an address of the host's memory, which a chip cannot
+ * read. */
+void emu_watch_argument(const void *argument, size_t bytes);
+
 /* Returns the block's array that is declared at this place in the source. */
 void *emu_shared(const void *place, size_t bytes);
 void emu_yield(void); /* may let other fibers run first */
@@ -163,6 +173,10 @@ template <class... P> struct emu_call {
 	static void start(dim3 grid, dim3 block, struct emu_stream *stream,
 		void (*kernel)(P...), A... arguments)
 	{
+		const int watched[] = { (emu_watch_argument(&arguments, sizeof arguments),
+			0)... };
+
+		(void)watched;
 		emu_launch(grid, block, stream, [=]() { kernel(arguments...); });
 	}
 };
@@ -574,6 +588,7 @@ enum cudaError_t {
 	cudaErrorNoDevice,
 	cudaErrorInsufficientDriver,
 	cudaErrorInvalidDevice,
+	cudaErrorInvalidValue,
 	cudaErrorDevicesUnavailable,
 	cudaErrorECCUncorrectable,
 	cudaErrorHardwareStackError,
@@ -641,9 +656,6 @@ static inline unsigned long long emu_scene(const char *name, unsigned long long 
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* Bytes in use. Each .cu file has its own counter, and only dev_cuda.cu allocates. */
-static size_t emu_used;
-
 static inline size_t emu_memory()
 {
 	return (size_t)emu_scene("CUDA_EMU_MEMORY", EMU_MEMORY_BYTES);
@@ -691,32 +703,17 @@ static inline bool emu_spoils(struct emu_stream *s)
 		s->broken = true;
 	return s && s->capturing;
 }
-/* The size is stored in front of the returned memory. */
 static inline cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	char *at;
-
 	if (emu_forbidden())
 		return cudaErrorStreamCaptureUnsupported;
-	if (bytes > emu_memory() - emu_used || posix_memalign(p, 256, bytes + 256))
-		return cudaErrorMemoryAllocation;
-	emu_used += bytes;
-	at = (char *)*p;
-	memcpy(at, &bytes, sizeof bytes);
-	memset(at + 256, 0xa5, bytes);
-	*p = at + 256;
-	return cudaSuccess;
+	return emu_take(p, bytes, emu_memory()) ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 static inline cudaError_t cudaFree(void *p)
 {
-	size_t bytes;
-
 	if (emu_forbidden())
 		return cudaErrorStreamCaptureUnsupported;
-	memcpy(&bytes, (char *)p - 256, sizeof bytes);
-	emu_used -= bytes;
-	free((char *)p - 256);
-	return cudaSuccess;
+	return !p || emu_give(p) ? cudaSuccess : cudaErrorInvalidValue;
 }
 static inline cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
@@ -734,7 +731,7 @@ static inline cudaError_t cudaFreeHost(void *p)
 static inline cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all)
 {
 	*all = emu_memory();
-	*free_bytes = *all - emu_used;
+	*free_bytes = *all - emu_used();
 	return cudaSuccess;
 }
 struct emu_copy {
@@ -749,10 +746,14 @@ static inline void emu_copy_now(void *what)
 	memcpy(c->to, c->from, c->n);
 }
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
-	cudaMemcpyKind, cudaStream_t s = 0)
+	cudaMemcpyKind kind, cudaStream_t s = 0)
 {
 	struct emu_copy c = { to, from, n };
 
+	if (n &&
+		((kind != cudaMemcpyDeviceToHost && !emu_is_device(to, n)) ||
+			(kind != cudaMemcpyHostToDevice && !emu_is_device(from, n))))
+		return cudaErrorInvalidValue;
 	if (!emu_kept(s, emu_copy_now, &c, sizeof c))
 		emu_copy_now(&c);
 	return cudaSuccess;
@@ -786,6 +787,8 @@ static inline cudaError_t cudaMemsetAsync(void *to, int v, size_t n, cudaStream_
 {
 	struct emu_set set = { to, v, n };
 
+	if (n && !emu_is_device(to, n))
+		return cudaErrorInvalidValue;
 	if (!emu_kept(s, emu_set_now, &set, sizeof set))
 		emu_set_now(&set);
 	return cudaSuccess;
@@ -960,6 +963,8 @@ static inline const char *cudaGetErrorName(cudaError_t e)
 	switch (e) {
 	case cudaErrorMemoryAllocation:
 		return "cudaErrorMemoryAllocation";
+	case cudaErrorInvalidValue:
+		return "cudaErrorInvalidValue";
 	case cudaErrorNoDevice:
 		return "cudaErrorNoDevice";
 	case cudaErrorInsufficientDriver:

@@ -1,0 +1,111 @@
+/* cuda_emu_memory.c - the memory of the emulated device: which it is. The host's serves the emulation as
+ * well, and a chip refuses it: so copies and fills ask here. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "tests/kernels/cuda_emu.h"
+
+#define PAGE 4096
+
+struct area {
+	struct area *next;
+	char *at;
+	size_t bytes;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct area *areas;
+static size_t used;
+
+bool emu_take(void **out, size_t bytes, size_t all)
+{
+	struct area *a = malloc(sizeof *a);
+	bool fits;
+
+	pthread_mutex_lock(&lock);
+	fits = a && bytes <= all - used && !posix_memalign(out, 256, bytes ? bytes : 1);
+	if (fits) {
+		*a = (struct area){ areas, *out, bytes };
+		areas = a;
+		used += bytes;
+	}
+	pthread_mutex_unlock(&lock);
+	if (fits)
+		memset(*out, 0xa5, bytes);
+	else
+		free(a);
+	return fits;
+}
+
+bool emu_give(void *p)
+{
+	struct area **at, *a;
+
+	pthread_mutex_lock(&lock);
+	for (at = &areas; *at && (*at)->at != p;)
+		at = &(*at)->next;
+	a = *at;
+	if (a) {
+		*at = a->next;
+		used -= a->bytes;
+	}
+	pthread_mutex_unlock(&lock);
+	if (a)
+		free(p);
+	free(a);
+	return a;
+}
+
+size_t emu_used(void)
+{
+	size_t bytes;
+
+	pthread_mutex_lock(&lock);
+	bytes = used;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+bool emu_is_device(const void *p, size_t bytes)
+{
+	const struct area *a;
+
+	pthread_mutex_lock(&lock);
+	for (a = areas; a; a = a->next) {
+		uintptr_t from = (uintptr_t)p - (uintptr_t)a->at;
+
+		if (from <= a->bytes && bytes <= a->bytes - from)
+			break;
+	}
+	pthread_mutex_unlock(&lock);
+	return a;
+}
+
+/* Two numbers side by side may look like an address: it counts where something is mapped. What is left in the
+ * padding behind a bool may be one, too, but for its last byte: so those that end in 0 or 1 pass. */
+static bool is_host(uintptr_t word)
+{
+	unsigned char resident;
+
+	return word >> 47 == 0 && word >= UINT64_C(1) << 40 && (word & 0xff) > 1 &&
+		!emu_is_device((const void *)word, 0) &&
+		mincore((void *)(word / PAGE * PAGE), PAGE, &resident) == 0;
+}
+
+void emu_watch_argument(const void *argument, size_t bytes)
+{
+	for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+		uintptr_t word;
+
+		memcpy(&word, (const char *)argument + at, sizeof word);
+		if (!is_host(word))
+			continue;
+		fprintf(stderr,
+			"emulation: word %zu of a kernel's argument is memory of the host\n",
+			at / sizeof word);
+		abort();
+	}
+}
