@@ -260,20 +260,36 @@ static int open_random(const struct settings *s)
 {
 	if (open_areas(s, 1, s->quick ? ARRAY : TABLE_MAX) < 0)
 		return -1;
+	if (gpu.dev->ops->alloc(gpu.dev, &gpu.area[1], sizeof(uint64_t)) < 0) {
+		failed();
+		close_areas();
+		return -1;
+	}
 	/* as many reads as the table has words, and at most some milliseconds of work */
 	gpu.each = gpu.bytes / 8 < READS ? gpu.bytes / 8 : READS;
 	gpu.reads = 0;
 	return 0;
 }
 
+/* The sum is a word of the device's memory. Waits for it, and reads it to out unless that is NULL. */
+static int random_sum(struct bulk_random *r, uint64_t *out)
+{
+	uint64_t *sum = gpu.area[1];
+
+	if (gpu.dev->ops->bulk->random(gpu.dev, sum, r) < 0 ||
+		(out ? gpu.dev->ops->get(gpu.dev, out, sum, sizeof *out) :
+		       gpu.dev->ops->sync(gpu.dev)) < 0)
+		return failed();
+	return 0;
+}
+
 static int step_random(double *work)
 {
 	struct bulk_random r = { gpu.area[0], gpu.bytes / 8, 1, gpu.reads, gpu.each };
-	uint64_t sum;
 
 	gpu.reads += gpu.each;
 	*work = (double)gpu.each;
-	return gpu.dev->ops->bulk->random(gpu.dev, &sum, &r) < 0 ? failed() : 0;
+	return random_sum(&r, NULL);
 }
 
 /* All words are the same, so that the sum is known. */
@@ -282,8 +298,8 @@ static int check_random(void)
 	struct bulk_random r = { gpu.area[0], gpu.bytes / 8, 1, 0, 1000 };
 	uint64_t sum, word = UINT64_C(0x3ff000003ff00000);
 
-	if (gpu.dev->ops->bulk->random(gpu.dev, &sum, &r) < 0)
-		return failed();
+	if (random_sum(&r, &sum) < 0)
+		return -1;
 	return sum == word * 1000 ?
 		0 :
 		gpu_wrong(gpu.dev, "the sum of random reads is wrong");
