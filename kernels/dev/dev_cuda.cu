@@ -93,7 +93,8 @@ static int dev_alloc(struct dev *d, void **out, uint64_t bytes)
 {
 	*out = NULL;
 	ENTER;
-	if (cudaError_t e = cudaMalloc(out, bytes ? bytes : 1)) {
+	/* to whole 16 bytes: memcheck takes a copy of fewer to shared memory for one of 16 */
+	if (cudaError_t e = cudaMalloc(out, bytes ? (bytes + 15) / 16 * 16 : 1)) {
 		*out = NULL;
 		cuda_fail(d, e, "cudaMalloc");
 		return dev_fail(d, code_of(e), "%s: no memory for %llu bytes: %s",
