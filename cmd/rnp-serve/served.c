@@ -203,6 +203,7 @@ static int size_cache(struct served *m, const struct served_options *o)
 		.streams = o->streams,
 		.rows = m->l.d.is_host ? ROWS_CPU : ROWS_GPU,
 		.context = m->context,
+		.logits = m->l.d.is_host ? LM_LOGITS : LM_LOGITS_MAX,
 		.cache = o->cache,
 		.check = getenv("RNP_SERVE_CHECK") != NULL };
 	return 0;

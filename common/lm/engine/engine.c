@@ -26,7 +26,8 @@ static struct lm_forward_limits forward_limits(const struct lm_engine_limits *l)
 {
 	return (struct lm_forward_limits){ .rows = rows_of(l),
 		.sequences = l->streams,
-		.context = l->context };
+		.context = l->context,
+		.logits = l->logits };
 }
 
 void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *limits,

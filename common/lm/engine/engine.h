@@ -123,6 +123,7 @@ struct lm_engine_limits {
 	uint32_t streams; /* answers in progress */
 	uint32_t rows;    /* rows of prompts in a step */
 	uint32_t context; /* positions of a text */
+	uint32_t logits;  /* rows whose logits are computed together (forward.h) */
 	enum lm_cache_type cache;
 	bool check; /* for tests: the pool is checked after each step, bug() if unsound */
 };

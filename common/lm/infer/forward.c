@@ -13,9 +13,8 @@
 #include "common/lm/infer/replay.h"
 #include "common/lm/model/rope.h"
 
-#define LOGITS_ROWS 8 /* rows whose logits are computed and copied to the host together */
-#define LAST_ROWS   64  /* that the last layer can be restricted to */
-#define KEYS_STEP   128 /* positions with which a GPU divides attention alike */
+#define LAST_ROWS LM_LOGITS_MAX /* that the last layer can be restricted to */
+#define KEYS_STEP 128           /* positions with which a GPU divides attention alike */
 /* rows up to which the CPU may make gates and what quantises them together */
 #define TOGETHER_ROWS 8
 
@@ -39,7 +38,7 @@ struct lm_forward {
 	struct lm_block8 *y8; /* y, where the operation that makes it quantises it, too */
 	float *low;           /* [rows][rank] of adapters; NULL: there are none */
 	float *gathered;      /* [LAST_ROWS][dim]: rows of x that lie apart */
-	float *logits;        /* [LOGITS_ROWS][vocab] */
+	float *logits;        /* [logits_rows()][vocab] */
 	uint32_t *indices;    /* the device's copy of `host` */
 
 	/* in host memory */
@@ -73,6 +72,13 @@ static uint64_t x8_size(const struct lm_config *c, uint64_t rows)
 	return rows * (max / LM_WEIGHT_BLOCK) * (sizeof(struct lm_block8) / 4);
 }
 
+static uint32_t logits_rows(const struct lm_forward_limits *l)
+{
+	uint32_t n = l->logits ? l->logits : LM_LOGITS;
+
+	return n < LM_LOGITS_MAX ? n : LM_LOGITS_MAX;
+}
+
 static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_limits *l)
 {
 	uint64_t rows = l->rows;
@@ -87,7 +93,7 @@ static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_
 		.y8 = (rows < TOGETHER_ROWS ? rows : TOGETHER_ROWS) *
 			(c->hidden / LM_WEIGHT_BLOCK) * (sizeof(struct lm_block8) / 4),
 		.gathered = (rows < LAST_ROWS ? rows : LAST_ROWS) * c->dim,
-		.logits = LOGITS_ROWS * (uint64_t)c->vocab,
+		.logits = logits_rows(l) * (uint64_t)c->vocab,
 		.indices = COLUMNS * rows +
 			(uint64_t)l->sequences * lm_cache_pages(l->context) };
 }
@@ -131,6 +137,7 @@ static int allocate(struct lm_forward *f)
 		{ &f->gathered, z.gathered }, { &f->logits, z.logits } };
 	float *indices, *x8, *y8;
 	uint64_t rank = 0;
+	void *scores;
 
 	for (uint32_t i = 0; i < f->w->adapter_count; i++)
 		if (lm_adapter_rank(f->w->adapters[i]) > rank)
@@ -150,7 +157,9 @@ static int allocate(struct lm_forward *f)
 		return -1;
 	f->indices = (uint32_t *)(void *)indices;
 	f->embedded = xmalloc(4 * z.x);
-	f->scores = xmalloc(4 * z.logits);
+	if (f->w->d->ops->pin(f->w->d, &scores, 4 * z.logits) < 0)
+		return device_failed(f->w->d);
+	f->scores = scores;
 	f->host = xmalloc(4 * z.indices);
 	if (f->w->config.rope.local_base > 0 &&
 		put_table(f, &f->local_table, z.table, true) < 0)
@@ -190,7 +199,7 @@ void lm_forward_close(struct lm_forward *f)
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
 	free(f->embedded);
-	free(f->scores);
+	f->w->d->ops->unpin(f->w->d, f->scores);
 	free(f->host);
 	free(f);
 }
@@ -720,9 +729,9 @@ static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
 /* Returns how many rows are scored next, of those that want logits and are not yet. */
 static uint32_t next_scored(const struct lm_forward *f)
 {
-	uint32_t left = f->wanted - f->scored;
+	uint32_t left = f->wanted - f->scored, most = logits_rows(&f->limits);
 
-	return left < LOGITS_ROWS ? left : LOGITS_ROWS;
+	return left < most ? left : most;
 }
 
 /* Returns the chosen rows of x, contiguous: in place if they already are, else gathered. */
@@ -822,7 +831,7 @@ static bool repeats(struct lm_forward *f)
 	uint64_t keys = ((uint64_t)f->keys_max + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
 
 	if (f->w->d->is_host || f->adapts || f->wanted != f->rows ||
-		f->rows > LOGITS_ROWS || f->rows > LM_REPLAYS)
+		f->rows > logits_rows(&f->limits) || f->rows > LM_REPLAYS)
 		return false;
 	f->keys_max = keys < f->limits.context ? (uint32_t)keys : f->limits.context;
 	return true;

@@ -163,11 +163,12 @@ static void alone(struct lm_weights *w, int s, float logits[LENGTH][VOCAB])
 
 /* Passes of a changing mix of conversations and pieces, and the logits that each received. One in four is so
  * large that the last layer is not restricted to the rows whose logits are wanted. */
-static void together(struct lm_weights *w, struct heard *h)
+static void together(struct lm_weights *w, uint32_t logits, struct heard *h)
 {
 	struct lm_forward_limits limits = { .rows = ROWS_MAX,
 		.sequences = MANY,
-		.context = LENGTH };
+		.context = LENGTH,
+		.logits = logits };
 	struct lm_sequence all[MANY] = { 0 };
 	const struct lm_sequence *list[MANY];
 	struct lm_forward *f = NULL;
@@ -217,14 +218,15 @@ static void together(struct lm_weights *w, struct heard *h)
 	lm_cache_close(c);
 }
 
-static void rows_are_their_own(struct lm_weights *w)
+/* logits: rows that are scored together. */
+static void rows_are_their_own(struct lm_weights *w, uint32_t logits)
 {
 	struct heard *h = xcalloc(1, sizeof *h);
 	float(*want)[VOCAB] = xcalloc(LENGTH, sizeof *want);
 	static const float silence[VOCAB];
 	int compared = 0;
 
-	together(w, h);
+	together(w, logits, h);
 	for (int s = 0; s < MANY; s++) {
 		alone(w, s, want);
 		for (uint32_t i = 0; i < LENGTH; i++) {
@@ -261,7 +263,7 @@ static void every_type(struct dev *d)
 		c.window = i % 2 ? 21 : 0;
 		CHECK(model_file_make(&s, NULL, &c, types[i], 5) == 0);
 		CHECK(lm_weights_open(&w, d, s) == 0);
-		rows_are_their_own(w);
+		rows_are_their_own(w, 0);
 		lm_weights_close(w);
 		model_file_close(s);
 	}
@@ -292,7 +294,7 @@ static void packed(struct dev *d, const struct model_file *made, enum lm_type ty
 	for (int i = 0; i < 6000 && lm_weights_packing(w); i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	CHECK(!lm_weights_packing(w));
-	rows_are_their_own(w);
+	rows_are_their_own(w, 3);
 	alone(w, 0, now);
 	CHECK(memcmp(before, now, LENGTH * sizeof *now) == 0);
 	lm_weights_close(w);
@@ -318,7 +320,7 @@ static void packed_in_place(struct dev *d, const struct lm_config *c, enum lm_ty
 	CHECK(!lm_weights_packing(w));
 	alone(w, 0, now);
 	CHECK(memcmp(before, now, LENGTH * sizeof *now) == 0);
-	rows_are_their_own(w);
+	rows_are_their_own(w, LM_LOGITS_MAX);
 	lm_weights_close(w);
 	model_file_close(s);
 }
@@ -392,7 +394,9 @@ static void read_on(struct lm_forward *f, struct lm_cache *c, struct lm_sequence
  * one; each gets the bits that it gets alone. */
 static void shared_pages(struct lm_weights *w)
 {
-	struct lm_forward_limits limits = { ROWS, 2, LENGTH };
+	struct lm_forward_limits limits = { .rows = ROWS,
+		.sequences = 2,
+		.context = LENGTH };
 	struct lm_sequence a = { 0 }, b = { 0 };
 	const struct lm_sequence *both[] = { &a, &b };
 	float(*want)[VOCAB] = xcalloc(LENGTH, sizeof *want), got[VOCAB];
@@ -464,7 +468,9 @@ static uint64_t resident(void)
 static void touched(struct lm_weights *w)
 {
 	enum { PAGES_ALL = 16384, AHEAD = 4096 };
-	struct lm_forward_limits limits = { ROWS, 1, LENGTH };
+	struct lm_forward_limits limits = { .rows = ROWS,
+		.sequences = 1,
+		.context = LENGTH };
 	struct lm_sequence a = { 0 };
 	float(*want)[VOCAB] = xcalloc(LENGTH, sizeof *want), got[VOCAB];
 	uint64_t bytes = lm_cache_page_bytes(lm_weights_config(w), LM_CACHE_F32), before;
