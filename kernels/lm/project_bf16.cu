@@ -1,7 +1,7 @@
 /* project_bf16.cu - linear layers with bf16 weights on tensor cores. An activation is the sum of
  * two bf16 (it is off by at most 2^-18 of itself), each of which is multiplied by the weight: 16
  * rows of x are the left operand, eight rows of W the right one. A few rows of x are multiplied by
- * warps that read W straight from memory, many by tiles in shared memory. Both take the same
+ * warps that each read a part of W, many by tiles in shared memory. Both take the same
  * numbers into the same places of the same instructions in the same order, CHUNK along k in one
  * sum and then the sums in order, so that the bits of a row do not depend on which it was. Besides
  * tensor cores there are additions alone: contraction (-fmad) changes nothing, but the norm and
@@ -21,11 +21,12 @@
 #define MANY         128 /* rows from which tiles are better even where they are few */
 #define TILES_WANTED 96
 
-/* steps of W that are on their way, as many as registers allow */
+/* steps of W that a warp keeps on their way, and the one that it multiplies */
+enum { AHEAD = 4 };
 #ifdef CUDA_EMU
-#define UNROLL_ROWS
+#define UNROLL_AHEAD
 #else
-#define UNROLL_ROWS _Pragma("unroll (X::STEPS)")
+#define UNROLL_AHEAD _Pragma("unroll (AHEAD)")
 #endif
 #define K_END ((uint64_t)1 << 31) /* offsets along k have 32 bits */
 
@@ -73,7 +74,6 @@ __device__ __forceinline__ void multiply_half(float (&sum)[4], const unsigned (&
 #if CUDA_TENSOR
 /* This lane's rows of x, of each eight one. */
 template <int EIGHTS> struct plain_rows {
-	enum { STEPS = EIGHTS < 2 ? 4 : 2 };
 	const float *x[EIGHTS];
 
 	__device__ __forceinline__ float4 four(unsigned i, unsigned k) const
@@ -84,7 +84,6 @@ template <int EIGHTS> struct plain_rows {
 
 /* The same, of eight, times r and the norm's weights, as lm_norm has it. */
 struct normed_rows {
-	enum { STEPS = 2 };
 	const float *x, *w;
 	float rms;
 
@@ -124,33 +123,54 @@ struct weight_rows {
 	}
 };
 
-/* Adds up 16 outputs of 8 EIGHTS rows by a block: its warps take a chunk of k each, straight from
- * memory, and their sums are added in the order of the chunks. Number threadIdx.x + e THREADS of the
- * results is in total[e]. */
+/* Asks for a step of W, of a lane's two rows, or zeros behind the end. */
+__device__ __forceinline__ void fetch_step(uint4 *slot, const weight_rows &from,
+	unsigned k, unsigned end, unsigned all)
+{
+	unsigned bytes = k + threadIdx.x % 4 * 8 < all ? 16 : 0;
+
+	UNROLL
+	for (int i = 0; i < 2 && k < end; i++)
+		tensor_copy(slot + 32 * i, from.w[i] + (bytes ? k : 0), bytes);
+	tensor_commit();
+}
+
+/* Adds up 16 outputs of 8 EIGHTS rows by a block: its warps take a chunk of k each, and their sums are
+ * added in the order of the chunks. Number threadIdx.x + e THREADS of the results is in total[e].
+ * What a lane takes of W passes through a ring of its own in shared memory, so that memory is never
+ * idle while a step is multiplied: with loads into registers instead an H200 gave half of its rate. */
 template <int EIGHTS, class X>
 __device__ __forceinline__ void add_outputs(float (&total)[(EIGHTS + 1) / 2], float *sums,
-	const weight_rows &from, const X &x, unsigned all)
+	uint4 *rings, const weight_rows &from, const X &x, unsigned all)
 {
 	enum { GROUPS = (EIGHTS + 1) / 2, RESULTS = 128 * EIGHTS };
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	unsigned g = lane / 4, t = lane % 4;
 	unsigned chunks = (all + CHUNK - 1) / CHUNK;
+	uint4 *ring = rings + warp * AHEAD * 64 + lane;
 
 	for (unsigned c0 = 0; c0 < chunks; c0 += WARPS) {
 		unsigned begin = (c0 + warp) * CHUNK;
 		unsigned end = begin + CHUNK < all ? begin + CHUNK : all;
 		float sum[GROUPS][2][4] = {};
 
-		UNROLL_ROWS
+		UNROLL
+		for (unsigned s = 0; s < AHEAD - 1; s++)
+			fetch_step(ring + s * 64, from, begin + s * STEP, end, all);
+		UNROLL_AHEAD
 		for (unsigned k = begin; k < end; k += STEP) {
+			const uint4 *slot = ring + k / STEP % AHEAD * 64;
 			bool there = k + 8 * t < all;
 			left a[GROUPS][2];
-			uint4 b[2] = {};
+			uint4 b[2];
 
+			tensor_wait<AHEAD - 2>();
 			UNROLL
-			for (int i = 0; i < 2 && there; i++)
-				b[i] = __ldg(
-					(const uint4 *)(const void *)(from.w[i] + k));
+			for (int i = 0; i < 2; i++)
+				b[i] = slot[32 * i];
+			/* into the place of the step before, which is in registers */
+			fetch_step(ring + (k / STEP + AHEAD - 1) % AHEAD * 64, from,
+				k + (AHEAD - 1) * STEP, end, all);
 			UNROLL
 			for (int i = 0; i < GROUPS; i++)
 				UNROLL
@@ -210,6 +230,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 #if CUDA_TENSOR
 	enum { RESULTS = 128 * EIGHTS, EACH = (EIGHTS + 1) / 2 };
 	SHARED(float, sums, WARPS *RESULTS);
+	SHARED(uint4, rings, WARPS * AHEAD * 64);
 	uint64_t down = (p.rows + 8 * EIGHTS - 1) / (8 * EIGHTS);
 	uint64_t tasks = (p.n + 15) / 16 * down;
 
@@ -225,7 +246,8 @@ __global__ void __launch_bounds__(THREADS, 2)
 			x.x[i] = p.x + (r < p.rows ? r : p.rows - 1) * p.ldx +
 				threadIdx.x % 4 * 8;
 		}
-		add_outputs<EIGHTS>(total, sums, weight_rows(p, j0), x, (unsigned)p.k);
+		add_outputs<EIGHTS>(total, sums, rings, weight_rows(p, j0), x,
+			(unsigned)p.k);
 		UNROLL
 		for (unsigned e = 0; e < EACH; e++) {
 			unsigned at = threadIdx.x + e * THREADS;
@@ -264,6 +286,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 {
 #if CUDA_TENSOR
 	SHARED(float, sums, WARPS * 128);
+	SHARED(uint4, rings, WARPS * AHEAD * 64);
 	SHARED(float, rms, 8);
 	unsigned warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4;
 	uint64_t rows = q.p[0].rows, ldx = q.p[0].ldx, k = q.p[0].k, tasks = 0;
@@ -300,7 +323,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 			const struct lm_project &p = q.p[which + i];
 			float total[1] = {};
 
-			add_outputs<1>(total, sums, weight_rows(p, left * 16), x,
+			add_outputs<1>(total, sums, rings, weight_rows(p, left * 16), x,
 				(unsigned)k);
 			if (r >= rows || j >= p.n)
 				continue;
