@@ -304,7 +304,7 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check:
 	scripts/bootstrap
-	$(MAKE) $(JOBS) all units kcheck asan
+	$(MAKE) $(JOBS) all units kcheck asan $(BUILD)/benches/gpu
 	scripts/check
 
 demo:

@@ -101,9 +101,9 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only t8
 	assert_line --regexp '^ok +kcheck-int8 '
 	assert_line --regexp '^skipped +memcheck-int8 .*Device not supported'
-	printf '#!/bin/sh\n' >"$DIR/bin/rnp-train" # a model would be large
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only profile
-	assert_line --regexp '^skipped +profile .*ERR_NVGPUCTRPERM'
+	assert_line --regexp '^skipped +profile-train .*ERR_NVGPUCTRPERM'
+	assert_line --regexp '^skipped +profile-prefill .*ERR_NVGPUCTRPERM'
 	jq -es '.[0].machine == "GPU without nvidia-smi" and .[0].driver == "unknown"' "$OUT/results.jsonl"
 	# but a fault that one finds is one, although the tool said otherwise in an earlier stage
 	printf '#!/bin/sh\necho "========= Invalid __global__ write of size 4 bytes"\nexit 9\n' >"$BATS_TEST_TMPDIR/tools/compute-sanitizer"
@@ -114,6 +114,30 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 @test "on-gpu: training with a graph, again and without has the same losses" {
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only train-same
 	jq -es '.[0].test == "train_same_losses" and .[0].median == 1 and .[0].params.captured' "$OUT/results.jsonl"
+}
+
+@test "on-gpu: figures of training and serving are records, and a server on the device has a seed's text alone and among others" {
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only figures-
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only same-text
+	jq -es 'map(.test) == ["train_nano_1x8", "decode_nano_bf16_b2_c32", "prefill_nano_q8_0_8_by_8", "serve_same_text"] and
+		all(.median > 0) and all(.[:3][]; .unit == "ns" and .params.tokens_per_s > 0 and .params.copy_bytes_per_s > 0) and
+		.[3].median == 1 and .[3].params.distinct > 1' "$OUT/results.jsonl"
+}
+
+@test "on-gpu: a profile is the time of each kernel, as ncu tells it" {
+	rm "$DIR/emulation"
+	cat >"$BATS_TEST_TMPDIR/tools/ncu" <<'END'
+#!/bin/sh
+echo '==PROF== Connected to process 1'
+echo '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","1","void norm_kernel<float>(lm_norm, bool)","gpu__time_duration.sum","us","1,200.5"'
+echo '"1","1","void norm_kernel<float>(lm_norm, bool)","gpu__time_duration.sum","ns","500"'
+echo '"2","1","copy_kernel(char *)","gpu__time_duration.sum","ms","2"'
+END
+	chmod +x "$BATS_TEST_TMPDIR/tools/ncu"
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only profile-decode
+	jq -es 'map([.suite, .test, .median, .params.launches]) ==
+		[["profile-decode", "copy_kernel", 2000000, 1], ["profile-decode", "norm_kernel<float>", 1201000, 2]]' "$OUT/results.jsonl"
 }
 
 @test "on-gpu: without time left nothing is begun, 75; what fails is 1, with the reason, and the others go on" {
