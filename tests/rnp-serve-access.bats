@@ -74,6 +74,14 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	refused 73 "Is a directory" rnp-serve key --name c --append .
 	rnp-serve key --name c --append keys >/dev/null
 	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b","c"]' ]
+	# one that may be written and not read could become one that no server takes
+	as=()
+	((EUID)) || as=(setpriv --bounding-set=-dac_override,-dac_read_search)
+	cp keys blind
+	chmod 0200 blind
+	refused 77 "whoever adds keys to it must be allowed to read it, too" "${as[@]}" rnp-serve key --name e --append blind
+	chmod 0600 blind
+	cmp blind keys
 	# an editor left the last line without its end
 	truncate -s -1 keys
 	rnp-serve key --name d --append keys >/dev/null

@@ -87,17 +87,22 @@ static int check_file(const struct stat *st)
 	return rc;
 }
 
-/* Whether what somebody's editor left ends within a line, which a key would become part of. */
-static bool ends_within_line(const struct stat *st)
+/* Whether what somebody's editor left ends within a line, which a key would become part of. -1: it cannot be
+ * read, and nobody could say that a server would take it. */
+static int ends_within_line(const struct stat *st)
 {
 	char last = '\n';
 	int fd;
 
 	if (!S_ISREG(st->st_mode) || !st->st_size)
-		return false;
+		return 0;
 	fd = open(append, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false; /* a file that only others may read: theirs to keep whole */
+	if (fd < 0) {
+		err_sys(0, "cannot read '%s', and see what keys it has", append);
+		return err_hint(
+			"whoever adds keys to it must be allowed to read it, too; without --append the "
+			"line for it goes to standard error");
+	}
 	if (pread(fd, &last, 1, st->st_size - 1) != 1)
 		last = '\n';
 	close(fd);
@@ -108,7 +113,7 @@ static bool ends_within_line(const struct stat *st)
 static int append_line(struct keys_file *f, const char *line)
 {
 	struct stat st;
-	int rc;
+	int rc, within;
 
 	do
 		rc = lock_file(f, &st);
@@ -116,9 +121,12 @@ static int append_line(struct keys_file *f, const char *line)
 	if (rc < 0)
 		return -1;
 	f->made = f->made && !st.st_size;
+	within = ends_within_line(&st);
+	if (within < 0)
+		return -1;
 	f->bytes_before = st.st_size;
 	/* the line is led by what ends the one before, written with it: both are there or neither */
-	line += ends_within_line(&st) ? 0 : 1;
+	line += within ? 0 : 1;
 	if (io_write_all(f->fd, line, strlen(line)) < 0 || fsync(f->fd) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", append);
 	return check_file(&st);
