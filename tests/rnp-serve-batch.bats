@@ -172,6 +172,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch -
 	rnp-serve bench --url "$url" --prompts prompts --requests 4 --tokens 4 >given
 	[ "$(metric requests_total)" = 26 ]
 	# as clients of the API name a server
+	# with the /v1 that clients of OpenAI's API are given
+	rnp-serve metrics --url "$url/v1/" --name generated_tokens | jq -e '.kind == "rnp.metric"'
 	rnp-serve bench --url "$url/v1/" --requests 1 --tokens 4 | jq -s -e 'length == 4 and all(.params.failed == 0)'
 	rnp-serve bench -v --url "$url" --requests 4 --words 4 --shared 60 --tokens 2 >/dev/null 2>said
 	grep -Eq ' [1-9][0-9]* of them cached' said

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/server_url.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -556,25 +557,12 @@ static int find_model(struct load *l, const char *base)
 	return rc;
 }
 
-/* Appends the server's URL without the /v1 with which clients of OpenAI's API know it. */
-static void add_base(struct buf *out)
-{
-	size_t len = strlen(url);
-
-	while (len && url[len - 1] == '/')
-		len--;
-	if (len > 3 && strncmp(url + len - 3, "/v1", 3) == 0)
-		len -= 3;
-	buf_add(out, url, len);
-}
-
 static int find_server(struct load *l)
 {
 	struct buf at = BUF_INIT, key = BUF_INIT, base = BUF_INIT;
 	int rc = 0;
 
-	add_base(&base);
-
+	server_url_base(&base, url);
 	if (key_path) {
 		rc = io_read(&key, key_path, 4096);
 		if (rc == 0) {

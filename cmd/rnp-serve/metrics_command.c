@@ -1,5 +1,6 @@
 /* metrics_command.c - rnp-serve metrics: prints what a server counts. */
 #include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/server_url.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
 #include "common/net/metrics_client.h"
@@ -12,7 +13,7 @@ static const struct opt opts[] = {
 		.kind = OPT_TEXT,
 		.to = &url,
 		.metavar = "U",
-		.help = "the server, without /v1 (default http://127.0.0.1:8080)" },
+		.help = "the server (default http://127.0.0.1:8080)" },
 	OPT_METRIC_NAME(&name),
 	OPT_WATCH,
 	OPT_CA(&ca_file),
@@ -21,8 +22,14 @@ static const struct opt opts[] = {
 
 static int run(int n, char **args)
 {
+	struct buf base = BUF_INIT;
+	int rc;
+
 	(void)n, (void)args;
-	return metrics_print(url, ca_file, name) < 0 ? err_report() : EX_OK;
+	server_url_base(&base, url);
+	rc = metrics_print(buf_text(&base), ca_file, name);
+	buf_release(&base);
+	return rc < 0 ? err_report() : EX_OK;
 }
 
 const struct command command_metrics = {
