@@ -321,6 +321,10 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	stop_serve
 	printf 'a\n{%% include "x" %%}' >bad.jinja
 	refused 66 "the formats with a name are chatml, " rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template chatml2
+	# a file that is no template, or one that says the same whatever is asked
+	printf 'Read me first: {{ bos_token }} is messages.\n' >README
+	refused 65 "README: it does not use 'messages', and no question" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template README
+	refused 65 "README: it does not use 'messages', and no question" rnp-serve ask --model "$DIR/model" --chat --chat-template README Hi
 	refused 65 "bad.jinja:2: a tag that we know expected, not 'include'" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template bad.jinja
 }
 

@@ -78,9 +78,23 @@ static int read_template(struct buf *text, const char *path)
 	return -1;
 }
 
+/* A file that is no template, such as a README, is a template all the same: one whose text is the
+ * whole prompt, whatever is asked. */
+static int check_template(const struct lm_chat *c, const char *where)
+{
+	if (lm_chat_reads_messages(c))
+		return 0;
+	err_set(EX_DATAERR,
+		"%s: it does not use 'messages', and no question would reach the model",
+		where);
+	return err_hint(
+		"give a Jinja template, or a format's name, with --chat-template");
+}
+
 int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **out)
 {
 	const char *named = template ? lm_chat_named(template) : NULL;
+	const char *where = template ? template : "the model's chat template";
 	struct buf text = BUF_INIT;
 	int rc = 0;
 
@@ -90,7 +104,9 @@ int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **o
 		rc = read_template(&text, template);
 	if (rc == 0)
 		rc = lm_chat_open(out, l->token, template ? buf_text(&text) : NULL,
-			text.len, template ? template : "the model's chat template");
+			text.len, where);
+	if (rc == 0)
+		rc = check_template(*out, where);
 	buf_release(&text);
 	return rc;
 }

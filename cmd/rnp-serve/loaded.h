@@ -27,7 +27,8 @@ int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 void loaded_release(struct loaded *l);
 
 /* Opens the chat template of an open model: a file, a format's name, or NULL for the model's own.
- * Returns 0 and *out, or -1 with err_set(). */
+ * Returns 0 and *out, or -1 with err_set(): as lm_chat_open, or the template does not use the
+ * messages; close *out either way. */
 int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **out);
 
 /* Whether a token ends an answer. */

@@ -133,6 +133,11 @@ void lm_chat_close(struct lm_chat *c)
 	free(c);
 }
 
+bool lm_chat_reads_messages(const struct lm_chat *c)
+{
+	return lm_template_names(c->template, "messages");
+}
+
 const char *lm_chat_source(const struct lm_chat *c)
 {
 	return c->source;

@@ -7,6 +7,7 @@
 #define RNP_COMMON_LM_INFER_CHAT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/base/buf.h"
@@ -28,6 +29,9 @@ void lm_chat_names(struct buf *out);
 int lm_chat_open(struct lm_chat **out, const struct lm_token *t, const char *text,
 	size_t bytes, const char *where);
 void lm_chat_close(struct lm_chat *c); /* NULL is allowed */
+
+/* Whether the template looks at the messages at all: else each question makes the same prompt. */
+bool lm_chat_reads_messages(const struct lm_chat *c);
 
 /* Returns the text of the template. */
 const char *lm_chat_source(const struct lm_chat *c);

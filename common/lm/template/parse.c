@@ -403,6 +403,11 @@ void lm_template_free(struct lm_template *t)
 	free(t);
 }
 
+bool lm_template_names(const struct lm_template *t, const char *name)
+{
+	return tpl_find_name(t, name, strlen(name)) != UINT32_MAX;
+}
+
 void lm_template_text_release(struct lm_template_text *t)
 {
 	buf_release(&t->text);

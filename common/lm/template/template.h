@@ -10,6 +10,7 @@
 #define RNP_COMMON_LM_TEMPLATE_TEMPLATE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,10 @@ struct lm_template; /* parsed; threads may share it */
 int lm_template_parse(struct lm_template **out, const char *text, size_t bytes,
 	const char *where);
 void lm_template_free(struct lm_template *t); /* NULL is allowed */
+
+/* Whether the template has this name outside of its text, as a variable or as what belongs to
+ * one. */
+bool lm_template_names(const struct lm_template *t, const char *name);
 
 /* Where a byte of the output came from. */
 enum lm_template_origin { LM_FROM_INPUT, LM_FROM_TEMPLATE };
