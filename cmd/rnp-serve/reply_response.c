@@ -70,9 +70,11 @@ static void add_call_item(const struct exchange *x, const struct choice *c, uint
 	buf_addc(out, '}');
 }
 
+/* The outcome is not known yet where calls follow a text: that is whole. */
 static const char *item_status(const struct choice *c)
 {
-	return strcmp(c->outcome, "length") == 0 ? "incomplete" : "completed";
+	return c->outcome && strcmp(c->outcome, "length") == 0 ? "incomplete" :
+								 "completed";
 }
 
 static void add_usage(const struct exchange *x, const struct choice *c, struct buf *out)
