@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-serve/api_error.h"
+#include "cmd/rnp-serve/batch_line.h"
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/exchange.h"
 #include "cmd/rnp-serve/options.h"
@@ -22,7 +23,6 @@
 #include "common/json/json.h"
 
 #define LINE_MAX_BYTES ((size_t)16 << 20)
-#define ANSWER_BEGIN   "{\"id\":\"batch_req_%lld"
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
 static const char *model, *tokenizer, *device, *resume, *cache_type, *type,
@@ -75,30 +75,6 @@ struct batch {
 
 /* --- what was answered before -------------------------------------------------------------------------- */
 
-/* Counts the whole lines of the file of --resume, which must be answers from the first on: another file, such as
- * the questions themselves, is never cut or added to. */
-static int count_answers(struct batch *b, const struct buf *text)
-{
-	const char *at = buf_text(text), *end = at + text->len, *newline;
-	char begin[64];
-
-	for (; (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
-		int n = snprintf(begin, sizeof begin, ANSWER_BEGIN "\"",
-			(long long)b->skip + 1);
-
-		if (newline - at < n || memcmp(at, begin, (size_t)n) != 0)
-			return err_set(EX_DATAERR, "%s:%lld: not the answer to line %lld",
-				resume, (long long)b->skip + 1, (long long)b->skip + 1);
-		b->skip++;
-	}
-	/* nor what a process that was killed left of the next one */
-	if (at < end && *at &&
-		memcmp(at, ANSWER_BEGIN, end - at < 5 ? (size_t)(end - at) : 5) != 0)
-		return err_set(EX_DATAERR, "%s:%lld: not the beginning of an answer",
-			resume, (long long)b->skip + 1);
-	return 0;
-}
-
 /* Opens the file of --resume and counts its whole lines; a partial last line, left by a process
  * that was killed, is truncated. */
 static int open_resume(struct batch *b)
@@ -116,7 +92,8 @@ static int open_resume(struct batch *b)
 			resume);
 	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0)
 		return err_set(EX_TEMPFAIL, "'%s' is written by another process", resume);
-	if (io_read(&text, resume, SIZE_MAX / 4) < 0 || count_answers(b, &text) < 0)
+	if (io_read(&text, resume, SIZE_MAX / 4) < 0 ||
+		batch_line_count(&b->skip, buf_text(&text), text.len, resume) < 0)
 		goto out;
 	last = text.len ? memrchr(text.data, '\n', text.len) : NULL;
 	text.len = last ? (size_t)(last - text.data) + 1 : 0;
@@ -231,72 +208,11 @@ static int begin(struct batch *b, struct item *item, const char *text, size_t le
 	return rc;
 }
 
-static const char *after_space(const char *at)
-{
-	return at + strspn(at, " \t\r");
-}
-
-/* Returns what follows the string that begins at `at`; NULL: it does not end. */
-static const char *after_string(const char *at)
-{
-	for (at++; *at && *at != '"'; at++)
-		if (*at == '\\' && at[1])
-			at++;
-	return *at ? at + 1 : NULL;
-}
-
-/* Returns the value of a member of an object whose beginning is here; NULL: it has none, or not here. */
-static const char *value_in(const char *at, const char *key)
-{
-	size_t len = strlen(key);
-	int depth = 1;
-
-	if (*at++ != '{')
-		return NULL;
-	for (const char *end; *at && depth > 0; at = end) {
-		const char *next;
-
-		end = at + 1;
-		depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
-		if (*at != '"')
-			continue;
-		end = after_string(at);
-		if (!end)
-			return NULL;
-		next = after_space(end);
-		if (depth == 1 && *next == ':' && strncmp(at, key, len) == 0)
-			return after_space(next + 1);
-	}
-	return NULL;
-}
-
-/* Returns the custom_id in the beginning of a line, if it is whole there, else NULL. */
-static char *custom_id_in(const char *line)
-{
-	const char *value = value_in(after_space(line), "\"custom_id\"");
-	const char *end = value && *value == '"' ? after_string(value) : NULL;
-	struct buf member = BUF_INIT;
-	char *id = NULL;
-	json_t *o;
-
-	if (!end)
-		return NULL;
-	buf_adds(&member, "{\"custom_id\":");
-	buf_add(&member, value, (size_t)(end - value));
-	buf_addc(&member, '}');
-	o = json_parse_object(member.data, member.len, "custom_id");
-	if (o)
-		id = xstrdup(json_string_value(json_object_get(o, "custom_id")));
-	json_decref(o);
-	buf_release(&member);
-	return id;
-}
-
 /* Refuses a line of which only the beginning is here. */
 static int refuse_cut(struct item *item, const char *text, const char *where,
 	struct api_error *e)
 {
-	item->custom_id = custom_id_in(text);
+	item->custom_id = batch_line_custom_id(text);
 	return api_error_set(e, 413, "request_too_large", NULL,
 		"%s: the line is longer than %zu bytes", where, LINE_MAX_BYTES);
 }
@@ -331,8 +247,8 @@ static void add_answer(struct buf *out, const struct batch *b, const struct item
 
 	while (len && body->data[len - 1] == '\n')
 		len--;
-	buf_addf(out,
-		ANSWER_BEGIN "\",\"custom_id\":", (long long)(b->lines - b->pending + 1));
+	buf_addf(out, BATCH_LINE_BEGIN "\",\"custom_id\":",
+		(long long)(b->lines - b->pending + 1));
 	if (item->custom_id)
 		canon_string(out, item->custom_id, strlen(item->custom_id));
 	else
