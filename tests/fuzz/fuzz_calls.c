@@ -2,7 +2,8 @@
  *
  * uses: cmd/rnp-serve
  *
- * The input is a template, a byte 0, the tools as JSON, a byte 0, and the text. It checks that
+ * The input is a template, a byte 0, the tools as JSON (an array, or an object with "tools" and
+ * "tool_choice"), a byte 0, and the text. It checks that
  * the format that is learned from the template is usable, that what is found in the text does
  * not depend on how it was divided, that no byte of a text without calls is lost, and that a
  * grammar of the tools lets a call through in the format that it was made of. */
@@ -80,20 +81,22 @@ static void check_text(const struct call_format *f, const struct tools *tools,
 }
 
 /* The beginning of a call, up to its arguments, is a text of the grammar. */
-static void check_grammar(const struct call_format *f, const struct tools *tools)
+static void check_grammar(const struct call_format *f, const struct tools *tools,
+	bool behind)
 {
 	const struct tool *bad = NULL;
 	struct lm_grammar *g = NULL;
 	struct lm_matcher *m;
 	struct buf text = BUF_INIT;
 
-	if (tool_grammar(&g, f, tools, false, NULL, &bad) < 0) {
+	if (tool_grammar(&g, f, tools, behind, NULL, &bad) < 0) {
 		must(err_get()->code == EX_DATAERR);
 		err_clear();
 		return;
 	}
 	m = lm_matcher_new(g, NULL);
-	buf_addf(&text, "%s%s%s", f->open[0], tools->at[0].name, f->middle[0]);
+	buf_addf(&text, "%s%s%s", f->open[0] + (behind ? strlen(f->mark) : 0),
+		tools->at[0].name, f->middle[0]);
 	for (size_t i = 0; i < text.len; i++)
 		if (text.data[i] == CALL_OWN_ID || text.data[i] == CALL_OTHER_ID) {
 			text.len = 0; /* a place of an id */
@@ -113,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct tools tools = { 0 };
 	struct call_format f;
 	struct lm_chat *chat = NULL;
-	json_t *list;
+	json_t *given, *list;
 
 	if (size > 20000 || !memchr(template, 0, size))
 		return 0;
@@ -121,8 +124,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!memchr(tools_text, 0, size - (size_t)(tools_text - template)))
 		return 0;
 	text = tools_text + strlen(tools_text) + 1;
-	list = json_parse(tools_text, strlen(tools_text), 64, "tools");
-	if (list && tools_read(&tools, list, NULL, true, &e) == 0 && tools.count &&
+	given = json_parse(tools_text, strlen(tools_text), 64, "tools");
+	list = json_is_object(given) ? json_object_get(given, "tools") : given;
+	if (list && !json_is_array(list))
+		list = NULL;
+	if (list &&
+		tools_read(&tools, list, json_object_get(given, "tool_choice"), true,
+			&e) == 0 &&
+		tools.count &&
 		lm_chat_open(&chat, bytes(), template, strlen(template), "template") ==
 			0) {
 		call_format_learn(&f, chat, bytes());
@@ -130,12 +139,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			f.most <= CALLS_MAX);
 		must(strncmp(f.open[0], f.mark, strlen(f.mark)) == 0);
 		check_text(&f, &tools, text, size - (size_t)(text - template));
-		check_grammar(&f, &tools);
+		check_grammar(&f, &tools, false);
+		check_grammar(&f, &tools, true);
 		call_format_release(&f);
 	}
 	lm_chat_close(chat);
 	tools_release(&tools);
-	json_decref(list);
+	json_decref(given);
 	err_clear();
 	return 0;
 }

@@ -4,17 +4,19 @@
  * uses: cmd/rnp-serve
  *
  * The first byte selects one of the two; then follows a body, or pieces of text with stop texts
- * before them. It checks that an accepted request is within its bounds and an error names its
- * cause; that the output of a filter does not depend on how the text was divided and contains
- * no stop text. */
+ * before them. It checks that an accepted request is within its bounds, and that an error names
+ * its cause and becomes an answer in JSON; that the output of a filter does not depend on how
+ * the text was divided and contains no stop text. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-serve/api_error.h"
 #include "cmd/rnp-serve/filter.h"
-#include "cmd/rnp-serve/request.h"
+#include "cmd/rnp-serve/prompt.h"
 #include "common/base/err.h"
+#include "common/json/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,21 +26,38 @@ static void must(bool promise)
 		abort();
 }
 
+/* What the client gets to read is JSON with the message, whatever its own text put there. */
+static void check_error(const struct api_error *e)
+{
+	struct buf body = BUF_INIT;
+	json_t *v, *error;
+
+	must(e->status >= 400 && e->type && err_get()->code && *err_get()->text);
+	api_error_body(&body, e);
+	v = json_parse_object(body.data, body.len, "error");
+	error = json_object_get(v, "error");
+	must(json_string_length(json_object_get(error, "message")) > 0);
+	must(json_is_string(json_object_get(error, "type")));
+	json_decref(v);
+	buf_release(&body);
+}
+
 static void check_request(enum request_kind kind, const char *text, size_t len)
 {
 	struct api_error e = { 0 };
 	struct request q;
 	struct buf content = BUF_INIT;
+	uint32_t prompts;
 
 	if (request_parse(&q, kind, text, len, &e) < 0) {
-		must(e.status >= 400 && e.type && err_get()->code && *err_get()->text);
+		check_error(&e);
 	} else {
 		must(q.n >= 1 && q.n <= REQUEST_CHOICES_MAX);
 		must(q.stop_count <= REQUEST_STOPS_MAX);
 		must(q.sampling.temperature >= 0 && q.sampling.temperature <= 2);
 		must(q.sampling.top_p > 0 && q.sampling.top_p <= 1);
 		must(q.top_logprobs <= LM_TOP_LOGPROBS_MAX);
-		must(q.tokens_max == -1 || q.tokens_max > 0);
+		must(q.tokens_max >= -1 && (q.tokens_max || kind == REQUEST_COMPLETION));
 		for (uint32_t i = 0; i < q.sampling.bias_count; i++)
 			must(isfinite(q.sampling.bias[i].bias));
 		for (size_t i = 0; i < json_array_size(q.messages); i++)
@@ -51,6 +70,11 @@ static void check_request(enum request_kind kind, const char *text, size_t len)
 			must(json_is_object(q.tools_read.at[i].schema) &&
 				strlen(q.tools_read.at[i].name) <= TOOLS_NAME_BYTES);
 		must(!q.ignored.len || !strpbrk(q.ignored.data, "\r\n"));
+		if (prompt_count(&q, &prompts, &e) < 0)
+			check_error(&e);
+		else
+			must(prompts >= 1 && prompts <= REQUEST_INPUTS_MAX);
+		request_forget(&q);
 	}
 	err_clear();
 	buf_release(&content);
@@ -128,8 +152,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_request(REQUEST_COMPLETION, text, size - 1);
 		break;
 	default:
-		check_request(data[0] & 0x80 ? REQUEST_RESPONSE : REQUEST_TEMPLATE, text,
-			size - 1);
+		check_request(data[0] & 0x80   ? REQUEST_RESPONSE :
+				data[0] & 0x40 ? REQUEST_EMBEDDING :
+						 REQUEST_TEMPLATE,
+			text, size - 1);
 	}
 	return 0;
 }
