@@ -1,7 +1,9 @@
 /* fuzz_chat.c - fuzz target: a hostile conversation in a stranger's template, as the tokens of a
- * prompt.
+ * prompt, and as what a server makes of it when it is a request.
  *
- * The input is the template, a byte 0, and the variables in JSON. It checks that an error has a
+ * uses: cmd/rnp-serve
+ *
+ * The input is the template, a byte 0, and the variables or the request in JSON. It checks that an error has a
  * message and code 65; that ids are below the count; and the promise that people's words never
  * become special tokens: where a template has none of the bytes of such a token's name, and
  * nothing that makes a byte out of others, none is in the prompt. */
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-serve/prompt.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/lm/infer/chat.h"
@@ -67,6 +70,24 @@ static void check(const struct lm_chat *c, const json_t *v, bool may_be_special)
 	buf_release(&ids);
 }
 
+/* As the server does: messages with one text each, tools in the template's form or told. */
+static void check_request(struct lm_chat *c, const char *body, size_t len)
+{
+	struct served m = { .name = (char *)"m", .chat = c, .l.token = letters() };
+	struct api_error e = { 0 };
+	struct buf text = BUF_INIT;
+	struct request q;
+
+	call_format_learn(&m.calls, c, letters());
+	if (request_parse(&q, REQUEST_TEMPLATE, body, len, &e) < 0 ||
+		prompt_text(&text, &m, &q, &e) < 0)
+		must(e.status >= 400 && err_get()->text[0]);
+	err_clear();
+	request_release(&q);
+	call_format_release(&m.calls);
+	buf_release(&text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *text = (const char *)data;
@@ -79,10 +100,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		err_clear();
 		return 0;
 	}
-	if (lm_chat_open(&c, letters(), text, bytes, "fuzz") < 0)
+	if (lm_chat_open(&c, letters(), text, bytes, "fuzz") < 0) {
 		must_be_refused();
-	else
+	} else {
+		check_request(c, zero + 1, size - bytes - 1);
 		check(c, v, memchr(text, '@', bytes) || memchr(text, '\\', bytes));
+	}
 	lm_chat_close(c);
 	json_decref(v);
 	return 0;
