@@ -374,11 +374,14 @@ HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint
 
 /* Where the row of token `slot` lies in a layer's part of the pool, in bytes; by_head: that of the head that begins
  * with number `column`, whose rows of a block lie together, so that a CPU, which attends to one head after the
- * other, reads memory in order: what lies between is brought into its caches, too. */
+ * other, reads memory in order: what lies between is brought into its caches, too. stride: bytes from a block to the
+ * next; 0: they lie side by side. */
 HD uint64_t lm_cache_place(enum lm_cache_type type, uint64_t slot, uint64_t width,
-	uint64_t by_head, uint64_t column)
+	uint64_t by_head, uint64_t stride, uint64_t column)
 {
-	uint64_t in = slot % LM_PAGE, block = (slot - in) * lm_cache_bytes(type, width);
+	uint64_t in = slot % LM_PAGE;
+	uint64_t block = slot / LM_PAGE *
+		(stride ? stride : LM_PAGE * lm_cache_bytes(type, width));
 
 	return by_head ? block + LM_PAGE * lm_cache_bytes(type, column) +
 			in * lm_cache_bytes(type, by_head) :
@@ -395,6 +398,8 @@ struct lm_paged_put {
 	uint64_t rows, width;
 	/* not 0, CPU only: a block is [width / by_head][LM_PAGE] rows of so many numbers */
 	uint64_t by_head;
+	/* CPU only: bytes from a block to the next; 0: they lie side by side */
+	uint64_t stride;
 };
 
 /* The rotations of q and of k, then k and v into the cache, as the operations of these names make them, to the
@@ -425,6 +430,7 @@ struct lm_paged_attend {
 	uint64_t keys_max;
 	float scale, softcap;
 	bool by_head; /* CPU only: blocks are as those of lm_paged_put with by_head = head_dim */
+	uint64_t stride; /* as lm_paged_put's */
 };
 
 /* --- output -------------------------------------------------------------------------------- */

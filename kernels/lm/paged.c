@@ -21,7 +21,7 @@ void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to)
 	for (uint64_t r = from; r < to; r++)
 		for (uint64_t c = 0; c < p->width; c += width) {
 			uint64_t at = lm_cache_place(p->type, p->slot[r], p->width,
-				p->by_head, c);
+				p->by_head, p->stride, c);
 
 			put_row(p->type, (char *)p->keys + at, p->k + r * p->width + c,
 				width);
@@ -37,7 +37,7 @@ static uint64_t place_of(const struct lm_paged_attend *a, uint64_t r, uint64_t j
 	uint64_t block = a->blocks[a->table[r] + j / LM_PAGE];
 
 	return lm_cache_place(a->type, block * LM_PAGE + j % LM_PAGE, a->ldk,
-		a->by_head ? a->head_dim : 0, column);
+		a->by_head ? a->head_dim : 0, a->stride, column);
 }
 
 static double score(const struct lm_paged_attend *a, uint64_t r, uint64_t h, uint64_t j)

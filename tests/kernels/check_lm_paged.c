@@ -118,6 +118,17 @@ static void by_head(char *kept, const struct lm_paged_attend *a, uint64_t tokens
 	free(block);
 }
 
+/* Puts `blocks` blocks of n bytes so far apart as a cache does that has others between them. Frees `side_by_side`. */
+static char *spread(char *side_by_side, uint64_t blocks, uint64_t n, uint64_t stride)
+{
+	char *apart = calloc(blocks, stride);
+
+	for (uint64_t i = 0; i < blocks; i++)
+		memcpy(apart + i * stride, side_by_side + i * n, n);
+	free(side_by_side);
+	return apart;
+}
+
 static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_type type,
 	bool heads_apart)
 {
@@ -133,9 +144,10 @@ static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_typ
 	struct kcase c = { .run = s->alone ? run_attend_alone : run_attend,
 		.want = want,
 		.bound = bound };
-	uint64_t row_bytes = lm_cache_bytes(type, ldk);
-	char *kept = malloc(2 * tokens * row_bytes);
-	char *kept_values = kept + tokens * row_bytes;
+	uint64_t block = LM_PAGE * lm_cache_bytes(type, ldk);
+	uint64_t blocks_all = tokens / LM_PAGE, pool_bytes;
+	char *kept = malloc(blocks_all * block),
+	     *kept_values = malloc(blocks_all * block);
 	struct lm_paged_attend a = { .type = type,
 		.out = want,
 		.q = q,
@@ -171,10 +183,14 @@ static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_typ
 	if (heads_apart) {
 		by_head(kept, &a, tokens);
 		by_head(kept_values, &a, tokens);
+		a.stride = 2 * block + 64;
+		kept = spread(kept, blocks_all, block, a.stride);
+		kept_values = spread(kept_values, blocks_all, block, a.stride);
 	}
 	a.q = kcheck_put(k, q, s->rows * (width + 4) * 4, 0);
-	a.keys = kcheck_put(k, kept, tokens * row_bytes, 0);
-	a.values = kcheck_put(k, kept_values, tokens * row_bytes, 0);
+	pool_bytes = blocks_all * (a.stride ? a.stride : block);
+	a.keys = kcheck_put(k, kept, pool_bytes, 0);
+	a.values = kcheck_put(k, kept_values, pool_bytes, 0);
 	a.position = kcheck_put(k, s->position, s->rows * 4, 0);
 	a.table = kcheck_put(k, table, s->rows * 4, 0);
 	a.blocks = kcheck_put(k, blocks, (uint64_t)each * SEQUENCES * sizeof *blocks, 0);
@@ -189,7 +205,8 @@ static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_typ
 		(unsigned long long)s->rows, s->one ? " of one sequence" : "", last,
 		(unsigned long long)s->window, (double)s->softcap);
 	kcheck_case(k, &c);
-	free(q), free(keys), free(values), free(kept), free(want), free(bound);
+	free(q), free(keys), free(values), free(kept), free(kept_values), free(want),
+		free(bound);
 }
 
 /* On a CPU as it lies in the caches of models, too. */
@@ -200,11 +217,16 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 		attend_in(k, s, type, true);
 }
 
+static uint64_t stride_of(const struct lm_paged_put *p)
+{
+	return p->stride ? p->stride : LM_PAGE * lm_cache_bytes(p->type, p->width);
+}
+
 /* Output: the keys of the pool, then its values. */
 static int run_put(struct dev *d, void *out, const void *arguments)
 {
 	struct lm_paged_put p = *(const struct lm_paged_put *)arguments;
-	uint64_t bytes = 4 * LM_PAGE * lm_cache_bytes(p.type, p.width);
+	uint64_t bytes = 4 * stride_of(&p);
 
 	p.keys = out;
 	p.values = (char *)out + bytes;
@@ -228,7 +250,7 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type, uint6
 		.slot = slots,
 		.rows = ROWS,
 		.width = width };
-	struct kcase c = { .run = run_put, .arguments = &p, .want = want };
+	struct kcase c = { .run = run_put, .arguments = &p };
 
 	for (uint64_t i = 0; i < 32 && width >= 64; i++)
 		x[32 + i] = i % 2 ? 0x1p-101f : 0; /* practically zero for Q8_0 */
@@ -241,12 +263,15 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type, uint6
 
 		by_head(want, &a, 4 * LM_PAGE);
 		by_head(want + bytes, &a, 4 * LM_PAGE);
+		p.stride = bytes / 4 + 64;
+		want = spread(want, 8, bytes / 4, p.stride);
 	}
 	p.by_head = head;
 	p.k = kcheck_put(k, x, ROWS * width * 4, 0);
 	p.v = kcheck_put(k, y, ROWS * width * 4, 0);
 	p.slot = kcheck_put(k, slots, sizeof slots, 0);
-	c.out_bytes = 2 * bytes;
+	c.want = want;
+	c.out_bytes = 8 * stride_of(&p);
 	snprintf(c.label, sizeof c.label, "paged_put %s of %llu by %llu", types[type],
 		(unsigned long long)width, (unsigned long long)head);
 	kcheck_case(k, &c);

@@ -11,23 +11,25 @@
 
 struct lm_cache {
 	const struct lm_weights *w;
-	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values; on a CPU a page has
-	 * the rows of one head after the other */
+	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values. On a CPU
+	 * [pages][layers][2][LM_PAGE], and of each layer the rows of one head after the other: the system finds
+	 * memory where it is first written, huge page by huge page, and would have to find one for every layer as
+	 * soon as the first of their tokens comes, while other streams wait. */
 	char *pool;
 	enum lm_cache_type type;
 	uint32_t pages;
 	uint32_t *users; /* [pages]: number of sequences that use the page */
 	uint32_t *free;  /* [n_free]: a stack; the last entry is taken next */
 	uint32_t n_free;
-	/* Pages from `taken` on were never used. Of those before `touched`, and of the first `regions`
-	 * regions of those before `touching`, memory is there. */
-	uint32_t taken, touched, touching;
-	uint64_t regions;
+	uint32_t taken; /* pages from here on were never used */
+	/* bytes of the pool before which memory is there, or pages are taken */
+	uint64_t touched;
 };
 
 /* what lm_cache_touch touches at once: a huge page */
 #define TOUCH_BYTES (UINT64_C(2) << 20)
-#define TOUCH_STEP  4096 /* no page of memory is smaller */
+#define TOUCH_STEP  4096         /* no page of memory is smaller */
+#define LINE        UINT64_C(64) /* bytes that a CPU's caches keep together */
 
 uint32_t lm_cache_pages(uint32_t tokens)
 {
@@ -72,14 +74,30 @@ enum lm_cache_type lm_cache_type(const struct lm_cache *c)
 	return c->type;
 }
 
+/* Returns the bytes from the keys of a layer in a page to its values. */
+static uint64_t part_bytes(const struct lm_cache *c)
+{
+	return c->w->d->is_host ? page_bytes(c) : c->pages * page_bytes(c);
+}
+
 void *lm_cache_keys(struct lm_cache *c, uint32_t layer)
 {
-	return c->pool + 2 * (uint64_t)layer * c->pages * page_bytes(c);
+	return c->pool + 2 * (uint64_t)layer * part_bytes(c);
 }
 
 void *lm_cache_values(struct lm_cache *c, uint32_t layer)
 {
-	return (char *)lm_cache_keys(c, layer) + c->pages * page_bytes(c);
+	return (char *)lm_cache_keys(c, layer) + part_bytes(c);
+}
+
+/* On a CPU an odd number of cache lines: with a large power of two the same head of all pages would lie in the same
+ * few sets of its caches. Attention of 4 rows to 7,680 keys in 12 heads of 64 takes a sixth less time on Zen 5 with
+ * the line more. */
+uint64_t lm_cache_stride(const struct lm_cache *c)
+{
+	uint64_t page = lm_cache_page_bytes(&c->w->config, c->type);
+
+	return c->w->d->is_host ? ((page + LINE - 1) / LINE | 1) * LINE : page_bytes(c);
 }
 
 int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages,
@@ -110,6 +128,8 @@ int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pa
 		c->free[c->n_free] = pages - 1 - c->n_free;
 		c->n_free++;
 	}
+	if (w->d->is_host)
+		bytes = pages * lm_cache_stride(c);
 	if (w->d->ops->alloc(w->d, &pool, bytes) < 0) {
 		lm_cache_close(c);
 		return device_failed(w->d);
@@ -156,13 +176,14 @@ static void give_back(struct lm_cache *c, uint32_t page)
 static int copy_page(struct lm_cache *c, uint32_t to, uint32_t from)
 {
 	struct dev *d = c->w->d;
-	uint64_t n = page_bytes(c);
+	uint64_t n = page_bytes(c), stride = lm_cache_stride(c);
 
 	for (uint32_t l = 0; l < c->w->config.layers; l++) {
 		char *keys = lm_cache_keys(c, l), *values = lm_cache_values(c, l);
 
-		if (d->ops->copy(d, keys + to * n, keys + from * n, n) < 0 ||
-			d->ops->copy(d, values + to * n, values + from * n, n) < 0)
+		if (d->ops->copy(d, keys + to * stride, keys + from * stride, n) < 0 ||
+			d->ops->copy(d, values + to * stride, values + from * stride, n) <
+				0)
 			return device_failed(d);
 	}
 	return 0;
@@ -170,29 +191,21 @@ static int copy_page(struct lm_cache *c, uint32_t to, uint32_t from)
 
 bool lm_cache_touch(struct lm_cache *c, uint32_t pages)
 {
-	uint32_t wanted = pages < c->pages - c->taken ? c->taken + pages : c->pages;
-	uint64_t n = page_bytes(c), each = TOUCH_BYTES / n + 1, first;
-	char *region;
+	uint64_t wanted = pages < c->pages - c->taken ? c->taken + pages : c->pages;
+	uint64_t n = lm_cache_stride(c), end;
 
 	if (!c->w->d->is_host)
 		return false;
-	if (c->regions == 2 * (uint64_t)c->w->config.layers) {
-		c->touched = c->touching;
-		c->regions = 0;
-	}
-	if (c->touched < c->taken && !c->regions)
-		c->touched = c->taken;
-	if (!c->regions) {
-		if (c->touched >= wanted)
-			return false;
-		c->touching = wanted - c->touched < each ? wanted :
-							   c->touched + (uint32_t)each;
-	}
-	region = c->pool + c->regions++ * c->pages * n;
 	/* what was taken meanwhile may have been written */
-	first = c->taken > c->touched ? c->taken : c->touched;
-	for (uint64_t at = first * n; at < c->touching * n; at += TOUCH_STEP)
-		region[at] = 0;
+	if (c->touched < c->taken * n)
+		c->touched = c->taken * n;
+	if (c->touched >= wanted * n)
+		return false;
+	end = wanted * n - c->touched < TOUCH_BYTES ? wanted * n :
+						      c->touched + TOUCH_BYTES;
+	for (; c->touched < end; c->touched += TOUCH_STEP)
+		c->pool[c->touched] = 0;
+	c->touched = end;
 	return true;
 }
 

@@ -37,7 +37,8 @@ uint32_t lm_cache_free_pages(const struct lm_cache *c);
 
 /* Memory that was never used has to be found and cleared, which takes a tenth of a prompt's time. A
  * call does so for some of the next `pages` pages that no sequence had yet (a few milliseconds), where
- * a CPU computes. Returns false when there is nothing left to do. */
+ * a CPU computes. Returns false when there is nothing left to do. Without it a step finds the memory of what it
+ * writes: the parts of a page lie together there, so that no step has to find much more than that. */
 bool lm_cache_touch(struct lm_cache *c, uint32_t pages);
 
 /* The part of the cache that one conversation uses. Zero-initialise it; release returns its

@@ -420,7 +420,8 @@ static struct lm_paged_put putting(const struct lm_forward *f, uint32_t layer)
 		.slot = column(f, SLOT),
 		.rows = f->rows,
 		.width = lm_kv_dim(&f->w->config),
-		.by_head = f->w->d->is_host ? f->w->config.head_dim : 0 };
+		.by_head = f->w->d->is_host ? f->w->config.head_dim : 0,
+		.stride = lm_cache_stride(f->cache) };
 }
 
 static int store(struct lm_forward *f, uint32_t layer)
@@ -473,7 +474,8 @@ static int attend(struct lm_forward *f, uint32_t layer)
 		.scale = c->query_scale > 0 ? (float)c->query_scale :
 					      1 / sqrtf((float)c->head_dim),
 		.softcap = (float)c->score_cap,
-		.by_head = f->w->d->is_host };
+		.by_head = f->w->d->is_host,
+		.stride = lm_cache_stride(f->cache) };
 
 	return ops(f)->paged_attend(f->w->d, &a);
 }

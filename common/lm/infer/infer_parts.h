@@ -60,9 +60,11 @@ static inline uint64_t lm_kv_dim(const struct lm_config *c)
 /* Allocates `count` floats on the device. Returns 0 and *out, or -1 with err_set(). */
 int lm_infer_alloc(struct dev *d, float **out, uint64_t count);
 
-/* Return the pool of keys, or of values, of a layer: [pages LM_PAGE][kv_dim]. */
+/* Return the keys, or the values, of a layer in page 0: [LM_PAGE][kv_dim]. Those in page i lie i times the stride
+ * further on, in bytes. */
 void *lm_cache_keys(struct lm_cache *c, uint32_t layer);
 void *lm_cache_values(struct lm_cache *c, uint32_t layer);
+uint64_t lm_cache_stride(const struct lm_cache *c);
 enum lm_cache_type lm_cache_type(const struct lm_cache *c);
 
 #endif
