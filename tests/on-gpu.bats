@@ -124,6 +124,17 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 		.[3].median == 1 and .[3].params.distinct > 1' "$OUT/results.jsonl"
 }
 
+@test "on-gpu: asked to end, it ends what it runs" {
+	printf '#!/bin/sh\necho $$ >%s/pid\nexec sleep 60\n' "$BATS_TEST_TMPDIR" >"$DIR/bin/kcheck"
+	"$ROOT/scripts/on-gpu" run --dir "$DIR" --out "$OUT" --only kcheck-int8 3>&- &
+	wait_file "$BATS_TEST_TMPDIR/pid"
+	local code=0 pid=$!
+	kill "$pid"
+	ended "$pid" || code=$?
+	assert_equal "$code" 143
+	wait_until "its child is gone" process_is_gone "$(<"$BATS_TEST_TMPDIR/pid")"
+}
+
 @test "on-gpu: a profile is the time of each kernel, as ncu tells it" {
 	rm "$DIR/emulation"
 	cat >"$BATS_TEST_TMPDIR/tools/ncu" <<'END'

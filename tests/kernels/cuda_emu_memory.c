@@ -23,21 +23,21 @@ static size_t used;
 bool emu_take(void **out, size_t bytes, size_t all)
 {
 	struct area *a = malloc(sizeof *a);
-	bool fits;
 
+	if (!a)
+		return false;
 	pthread_mutex_lock(&lock);
-	fits = a && bytes <= all - used && !posix_memalign(out, 256, bytes ? bytes : 1);
-	if (fits) {
-		*a = (struct area){ areas, *out, bytes };
-		areas = a;
-		used += bytes;
-	}
-	pthread_mutex_unlock(&lock);
-	if (fits)
-		memset(*out, 0xa5, bytes);
-	else
+	if (bytes > all - used || posix_memalign(out, 256, bytes ? bytes : 1)) {
+		pthread_mutex_unlock(&lock);
 		free(a);
-	return fits;
+		return false;
+	}
+	*a = (struct area){ areas, *out, bytes };
+	areas = a;
+	used += bytes;
+	pthread_mutex_unlock(&lock);
+	memset(*out, 0xa5, bytes);
+	return true;
 }
 
 bool emu_give(void *p)

@@ -468,7 +468,9 @@ static uint64_t resident(void)
 static void found_where_written(struct lm_weights *w)
 {
 	enum { PAGES_ALL = 16384 };
-	struct lm_forward_limits limits = { ROWS, 1, LENGTH };
+	struct lm_forward_limits limits = { .rows = ROWS,
+		.sequences = 1,
+		.context = LENGTH };
 	struct lm_sequence a = { 0 };
 	float got[VOCAB];
 	struct lm_forward *f = NULL;
