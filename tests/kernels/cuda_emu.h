@@ -58,9 +58,6 @@ bool emu_take(void **out, size_t bytes, size_t all);
 bool emu_give(void *p);
 size_t emu_used(void);
 bool emu_is_device(const void *p, size_t bytes);
-/* Ends the process where an argument of a kernel has an address of the host's memory, which a chip cannot
- * read. */
-void emu_watch_argument(const void *argument, size_t bytes);
 
 /* Returns the block's array that is declared at this place in the source. */
 void *emu_shared(const void *place, size_t bytes);
@@ -173,10 +170,6 @@ template <class... P> struct emu_call {
 	static void start(dim3 grid, dim3 block, struct emu_stream *stream,
 		void (*kernel)(P...), A... arguments)
 	{
-		const int watched[] = { (emu_watch_argument(&arguments, sizeof arguments),
-			0)... };
-
-		(void)watched;
 		emu_launch(grid, block, stream, [=]() { kernel(arguments...); });
 	}
 };

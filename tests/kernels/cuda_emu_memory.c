@@ -2,13 +2,9 @@
  * well, and a chip refuses it: so copies and fills ask here. */
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "tests/kernels/cuda_emu.h"
-
-#define PAGE 4096
 
 struct area {
 	struct area *next;
@@ -82,30 +78,4 @@ bool emu_is_device(const void *p, size_t bytes)
 	}
 	pthread_mutex_unlock(&lock);
 	return a;
-}
-
-/* Two numbers side by side may look like an address: it counts where something is mapped. What is left in the
- * padding behind a bool may be one, too, but for its last byte: so those that end in 0 or 1 pass. */
-static bool is_host(uintptr_t word)
-{
-	unsigned char resident;
-
-	return word >> 47 == 0 && word >= UINT64_C(1) << 40 && (word & 0xff) > 1 &&
-		!emu_is_device((const void *)word, 0) &&
-		mincore((void *)(word / PAGE * PAGE), PAGE, &resident) == 0;
-}
-
-void emu_watch_argument(const void *argument, size_t bytes)
-{
-	for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
-		uintptr_t word;
-
-		memcpy(&word, (const char *)argument + at, sizeof word);
-		if (!is_host(word))
-			continue;
-		fprintf(stderr,
-			"emulation: word %zu of a kernel's argument is memory of the host\n",
-			at / sizeof word);
-		abort();
-	}
 }
