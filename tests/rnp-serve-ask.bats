@@ -117,7 +117,7 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 		jq -c '[.prompt_tokens, .tokens]' | cmp - "$BATS_TEST_TMPDIR/want"
 	ask -n 5 --chat --chat-template chatml Hi
 	# what the template refuses is told with its line
-	printf '\n{{ raise_exception("no systems") }}' >"$BATS_TEST_TMPDIR/t.jinja"
+	printf '{%% for m in messages %%}\n{{ raise_exception("no systems") }}{%% endfor %%}' >"$BATS_TEST_TMPDIR/t.jinja"
 	run -65 ask --chat --chat-template "$BATS_TEST_TMPDIR/t.jinja" Hi
 	[[ "$output" == *"t.jinja:2: the template refuses this conversation: no systems"* ]]
 }

@@ -24,9 +24,9 @@
 /* steps of W that a warp keeps on their way, and the one that it multiplies */
 enum { AHEAD = 4 };
 #ifdef CUDA_EMU
-#define UNROLL_AHEAD
+#define UNROLL_STEPS
 #else
-#define UNROLL_AHEAD _Pragma("unroll (AHEAD)")
+#define UNROLL_STEPS _Pragma("unroll 2")
 #endif
 #define K_END ((uint64_t)1 << 31) /* offsets along k have 32 bits */
 
@@ -157,7 +157,7 @@ __device__ __forceinline__ void add_outputs(float (&total)[(EIGHTS + 1) / 2], fl
 		UNROLL
 		for (unsigned s = 0; s < AHEAD - 1; s++)
 			fetch_step(ring + s * 64, from, begin + s * STEP, end, all);
-		UNROLL_AHEAD
+		UNROLL_STEPS
 		for (unsigned k = begin; k < end; k += STEP) {
 			const uint4 *slot = ring + k / STEP % AHEAD * 64;
 			bool there = k + 8 * t < all;
