@@ -91,7 +91,7 @@ void *lm_cache_values(struct lm_cache *c, uint32_t layer)
 }
 
 /* On a CPU an odd number of cache lines: with a large power of two the same head of all pages would lie in the same
- * few sets of its caches. Attention of 4 rows to 7,680 keys in 12 heads of 64 takes a sixth less time on Zen 5 with
+ * few sets of its caches. Attention of 4 rows to 7,680 keys in 12 heads of 64 takes a sixth less time on Zen 4 with
  * the line more. */
 uint64_t lm_cache_stride(const struct lm_cache *c)
 {
