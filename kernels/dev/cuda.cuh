@@ -67,6 +67,7 @@ struct cuda {
 	void *scratch; /* scratch memory of huff, which grows as needed */
 	uint64_t scratch_bytes;
 	float *lm_scratch; /* of the language model's operations, once prepared */
+	bool lm_wide;      /* wgmma adds as mma.sync does, as lm's prepare found */
 };
 
 static inline struct cuda *cuda_of(struct dev *d)

@@ -308,7 +308,34 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[128], uint64_t a, uint
 #endif
 }
 
-/* The same of 64 columns, 32 of d a lane. */
+/* The same of 128, 64 and 32 columns: 64, 32 and 16 of d a lane. */
+template <bool A_TURNED, bool B_TURNED>
+__device__ __forceinline__ void wgmma_multiply(float (&d)[64], uint64_t a, uint64_t b,
+	bool add)
+{
+#ifdef CUDA_EMU
+	emu_wgmma(d, 128, a, b, add, A_TURNED, B_TURNED);
+#else
+	asm volatile("{\n"
+		     ".reg .pred p;\n"
+		     "setp.ne.b32 p, %66, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31, "
+		     "%32, %33, %34, %35, %36, %37, %38, %39, "
+		     "%40, %41, %42, %43, %44, %45, %46, %47, "
+		     "%48, %49, %50, %51, %52, %53, %54, %55, "
+		     "%56, %57, %58, %59, %60, %61, %62, %63"
+		     "}, %64, %65, p, 1, 1, %67, %68;\n"
+		     "}"
+		     : D64(0)
+		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
+		     "n"((int)B_TURNED));
+#endif
+}
+
 template <bool A_TURNED, bool B_TURNED>
 __device__ __forceinline__ void wgmma_multiply(float (&d)[32], uint64_t a, uint64_t b,
 	bool add)
@@ -327,6 +354,27 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[32], uint64_t a, uint6
 		     "}, %32, %33, p, 1, 1, %35, %36;\n"
 		     "}"
 		     : D16(0), D16(16)
+		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
+		     "n"((int)B_TURNED));
+#endif
+}
+
+template <bool A_TURNED, bool B_TURNED>
+__device__ __forceinline__ void wgmma_multiply(float (&d)[16], uint64_t a, uint64_t b,
+	bool add)
+{
+#ifdef CUDA_EMU
+	emu_wgmma(d, 32, a, b, add, A_TURNED, B_TURNED);
+#else
+	asm volatile("{\n"
+		     ".reg .pred p;\n"
+		     "setp.ne.b32 p, %18, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15"
+		     "}, %16, %17, p, 1, 1, %19, %20;\n"
+		     "}"
+		     : D16(0)
 		     : "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
 		     "n"((int)B_TURNED));
 #endif

@@ -2,6 +2,7 @@
  * arguments. */
 #include "kernels/dev/lt.cuh"
 #include "kernels/lm/cuda.cuh"
+#include "kernels/lm/project_bf16.cuh"
 
 #include <sysexits.h>
 
@@ -20,7 +21,7 @@ int cuda_lm_prepare(struct dev *d, uint64_t *bytes)
 	CUDA_TRY(cudaMalloc((void **)&c->lm_scratch, scratch_bytes));
 	CUDA_TRY(cudaMemsetAsync(c->lm_scratch + LM_SCRATCH_FLOATS, 0, LM_COUNTERS * 4,
 		c->stream));
-	return 0;
+	return cuda_lm_find_wide(d);
 }
 
 /* Like CUDA_ENTER, but also requires that prepare has been called. */

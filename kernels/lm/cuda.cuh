@@ -17,7 +17,7 @@
 
 /* The allocations of prepare: memory for partial sums, and for products before they are
  * converted to another type. */
-#define LM_SCRATCH_FLOATS ((uint64_t)4 << 20)
+#define LM_SCRATCH_FLOATS ((uint64_t)16 << 20)
 /* behind them: how many blocks have done their part of what the last one puts together, and resets to 0 */
 #define LM_COUNTERS 256
 

@@ -3,8 +3,10 @@
  *
  * Plain weights: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded
  * exactly to f32. Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are
- * f32. The reference adds in f64 in the order of t. A GPU with tensor cores takes x as the sum of
- * two bf16 where the weights are bf16: infinite numbers, and x beyond 2^127, may become NaN there.
+ * f32. The reference adds in f64 in the order of t. A GPU with tensor cores rounds x to bf16 where the
+ * weights are bf16, k is a multiple of 8 from 32 on, and x and W lie at multiples of 16 bytes, as do their
+ * rows: a further error of 2^-9 of the sum of |x W|, as PyTorch and llama.cpp have it there; infinite
+ * numbers may become NaN.
  *
  * Quantised weights: the activations are blocks of 32 int8 (lm_quantize). With I_b the sum over a
  * block of part code q, exact in int32, the sum of an output is, in f32 and in the order of b,

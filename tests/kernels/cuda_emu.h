@@ -402,7 +402,8 @@ static inline void emu_meet(struct emu_fragments *f, const unsigned (&a)[4], uns
 }
 
 /* mma.m16n8k16, f32 += product of two 16-bit numbers: all lanes exchange their registers, and
- * each adds up its four elements in the order of k. */
+ * each adds up its four elements. As a GPU's that has wgmma (Xie et al. 2025, arXiv 2511.10909) the sum
+ * of all 16 terms is rounded once, so that their order does not matter. */
 static inline void emu_mma(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
 	unsigned b1, float (*number)(unsigned bits))
 {
@@ -410,7 +411,9 @@ static inline void emu_mma(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
 	unsigned g = emu_self->lane / 4, t = emu_self->lane % 4;
 
 	emu_meet(&f, a, b0, b1);
-	for (unsigned e = 0; e < 4; e++)
+	for (unsigned e = 0; e < 4; e++) {
+		double all = sum[e];
+
 		for (unsigned k = 0; k < 16; k++) {
 			/* the lanes that have row g or g + 8 of A and column 2 t or 2 t + 1 of
 			 * B at k */
@@ -418,9 +421,11 @@ static inline void emu_mma(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
 			unsigned with_b = (t * 2 + e % 2) * 4 + k % 8 / 2;
 			unsigned shift = 16 * (k % 2);
 
-			sum[e] += number(f.a[e / 2 + k / 8 * 2][with_a] >> shift) *
+			all += (double)number(f.a[e / 2 + k / 8 * 2][with_a] >> shift) *
 				number(f.b[k / 8][with_b] >> shift);
 		}
+		sum[e] = (float)all;
+	}
 }
 
 /* mma.m16n8k32, int32 += int8 int8. */

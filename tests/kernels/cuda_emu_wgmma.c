@@ -422,6 +422,7 @@ static float left_number(const struct product *p, unsigned half, unsigned k)
 	return bf16_to_f32((uint16_t)(two >> 16 * (k % 2)));
 }
 
+/* As emu_mma: the sum of all terms is rounded once. */
 static void compute(struct product *p)
 {
 	unsigned lane = emu_index() % 32, warp = emu_index() / 32 % 4;
@@ -435,17 +436,17 @@ static void compute(struct product *p)
 				number_of(&p->a, 16 * warp + lane / 4 + 8 * h, k);
 	for (unsigned i = 0; i < r->columns / 2; i += 4)
 		for (unsigned c = 0; c < 2; c++) {
-			float s[2] = { 0, 0 };
+			float *sum = r->sum + i + c;
+			double s[2] = { p->add ? sum[0] : 0, p->add ? sum[2] : 0 };
 
 			for (unsigned k = 0; k < 16; k++) {
 				float b = number_of(&p->b, 2 * i + lane % 4 * 2 + c, k);
 
-				s[0] += a[0][k] * b;
-				s[1] += a[1][k] * b;
+				s[0] += (double)a[0][k] * b;
+				s[1] += (double)a[1][k] * b;
 			}
-			for (unsigned h = 0; h < 2; h++)
-				r->sum[i + 2 * h + c] = s[h] +
-					(p->add ? r->sum[i + 2 * h + c] : 0);
+			sum[0] = (float)s[0];
+			sum[2] = (float)s[1];
 		}
 	p->done = true;
 }
