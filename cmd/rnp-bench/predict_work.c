@@ -515,14 +515,14 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 	struct predict_kernel k;
 	int n = 0;
 
-	if (bf16) { /* 16 rows for one, each the sum of two halves */
+	if (bf16) { /* 16 rows for one */
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_group_kernel",
 				.part = "linear layers with norm, SwiGLU",
 				.launches = 2 * layers,
 				.bytes = together * each,
 				.operations = 2 * together,
-				.repeated = 32,
+				.repeated = 16,
 				/* a block finds the norm's factor, then reads x again,
 				 * while its weights are on their way */
 				.near_trips = 4.0 * (double)layers });
@@ -532,7 +532,8 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 				.launches = 2 * layers + 1,
 				.bytes = (w - together) * each,
 				.operations = 2 * (w - together),
-				.repeated = 32 });
+				.repeated = 16,
+				.near_trips = 4.0 * (double)layers });
 	} else {
 		add(out, &n,
 			rows_kernel(s->rows_kernel ? s->rows_kernel :
@@ -569,6 +570,8 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 	uint64_t layers = c->layers;
 	double t = (double)s->context, l = z.layers, w = layer_weights(&z) * l;
 	double each = s->weight_bytes_32 / 32;
+	/* norms, products and SwiGLU in few kernels */
+	bool together = !s->tensor_kernel && each == 2 && s->wgmma;
 	int n = 0;
 
 	if (s->tensor_kernel) {
@@ -584,18 +587,53 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 		add(out, &n,
 			rows_kernel("quantize_kernel", "activations to int8", 4 * layers,
 				l * t * (2 * z.dim + z.q + z.hidden) * 5.5, 0));
+	} else if (together) {
+		/* q, k and v in one launch, g, u and SwiGLU in another */
+		add(out, &n,
+			(struct predict_kernel){
+				.kernel = "project_wgmma_kernel<256u, 2u, false>",
+				.part = "linear layers",
+				.launches = 3 * layers,
+				.bytes = l *
+					(z.dim * (2 * z.q + 2 * z.kv + z.hidden) * each +
+						t *
+							(18 * z.dim + 6 * z.q + 8 * z.kv +
+								2 * z.hidden)),
+				.operations = 2 * t * l * z.dim *
+					(2 * z.q + 2 * z.kv + z.hidden),
+				.by_wgmma = true,
+				/* eight warps make 128 x 256 numbers */
+				.after = 8 * WGMMA_AFTER_STORE * l * t *
+					(z.q + 2 * z.kv + 2 * z.dim) / (128 * 256) });
+		add(out, &n,
+			(struct predict_kernel){
+				.kernel = "project_wgmma_kernel<256u, 2u, true>",
+				.part = "linear layers with SwiGLU",
+				.launches = layers,
+				.bytes = l *
+					(z.dim * 2 * z.hidden * each +
+						t * (2 * z.dim + 4 * z.hidden)),
+				.operations = 2 * t * l * z.dim * 2 * z.hidden,
+				.by_wgmma = true,
+				.after = 8 * WGMMA_AFTER_STORE * l * t * 2 * z.hidden /
+					(128 * 256) });
+		add(out, &n,
+			rows_kernel("round_normed_kernel", "norm to bf16", 2 * layers,
+				l * t * 2 * z.dim * 6, 0));
+		add(out, &n,
+			rows_kernel("round_rows_kernel", "activations to bf16",
+				2 * layers, l * t * (z.q + z.hidden) * 6, 0));
 	} else if (each == 2) {
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_tile_kernel",
 				.part = "linear layers",
 				.launches = 7 * layers,
 				.bytes = w * each +
-					l * t * (2 * z.dim + z.q + z.hidden) * 8,
-				.operations = 2 * t * w,
-				.repeated = 2 });
+					l * t * (2 * z.dim + z.q + z.hidden) * 6,
+				.operations = 2 * t * w });
 		add(out, &n,
-			rows_kernel("split_kernel", "activations to bf16", 7 * layers,
-				l * t * (5 * z.dim + z.q + z.hidden) * 8, 0));
+			rows_kernel("round_kernel", "activations to bf16", 7 * layers,
+				l * t * (5 * z.dim + z.q + z.hidden) * 6, 0));
 	} else {
 		/* four rows share a weight: it is loaded once for them, and x for each */
 		add(out, &n,
@@ -622,10 +660,10 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 		rows_kernel("rotate_kernel<float>", "positions", 2 * layers,
 			l * t * (z.q + z.kv) * 8, 0));
 	add(out, &n,
-		rows_kernel("norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 8, 0));
+		rows_kernel("norm_kernel<float>", "norm", together ? 1 : 2 * layers + 1,
+			(together ? 1 : 2 * l + 1) * t * z.dim * 8, 0));
 	add(out, &n,
-		rows_kernel("swiglu_kernel<float>", "SwiGLU", layers,
+		rows_kernel("swiglu_kernel<float>", "SwiGLU", together ? 0 : layers,
 			l * t * z.hidden * 12, 0));
 	return n;
 }

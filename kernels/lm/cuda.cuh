@@ -17,7 +17,11 @@
 
 /* The allocations of prepare: memory for partial sums, and for products before they are
  * converted to another type. */
+#ifdef CUDA_EMU
+#define LM_SCRATCH_FLOATS ((uint64_t)4 << 20) /* what is large is made in parts there */
+#else
 #define LM_SCRATCH_FLOATS ((uint64_t)16 << 20)
+#endif
 /* behind them: how many blocks have done their part of what the last one puts together, and resets to 0 */
 #define LM_COUNTERS 256
 

@@ -209,7 +209,7 @@ __device__ __forceinline__ void store_gated(const struct wide_layers &q,
 
 template <unsigned COLUMNS, unsigned GROUPS, bool GATED>
 __global__ void __launch_bounds__(GROUPS *WGMMA_GROUP + 32, 1)
-	project_wide_kernel(const GRID_CONSTANT wide_maps maps,
+	project_wgmma_kernel(const GRID_CONSTANT wide_maps maps,
 		const GRID_CONSTANT struct wide_layers q, unsigned tasks)
 {
 #if CUDA_WGMMA
@@ -283,7 +283,7 @@ template <unsigned COLUMNS, unsigned GROUPS, bool GATED>
 static int launch(struct dev *d, const struct wide_layers *q, const uint16_t *x)
 {
 	typedef wide_shape<COLUMNS, GROUPS, GATED> shape;
-	auto kernel = project_wide_kernel<COLUMNS, GROUPS, GATED>;
+	auto kernel = project_wgmma_kernel<COLUMNS, GROUPS, GATED>;
 	uint64_t rows = q->p->rows, k = q->p->k, tasks = 0;
 	unsigned sms = (unsigned)cuda_of(d)->sm_count;
 	wide_maps maps;
@@ -408,7 +408,7 @@ int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g)
 /* Sizes of the product that both are asked for, and where in the scratch memory it lies, in floats; what is
  * rounded lies at its beginning. */
 enum { ASK_ROWS = 32, ASK_OUTPUTS = 64, ASK_K = 512, ASK_Y = ASK_ROWS * ASK_OUTPUTS };
-enum { ASK_W = 1 << 20, ASK_X = 2 << 20, ASK_WIDE = 3 << 20, ASK_FEW = 4 << 20 };
+enum { ASK_W = 1 << 16, ASK_X = 2 << 16, ASK_WIDE = 3 << 16, ASK_FEW = 4 << 16 };
 
 /* Numbers of either sign, from 2^-8 to 2^8: sums that lose what is small, and cancel. */
 static void ask_numbers(uint16_t *w, float *x)
