@@ -688,10 +688,92 @@ static void groups(void)
 	CHECK_I64(0, grouped);
 	speak(w, true, got);
 	CHECK(memcmp(want, got, sizeof want) == 0);
-	/* of each layer q, k and v, and g and u: of passes that are launched or captured */
-	CHECK(grouped > 0 && grouped % 4 == 0);
+	/* of each layer q, k and v, and g and u: of passes that are launched or captured; of the prompt, of
+	 * which nobody wants logits, those of the first layer */
+	CHECK(grouped > 2 && grouped % 4 == 2);
 	lm_weights_close(w);
 	model_file_close(s);
+	dev_close(&d);
+}
+
+enum { CUT_TEXT = 170, PIECES_MAX = 7 };
+
+/* The logits of all tokens of two conversations side by side, of which the first is read in pieces of these sizes,
+ * the second in one of each as long. */
+static void read_in_pieces(struct lm_weights *w, enum lm_cache_type type,
+	const uint32_t *pieces, float (*logits)[VOCAB])
+{
+	struct lm_forward_limits limits = { .rows = 2 * CUT_TEXT,
+		.sequences = 2,
+		.context = CUT_TEXT };
+	static float heard[2 * CUT_TEXT][VOCAB];
+	static struct lm_row rows[2 * CUT_TEXT];
+	struct lm_sequence s[2] = { 0 };
+	struct lm_forward *f = NULL;
+	struct lm_cache *c = NULL;
+
+	CHECK(lm_cache_open(&c, w, 64, type) == 0);
+	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK(lm_sequence_grow(&s[i], c, CUT_TEXT) == 0);
+	for (; *pieces; pieces++) {
+		uint32_t first = s[0].length, n = 0;
+
+		for (uint32_t k = 0; k < 2; k++)
+			for (uint32_t i = 0; i < *pieces; i++)
+				rows[n++] = (struct lm_row){ .sequence = &s[k],
+					.token = spoken((int)k, s[k].length + i),
+					.position = s[k].length + i,
+					.logits = true };
+		CHECK(lm_forward_rows(f, rows, n, keep_each, heard) == 0);
+		for (uint32_t i = 0; i < n; i++)
+			memcpy(logits[i / *pieces * CUT_TEXT + first + i % *pieces],
+				heard[i], sizeof heard[i]);
+	}
+	CHECK(s[0].length == CUT_TEXT);
+	for (uint32_t i = 0; i < 2; i++)
+		lm_sequence_release(&s[i], c);
+	lm_forward_close(f);
+	lm_cache_close(c);
+}
+
+/* On a GPU, too, a row's bits are its own: other kernels make one row, eight, 32, 64 and more of each type of
+ * weights, and attention of few rows and of many. */
+static void cut_anywhere(void)
+{
+	static const uint32_t sizes[][PIECES_MAX] = { { CUT_TEXT },
+		{ 1, 3, 5, 17, 40, 104 }, { 129, 2, 30, 8, 1 } };
+	static const enum lm_type types[] = { LM_BF16, LM_Q8_0, LM_Q4_0 };
+	static float want[2 * CUT_TEXT][VOCAB], got[2 * CUT_TEXT][VOCAB];
+	struct dev d = DEV_INIT;
+	struct lm_config c;
+
+	if (!open_emulation(&d))
+		return;
+	CHECK(lm_config_preset(&c, "nano", VOCAB) == 0);
+	c.dim = 128;
+	c.hidden = 192;
+	c.layers = 1;
+	c.heads = 4;
+	c.kv_heads = 2;
+	c.head_dim = 64;
+	c.context = CUT_TEXT;
+	for (unsigned i = 0; i < 3; i++) {
+		enum lm_cache_type type = i == 1 ? LM_CACHE_Q8_0 : LM_CACHE_F16;
+		struct model_file *s = NULL;
+		struct lm_weights *w = NULL;
+
+		CHECK(model_file_make(&s, NULL, &c, types[i], 7) == 0);
+		CHECK(lm_weights_open(&w, &d, s) == 0);
+		read_in_pieces(w, type, sizes[0], want);
+		for (unsigned k = 1; k < sizeof sizes / sizeof *sizes; k++) {
+			memset(got, 0, sizeof got);
+			read_in_pieces(w, type, sizes[k], got);
+			CHECK(memcmp(want, got, sizeof want) == 0);
+		}
+		lm_weights_close(w);
+		model_file_close(s);
+	}
 	dev_close(&d);
 }
 
@@ -744,6 +826,7 @@ int main(void)
 	packs(&d);
 	graphs(s);
 	groups();
+	cut_anywhere();
 	lm_stream_close(stream);
 	lm_weights_close(m);
 	model_file_close(s);
