@@ -90,12 +90,19 @@ static struct predict_kernel product(const struct predict_step *s, const char *p
 		.bytes = bytes };
 }
 
+/* Whether SwiGLU and its gradient are kernels of their own, as kernels/lm/rows.cu chooses. */
+static bool gates_apart(const struct predict_step *s)
+{
+	return s->library && s->wgmma;
+}
+
 /* Whether SwiGLU is made with the product of its g and u, as kernels/lm/swiglu_sm90a.cu chooses. */
 static bool gates_together(const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
 
-	return s->wgmma && s->tokens % 128 == 0 && c->hidden % 128 == 0 && c->dim > 448 &&
+	return !gates_apart(s) && s->wgmma && s->tokens % 128 == 0 &&
+		c->hidden % 128 == 0 && c->dim > 448 &&
 		s->tokens / 128 * (c->hidden / 128) >= 100;
 }
 
@@ -216,6 +223,9 @@ static void train_layers(struct predict_kernel *out, int *n, const struct predic
 	double t = (double)s->tokens, l = z->layers, w = layer_weights(z);
 	bool together = gates_together(s);
 	double own = together ? 2 * z->dim * z->hidden : 0;
+	double dy = gates_apart(s) ?
+		0 :
+		z->dim * z->hidden; /* the product of SwiGLU's gradient */
 
 	add(out, n,
 		product(s, "layers forward", (together ? 3 : 4) * s->model.layers,
@@ -230,10 +240,10 @@ static void train_layers(struct predict_kernel *out, int *n, const struct predic
 				(z->q + 2 * z->kv + 2 * z->dim +
 					(together ? 0 : 2 * z->hidden))));
 	add(out, n,
-		product(s, "layers backward", 7 * s->model.layers,
-			4 * t * w * l - 2 * t * z->dim * z->hidden * l,
+		product(s, "layers backward", (dy ? 7 : 8) * s->model.layers,
+			4 * t * w * l - 2 * t * dy * l,
 			l *
-				(8 * w - 2 * z->dim * z->hidden +
+				(8 * w - 2 * dy +
 					t *
 						(z->dim * 22 + z->q * 8 + z->kv * 8 +
 							z->hidden * 10)),
@@ -424,7 +434,11 @@ static void train_rows(struct predict_kernel *out, int *n, const struct predict_
 		gates_together(s) ? swiglu_forward(s, z) :
 				    rows_kernel("swiglu_kernel<unsigned short>", "SwiGLU",
 					    layers, l * t * z->hidden * 6, 0));
-	add(out, n, swiglu_back(s, z));
+	add(out, n,
+		gates_apart(s) ?
+			rows_kernel("swiglu_back_kernel<unsigned short>",
+				"SwiGLU backward", layers, l * t * z->hidden * 12, 0) :
+			swiglu_back(s, z));
 }
 
 /* The output layer and the loss. */
