@@ -304,8 +304,8 @@ bench_record() { # test unit median low high
 	# attention by wgmma, of enough queries, whose tiles are counted loop by loop
 	jq -es 'any(.kernel == "attend_wide_kernel<64, false>" and .limit == "tensor" and .unknown.issue_ns)' <<<"$output"
 	rnp-bench predict --gpu H100 --tokens 1024 --length 1024 | jq -es 'any(.kernel == "attend_tensor_kernel<64, 2>")'
-	# an H100 makes SwiGLU with its product, by wgmma, and without cuBLASLt the other products, too; others have not
-	jq -es 'any(.kernel == "swiglu_product_kernel<true>") and any(.kernel == "cuBLASLt") and
+	# without cuBLASLt an H100 makes products by wgmma, and SwiGLU with its own; others have not
+	jq -es 'any(.kernel == "swiglu_kernel<unsigned short>") and any(.kernel == "cuBLASLt") and
 		any(.part == "norm\u0027s weights backward" and .limit == "latency" and .latency_ns > .hbm_ns) and
 		any(.part == "embedding backward" and .limit == "hbm" and .latency_ns < .hbm_ns)' <<<"$output"
 	run_split rnp-bench predict --gpu H100 --without-library

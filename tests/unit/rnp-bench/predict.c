@@ -254,7 +254,11 @@ static void test_steps(void)
 	/* six launches a layer, the last norm and the output layer */
 	CHECK(launches_of(k, n) == 2 * 6 + 2);
 	n = predict_prompt(k, &s);
-	CHECK(near(k[0].operations, 2 * 128 * weights) && near(k[0].repeated, 2));
+	CHECK(near(k[0].operations, 2 * 128 * weights) && !k[0].by_wgmma);
+	s.wgmma = true;
+	CHECK(predict_prompt(k, &s) && k[0].by_wgmma && k[1].by_wgmma &&
+		near(k[0].operations + k[1].operations, 2 * 128 * weights));
+	s.wgmma = false;
 	s.weight_bytes_32 = 34;
 	s.rows_kernel = "rows";
 	s.tensor_kernel = "tensor";
