@@ -57,6 +57,7 @@ int cuda_fail(struct dev *d, cudaError_t e, const char *call);
 
 struct cuda {
 	int number, sm_count, major; /* major: of the compute capability */
+	int shared_bytes;            /* of a block at most, where a launch asks for it */
 	bool wgmma;                  /* which is 9.0: it has what wgmma.cuh needs */
 	int peer;                    /* 1 + the GPU that from_peer used last */
 	cudaStream_t stream;

@@ -399,6 +399,8 @@ static int open_device(struct dev *d, int n)
 	CUDA_TRY(cudaSetDevice(n));
 	CUDA_TRY(cudaGetDeviceProperties(&p, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&c->sm_count, cudaDevAttrMultiProcessorCount, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&c->shared_bytes,
+		cudaDevAttrMaxSharedMemoryPerBlockOptin, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, n));
 	c->major = major;

@@ -60,6 +60,22 @@ __device__ __forceinline__ void tensor_mma_i8(int (&sum)[4], const unsigned (&a)
 #endif
 }
 
+/* sum = first + a b: `first` stays in registers of its own from one product to the next. */
+__device__ __forceinline__ void tensor_mma_i8_from(int (&sum)[4], int first,
+	const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+#ifdef CUDA_EMU
+	sum[0] = sum[1] = sum[2] = sum[3] = first;
+	emu_mma_i8(sum, a, b0, b1);
+#else
+	asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+		     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+		     : "=r"(sum[0]), "=r"(sum[1]), "=r"(sum[2]), "=r"(sum[3])
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1),
+		     "r"(first));
+#endif
+}
+
 /* Loads four 8 x 8 matrices from shared memory: lane l gives the address of row l % 8 of matrix
  * l / 8, a multiple of 16 bytes. Of each matrix it receives the pair (g, 2t), or when TURNED
  * (2t, g) and the one below. */

@@ -271,6 +271,7 @@ __device__ __forceinline__ float lm_row_rms(const float *x, uint64_t dim, float 
 {
 	float v[LM_PACK], squares = 0;
 
+	UNROLL_4 /* loads of four are on their way at once */
 	for (uint64_t i = threadIdx.x % 32 * LM_PACK; i < dim; i += 32 * LM_PACK) {
 		lm_load(v, x + i, lm_count(i, dim), wide);
 		UNROLL

@@ -1,6 +1,7 @@
 /* project.cu - linear layers with weights as they lie in a model file, and the activations that go
  * with quantised ones, on a GPU. bf16 weights are those of project_bf16.cu where there are tensor
- * cores, quantised ones those of project_rows.cu and project_tensor.cu. Multiply-adds are fmaf(),
+ * cores, quantised ones those of project_few.cu and project_tensor.cu, and of project_rows.cu where
+ * there are none, or the weights are not aligned. Multiply-adds are fmaf(),
  * so that contraction (-fmad) changes nothing: the bits of a row are the same whatever R is. */
 #include "kernels/lm/cuda.cuh"
 #include "kernels/lm/project_quantized.cuh"
@@ -131,31 +132,41 @@ template <int TYPE> static void launch_wide(struct dev *d, const struct lm_proje
 		LAUNCH(rows_kernel, cuda_grid(d, threads, THREADS), THREADS, stream, *p);
 }
 
-/* A thread for each block of activations. */
-__global__ void quantize_kernel(struct lm_quantize q)
+/* Eight lanes for each block of activations, four numbers each. */
+__global__ void quantize_kernel(struct lm_quantize q, bool wide)
 {
-	uint64_t blocks = q.k / LM_WEIGHT_BLOCK;
+	uint64_t blocks = q.k / LM_WEIGHT_BLOCK, all = q.rows * blocks;
+	unsigned part = threadIdx.x % 8;
 
-	for (uint64_t n = GRID_FIRST; n < q.rows * blocks; n += GRID_STRIDE) {
-		const float *x = q.x + n / blocks * q.ldx + n % blocks * LM_WEIGHT_BLOCK;
-		struct lm_block8 *to = &q.to[n];
-		float max = 0, inverse;
-		int minus = 0, upper = 0;
+	/* whole warps go on as long as one of their blocks exists */
+	for (uint64_t n = GRID_FIRST / 8; n - threadIdx.x % 32 / 8 < all;
+		n += GRID_STRIDE / 8) {
+		uint64_t at = n < all ? n : all - 1;
+		const float *from = q.x + at / blocks * q.ldx +
+			at % blocks * LM_WEIGHT_BLOCK + 4 * part;
+		struct lm_block8 *to = &q.to[at];
+		float x[4];
 
-		for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
-			max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
-		to->scale = max < 0x1p-100f ? 0 : max / 127;
-		inverse = to->scale > 0 ? 1 / to->scale : 0;
-		for (int i = 0; i < LM_WEIGHT_BLOCK; i++) {
-			int v = (int)rintf(fminf(fmaxf(x[i] * inverse, -127), 127));
+		if (wide) {
+			float4 v = __ldg((const float4 *)(const void *)from);
 
-			to->q[i] = (int8_t)v;
-			minus -= v;
-			upper -= i < 16 ? 0 : v;
+			x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+		} else {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				x[i] = from[i];
 		}
-		to->minus[0] = minus;
-		to->minus[1] = upper;
-		to->sum = to->scale * (float)-minus;
+		quantized_four four(x);
+
+		if (n >= all)
+			continue;
+		((unsigned *)(void *)to->q)[part] = four.word;
+		if (part == 0) {
+			to->scale = four.scale;
+			to->sum = four.sum;
+			to->minus[0] = four.minus[0];
+			to->minus[1] = four.minus[1];
+		}
 	}
 }
 
@@ -165,8 +176,8 @@ int cuda_lm_quantize(struct dev *d, const struct lm_quantize *q)
 
 	if (!n)
 		return 0;
-	LAUNCH(quantize_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream,
-		*q);
+	LAUNCH(quantize_kernel, cuda_grid(d, n * 8, 128), 128, cuda_of(d)->stream, *q,
+		q->ldx % 4 == 0 && ((uintptr_t)q->x & 15) == 0);
 	CUDA_TRY(cudaGetLastError());
 	return 0;
 }
@@ -197,7 +208,7 @@ static int project_plain(struct dev *d, const struct lm_project *p)
 
 int cuda_lm_project(struct dev *d, const struct lm_project *p)
 {
-	int rc = 1;
+	int rc;
 
 	if (!p->n || !p->rows)
 		return 0;
@@ -206,12 +217,14 @@ int cuda_lm_project(struct dev *d, const struct lm_project *p)
 	if ((uintptr_t)p->x8 & 15)
 		return dev_fail(d, EX_SOFTWARE, "%s: activations that are not aligned",
 			d->name);
-	if (p->rows >= PROJECT_TILE_ROWS)
+	rc = cuda_lm_project_few(d, p);
+	if (rc > 0)
 		rc = cuda_lm_project_tensor(d, p);
 	return rc > 0 ? cuda_lm_project_quantized(d, p) : rc;
 }
 
 int cuda_lm_project_group(struct dev *d, const struct lm_project_group *g)
 {
-	return cuda_lm_project_bf16_group(d, g);
+	return lm_weight_is_quantized(g->p[0].type) ? cuda_lm_project_few_group(d, g) :
+						      cuda_lm_project_bf16_group(d, g);
 }

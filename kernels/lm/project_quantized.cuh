@@ -188,11 +188,44 @@ __device__ __forceinline__ void read_codes(struct codes *c, const uint4 *raw, un
 	}
 }
 
-/* Starts kernels for a product with quantised weights. rows >= PROJECT_TILE_ROWS take tensor
- * cores. Return 0; 1: not supported, nothing was started; -1: an error. */
-int cuda_lm_project_quantized(struct dev *d, const struct lm_project *p);
-int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p);
+/* Four of the numbers of a block of activations, quantised by eight adjacent lanes. */
+struct quantized_four {
+	unsigned word; /* of four codes */
+	float scale, sum;
+	int minus[2];
 
-#define PROJECT_TILE_ROWS 16
+	__device__ __forceinline__ quantized_four(const float (&x)[4])
+	{
+		float max = 0, inverse;
+
+		word = 0;
+		minus[0] = 0;
+		UNROLL
+		for (int i = 0; i < 4; i++)
+			max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+		max = lm_warp_max(max, 8);
+		scale = max < 0x1p-100f ? 0 : max / 127;
+		inverse = scale > 0 ? 1 / scale : 0;
+		UNROLL
+		for (int i = 0; i < 4; i++) {
+			int v = (int)rintf(fminf(fmaxf(x[i] * inverse, -127), 127));
+
+			word |= ((unsigned)v & 255) << 8 * i;
+			minus[0] -= v;
+		}
+		minus[1] = threadIdx.x % 8 < 4 ? 0 : minus[0];
+		minus[0] = lm_warp_sum(minus[0], 8);
+		minus[1] = lm_warp_sum(minus[1], 8);
+		sum = scale * (float)-minus[0];
+	}
+};
+
+/* Start kernels for a product with quantised weights: for every GPU; for up to eight rows; for many, on
+ * tensor cores; and for layers of one norm. Return 0; 1: not supported, nothing was started; -1: an
+ * error. */
+int cuda_lm_project_quantized(struct dev *d, const struct lm_project *p);
+int cuda_lm_project_few(struct dev *d, const struct lm_project *p);
+int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p);
+int cuda_lm_project_few_group(struct dev *d, const struct lm_project_group *g);
 
 #endif

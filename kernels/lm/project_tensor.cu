@@ -1,255 +1,235 @@
-/* project_tensor.cu - products of many rows with quantised weights, on int8 tensor cores: a tile of
- * 64 rows by 64 outputs, four blocks of 32 along k at a time. The weights of a tile are decoded
- * once, into shared memory. An MMA makes the exact sum of a block; it is scaled and added in the
- * order of the blocks by fmaf(): the same bits as those of few rows (project_rows.cu), and the
- * reference's. Contraction (-fmad) changes nothing. */
-#include "kernels/lm/project_quantized.cuh"
+/* project_tensor.cu - products of more than a few rows with quantised weights, on int8 tensor cores. The
+ * rows of x that a block multiplies are brought to shared memory eight blocks of 32 along k at a time,
+ * the next while these are used; each warp brings the weights of its own outputs, as they lie in the file,
+ * and takes them from there (project_fragment.cuh). An MMA makes the exact sum of a block; it is scaled
+ * and added in the order of the blocks by fmaf(): the same bits as those of few rows (project_few.cu), and
+ * the reference's. That takes three instructions of f32 for a sum and block, 12 beside each MMA, which is
+ * what bounds products of many rows. Contraction (-fmad) changes nothing. */
+#include "kernels/lm/project_fragment.cuh"
 
-#define THREADS 128
-#define ROWS    64
-#define OUTPUTS 64
-#define STEP    4 /* blocks of 32 at a time */
-/* bytes of a row of x in shared memory: four blocks, and 16 against conflicts between banks */
-#define X_STRIDE    208
-#define CODE_STRIDE 144 /* the same of the codes of an output */
-/* 1.5 2^23: as bits of an f32 it can be added to like an integer */
-#define MAGIC       0x4b400000
-#define MAGIC_FLOAT 12582912.0f
+#define WARPS       4
+#define THREADS     (32 * WARPS)
+#define X_CHUNKS    24 /* of eight blocks of a row: 48 bytes each */
+#define X_STRIDE    25 /* so that eight rows are read from different banks */
+#define SHARED_MOST (99 << 10) /* that a block has on every GPU with these instructions */
 
-#if CUDA_TENSOR
-/* 16-byte chunks that four blocks, or a super block, touch, and the word after them. */
-template <int TYPE> struct raw_room {
+/* A warp multiplies 16 M rows by 8 N outputs; a block has 16 M rows and four warps. */
+template <int TYPE, int M, int N, int STAGES> struct tile {
 	enum {
-		BYTES = block_bytes<TYPE>::BLOCK * (block_bytes<TYPE>::SUPER ? 1 : STEP),
-		CHUNKS = (BYTES + 15 + 15) / 16 + 1
+		ROWS = 16 * M,
+		OUTPUTS = 8 * N,
+		APART = EIGHT * OUTPUTS, /* floats of a plane of scales */
+		X = ROWS * X_STRIDE,     /* of a stage, in 16 bytes */
+		W = OUTPUTS * eight_blocks<TYPE>::CHUNKS,
+		STAGE = X + WARPS * W,
+		TABLE = eight_blocks<TYPE>::PLANES * APART,
+		BYTES = STAGES * STAGE * 16 + WARPS * TABLE * 4
 	};
 };
 
-/* Starts the copies of four blocks of 64 rows of x, with zeros for rows that do not exist. */
-__device__ static void stage_x(unsigned char *to, const struct lm_project *p, uint64_t r0,
-	uint64_t b0, uint64_t blocks)
-{
-	enum { CHUNKS = STEP * sizeof(struct lm_block8) / 16 };
+#if CUDA_TENSOR
+/* What a thread brings of x: some of the chunks of a row. */
+template <int ROWS> struct x_reader {
+	enum { EACH = THREADS / ROWS }; /* threads for a row */
+	const uint4 *from;
+	unsigned part, chunks; /* chunks: of a row that exists */
 
-	UNROLL_1
-	for (unsigned i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
-		unsigned row = i / CHUNKS, c = i % CHUNKS;
-		bool there = r0 + row < p->rows && b0 + c / 3 < blocks;
-		const unsigned char *from = (const unsigned char *)(const void *)&p
-						    ->x8[(r0 + row) * blocks + b0] +
-			c * 16;
+	__device__ __forceinline__ x_reader(const struct lm_project &p, uint64_t r0)
+	{
+		uint64_t r = r0 + threadIdx.x / EACH, blocks = p.k / LM_WEIGHT_BLOCK;
 
-		tensor_copy(to + row * X_STRIDE + c * 16, from, there ? 16 : 0);
+		part = threadIdx.x % EACH;
+		chunks = r < p.rows ? (unsigned)blocks * 3 : 0;
+		from = (const uint4 *)(const void *)(p.x8 + (r < p.rows ? r : 0) * blocks);
 	}
-}
 
-/* sum += what a block adds. bf: the codes of outputs of two tiles of 8, as operand B. */
-template <int TYPE>
-__device__ __forceinline__ void add_block(float (&sum)[4], const unsigned (&a)[4],
-	unsigned b0, unsigned b1, const float2 (&x)[2], const float4 &w,
-	const int2 (&parts)[2])
-{
-	int whole[4] = { MAGIC, MAGIC, MAGIC, MAGIC }, upper[4] = { 0, 0, 0, 0 };
-	float scale[2] = { w.x, w.z }, min[2] = { w.y, w.w };
+	/* Behind the end of k, and of rows that do not exist, there are zeros. */
+	__device__ __forceinline__ void fetch(uint4 *stage, unsigned step) const
+	{
+		uint4 *to = stage + threadIdx.x / EACH * X_STRIDE + part;
+		unsigned first = step * X_CHUNKS + part;
 
-	if (block_bytes<TYPE>::PARTS) {
 		UNROLL
-		for (int e = 0; e < 4; e++)
-			whole[e] = 0;
-		tensor_mma_i8(whole, a, b0, 0);
-		tensor_mma_i8(upper, a, 0, b1);
-	} else {
-		tensor_mma_i8(whole, a, b0, b1);
-	}
-	UNROLL
-	for (int e = 0; e < 4; e++) {
-		float exact;
+		for (unsigned i = 0; i < X_CHUNKS; i += EACH) {
+			bool there = first + i < chunks;
 
-		if (block_bytes<TYPE>::PARTS)
-			exact = (float)(parts[e % 2].x * whole[e] +
-				parts[e % 2].y * upper[e]);
-		else
-			exact = half_float_of_bits((uint32_t)whole[e]) - MAGIC_FLOAT;
-		sum[e] = fmaf(scale[e % 2] * x[e / 2].x, exact, sum[e]);
-		if (block_bytes<TYPE>::HAS_MIN)
-			sum[e] = fmaf(min[e % 2], x[e / 2].y, sum[e]);
+			tensor_copy(to + i, there ? from + first + i : from,
+				there ? 16 : 0);
+		}
+	}
+};
+
+/* Multiplies block i of a stage, whose x is at `x` and whose output of this lane begins at row[n]. */
+template <int TYPE, int M, int N>
+__device__ __forceinline__ void multiply_block(float (&sum)[M][N][4],
+	const unsigned char *x, const unsigned char *const (&row)[N], const float *table,
+	unsigned i)
+{
+	enum { APART = EIGHT * 8 * N };
+	unsigned lane = threadIdx.x % 32, b[N][2];
+
+	UNROLL
+	for (unsigned n = 0; n < N; n++)
+		read_fragment<TYPE>(b[n], row[n], i, lane % 4);
+	UNROLL
+	for (unsigned m = 0; m < M; m++) {
+		const unsigned char *at = x + 16 * m * X_STRIDE * 16 + i * 48;
+		float2 scale[2];
+		unsigned a[4];
+
+		tensor_matrices<false>(a,
+			at + lane % 16 * X_STRIDE * 16 + lane / 16 * 16);
+		UNROLL
+		for (unsigned h = 0; h < 2; h++)
+			scale[h] = *(const float2 *)(const void *)(at +
+				(8 * h + lane / 4) * X_STRIDE * 16 + 32);
+		UNROLL
+		for (unsigned n = 0; n < N; n++) {
+			two_scales<TYPE> w(table + i * 8 * N + 8 * n + lane % 4 * 2,
+				APART);
+			block_sums<TYPE> sums(a, b[n]);
+
+			UNROLL
+			for (unsigned e = 0; e < 4; e++)
+				sum[m][n][e] = sums.added(sum[m][n][e], e, w,
+					scale[e / 2]);
+		}
 	}
 }
 
-__device__ __forceinline__ void store(const struct lm_project &p, uint64_t r, uint64_t j,
-	float sum)
+/* Multiplies a step of eight blocks, of which `left` exist. */
+template <int TYPE, int M, int N>
+__device__ __forceinline__ void multiply_step(float (&sum)[M][N][4], const uint4 *x,
+	const uint4 *w, float *table, const struct lm_project &p, uint64_t j0,
+	unsigned step, unsigned left)
 {
-	uint64_t at = r * p.ldy + j;
+	unsigned lane = threadIdx.x % 32;
+	const unsigned char *row[N];
 
-	if (r >= p.rows || j >= p.n)
-		return;
-	if (p.bias)
-		sum += p.bias[j];
-	if (p.from)
-		sum += p.from[at];
-	p.y[at] = sum;
+	UNROLL
+	for (unsigned n = 0; n < N; n++)
+		row[n] = (const unsigned char *)(const void *)(w +
+				 (8 * n + lane / 4) * eight_blocks<TYPE>::CHUNKS) +
+			head_of<TYPE>(p, j0 + 8 * n + lane / 4, step);
+	UNROLL
+	for (unsigned n = 0; n < N; n++)
+		UNROLL
+	for (unsigned i = lane % 4; i < EIGHT; i += 4)
+		write_scales<TYPE>(table + i * 8 * N + 8 * n + lane / 4, EIGHT * 8 * N,
+			row[n], i, i < left);
+	__syncwarp();
+	UNROLL
+	for (unsigned i = 0; i < EIGHT; i++)
+		multiply_block<TYPE, M, N>(sum, (const unsigned char *)(const void *)x,
+			row, table, i);
 }
 #endif
 
-template <int TYPE>
-__global__ void __launch_bounds__(THREADS, 3)
-	project_tensor_kernel(struct lm_project p, bool aligned)
+template <int TYPE, int M, int N, int STAGES, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+	project_tensor_kernel(struct lm_project p)
 {
 #if CUDA_TENSOR
-	typedef block_bytes<TYPE> size;
-	enum { CHUNKS = raw_room<TYPE>::CHUNKS };
-	SHARED(uint4, x_shared, ROWS * X_STRIDE / 16);
-	SHARED(uint4, raw, OUTPUTS * CHUNKS);
-	SHARED(uint4, codes_shared, OUTPUTS * CODE_STRIDE / 16);
-	SHARED(float4, scales_shared, STEP * OUTPUTS / 2); /* scale and minimum */
-	SHARED(int2, parts, STEP * OUTPUTS);               /* of types that have two */
-	unsigned char *x = (unsigned char *)(void *)x_shared;
-	unsigned char *codes_at = (unsigned char *)(void *)codes_shared;
-	float2 *scales = (float2 *)(void *)scales_shared;
-	unsigned lane = threadIdx.x % 32, output = threadIdx.x / 2,
-		 part = threadIdx.x % 2;
-	unsigned row = threadIdx.x / 64 * 32, column = threadIdx.x / 32 % 2 * 32;
-	uint64_t blocks = p.k / LM_WEIGHT_BLOCK;
-	uint64_t bytes = lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
-	uint64_t down = (p.rows + ROWS - 1) / ROWS,
-		 all = (p.n + OUTPUTS - 1) / OUTPUTS * down;
-	const unsigned char *w = (const unsigned char *)p.w, *end = w + p.n * bytes;
+	typedef tile<TYPE, M, N, STAGES> sizes;
+	LARGE_SHARED(uint4, memory, SHARED_MOST / 16);
+	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	uint4 *weights = memory + sizes::X + warp * sizes::W; /* of the first stage */
+	float *table = (float *)(void *)(memory + STAGES * sizes::STAGE) +
+		warp * sizes::TABLE;
+	unsigned blocks = (unsigned)(p.k / LM_WEIGHT_BLOCK);
+	unsigned steps = (blocks + EIGHT - 1) / EIGHT;
+	uint64_t down = (p.rows + sizes::ROWS - 1) / sizes::ROWS;
+	uint64_t tasks = (p.n + WARPS * sizes::OUTPUTS - 1) / (WARPS * sizes::OUTPUTS) *
+		down;
 
-	for (uint64_t task = blockIdx.x; task < all; task += gridDim.x) {
-		uint64_t r0 = task % down * ROWS, j0 = task / down * OUTPUTS;
-		/* outputs that do not exist are made of the last one's weights */
-		uint64_t j = j0 + output < p.n ? j0 + output : p.n - 1;
-		float sum[2][4][4] = {};
+	for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
+		uint64_t r0 = task % down * sizes::ROWS;
+		uint64_t j0 = (task / down * WARPS + warp) * sizes::OUTPUTS;
+		x_reader<sizes::ROWS> x(p, r0);
+		weight_reader<TYPE, sizes::OUTPUTS> w;
+		unsigned stage = 0, filled = 0;
+		float sum[M][N][4] = {};
 
-		for (uint64_t b0 = 0; b0 < blocks; b0 += STEP) {
-			unsigned count = (unsigned)(blocks - b0 < STEP ? blocks - b0 :
-									 STEP);
-			const unsigned char *from = w + j * bytes +
-				(size::SUPER ? b0 / 8 : b0) * size::BLOCK;
-			unsigned head = (unsigned)((uintptr_t)from & 15);
-
-			__syncthreads(); /* until the previous step is used */
-			stage_bytes(raw + output * CHUNKS, from,
-				size::SUPER ? size::BLOCK : count * size::BLOCK, end,
-				part, 2, aligned);
-			stage_x(x, &p, r0, b0, blocks);
+		w.aim(p, j0);
+		__syncthreads(); /* until the stages of the task before are used */
+		UNROLL_1
+		for (unsigned s = 0; s < steps + STAGES - 1; s++) {
+			if (s + 1 >= STAGES) {
+				tensor_wait<STAGES - 2>();
+				__syncthreads();
+			}
+			if (s < steps) {
+				x.fetch(memory + filled * sizes::STAGE, s);
+				w.fetch(weights + filled * sizes::STAGE, s);
+			}
 			tensor_commit();
-			tensor_wait<0>();
-			__syncthreads();
-			UNROLL_1
-			for (unsigned b = part; b < count; b += 2) {
-				uint4 *to = (uint4 *)(void *)(codes_at +
-					output * CODE_STRIDE + b * 32);
-				struct codes c;
-
-				read_codes<TYPE>(&c, raw + output * CHUNKS,
-					head + (size::SUPER ? 0 : b * size::BLOCK),
-					(unsigned)(b0 % 8) + b);
-				to[0] = make_uint4(c.word[0], c.word[1], c.word[2],
-					c.word[3]);
-				to[1] = make_uint4(c.word[4], c.word[5], c.word[6],
-					c.word[7]);
-				scales[b * OUTPUTS + output] = make_float2(c.scale,
-					c.min);
-				if (size::PARTS)
-					parts[b * OUTPUTS + output] = make_int2(c.part[0],
-						c.part[1]);
-			}
-			__syncthreads();
-			UNROLL_1 /* registers for one block at a time */
-				for (unsigned b = 0; b < count; b++)
-			{
-				unsigned a[2][4], right[2][4];
-				float2 scale_x[2][2];
-
-				UNROLL
-				for (unsigned i = 0; i < 2; i++) {
-					tensor_matrices<false>(a[i],
-						x +
-							(row + 16 * i + lane % 16) *
-								X_STRIDE +
-							b * 48 + lane / 16 * 16);
-					tensor_matrices<false>(right[i],
-						codes_at +
-							(column + 16 * i + lane / 16 * 8 +
-								lane % 8) *
-								CODE_STRIDE +
-							b * 32 + lane / 8 % 2 * 16);
-					for (unsigned h = 0; h < 2; h++)
-						scale_x[i][h] = *(
-							const float2 *)(const void *)(x +
-							(row + 16 * i + 8 * h +
-								lane / 4) *
-								X_STRIDE +
-							b * 48 + 32);
-				}
-				UNROLL
-				for (unsigned n = 0; n < 4; n++) {
-					unsigned at = b * OUTPUTS + column + 8 * n +
-						lane % 4 * 2;
-					float4 scale_w = *(
-						const float4 *)(const void *)(scales +
-						at);
-					int2 both[2] = {};
-
-					if (size::PARTS) {
-						both[0] = parts[at];
-						both[1] = parts[at + 1];
-					}
-					UNROLL
-					for (unsigned i = 0; i < 2; i++)
-						add_block<TYPE>(sum[i][n], a[i],
-							right[n / 2][n % 2 * 2],
-							right[n / 2][n % 2 * 2 + 1],
-							scale_x[i], scale_w, both);
-				}
-			}
+			filled = filled + 1 == STAGES ? 0 : filled + 1;
+			if (s + 1 < STAGES)
+				continue;
+			multiply_step<TYPE, M, N>(sum, memory + stage * sizes::STAGE,
+				weights + stage * sizes::STAGE, table, p, j0,
+				s + 1 - STAGES, blocks - (s + 1 - STAGES) * EIGHT);
+			stage = stage + 1 == STAGES ? 0 : stage + 1;
 		}
 		UNROLL
-		for (unsigned i = 0; i < 2; i++)
-			UNROLL
-		for (unsigned n = 0; n < 4; n++)
-			for (unsigned e = 0; e < 4; e++)
-				store(p, r0 + row + 16 * i + lane / 4 + e / 2 * 8,
-					j0 + column + 8 * n + lane % 4 * 2 + e % 2,
-					sum[i][n][e]);
+		for (unsigned e = 0; e < M * N * 4; e++) {
+			uint64_t r = r0 + e / 4 / N * 16 + e / 2 % 2 * 8 + lane / 4;
+			uint64_t j = j0 + e / 4 % N * 8 + lane % 4 * 2 + e % 2;
+
+			if (r < p.rows && j < p.n)
+				lm_project_store(p, r, j, sum[e / 4 / N][e / 4 % N][e % 4]);
+		}
 	}
 #else
-	(void)p, (void)aligned;
+	(void)p;
 #endif
 }
 
-template <int TYPE> static int launch(struct dev *d, const struct lm_project *p)
+template <int TYPE, int M, int N, int STAGES, int BLOCKS>
+static int launch(struct dev *d, const struct lm_project *p)
 {
-	auto kernel = project_tensor_kernel<TYPE>;
-	uint64_t tiles = (p->n + OUTPUTS - 1) / OUTPUTS * ((p->rows + ROWS - 1) / ROWS);
+	typedef tile<TYPE, M, N, STAGES> sizes;
+	auto kernel = project_tensor_kernel<TYPE, M, N, STAGES, BLOCKS>;
+	uint64_t tiles = (p->n + WARPS * sizes::OUTPUTS - 1) / (WARPS * sizes::OUTPUTS) *
+		((p->rows + sizes::ROWS - 1) / sizes::ROWS);
 
-	LAUNCH(kernel, cuda_grid(d, tiles, 1), THREADS, cuda_of(d)->stream, *p,
-		((uintptr_t)p->w & 15) == 0);
+	static_assert(sizes::BYTES <= SHARED_MOST, "all GPUs have that much");
+	CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		sizes::BYTES));
+	LAUNCH_LARGE(kernel, cuda_grid(d, tiles, 1), THREADS, sizes::BYTES,
+		cuda_of(d)->stream, *p);
 	CUDA_TRY(cudaGetLastError());
 	return 0;
 }
 
+/* Up to 32 rows are bound by memory, and more steps are on their way. */
+template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
+{
+	return p->rows <= 32 ? launch<TYPE, 2, 1, 4, 3>(d, p) :
+			       launch<TYPE, 4, 2, 2, 3>(d, p);
+}
+
 int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p)
 {
-	if (!cuda_tensor(d))
+	if (!cuda_tensor(d) || !p->k || p->k >= (uint64_t)1 << 30 ||
+		(uintptr_t)p->w % 16)
 		return 1;
 	switch (p->type) {
 	case LM_WEIGHT_Q8_0:
-		return launch<LM_WEIGHT_Q8_0>(d, p);
+		return start<LM_WEIGHT_Q8_0>(d, p);
 	case LM_WEIGHT_Q4_0:
-		return launch<LM_WEIGHT_Q4_0>(d, p);
+		return start<LM_WEIGHT_Q4_0>(d, p);
 	case LM_WEIGHT_Q4_1:
-		return launch<LM_WEIGHT_Q4_1>(d, p);
+		return start<LM_WEIGHT_Q4_1>(d, p);
 	case LM_WEIGHT_Q5_0:
-		return launch<LM_WEIGHT_Q5_0>(d, p);
+		return start<LM_WEIGHT_Q5_0>(d, p);
 	case LM_WEIGHT_Q5_1:
-		return launch<LM_WEIGHT_Q5_1>(d, p);
+		return start<LM_WEIGHT_Q5_1>(d, p);
 	case LM_WEIGHT_Q4_K:
-		return launch<LM_WEIGHT_Q4_K>(d, p);
+		return start<LM_WEIGHT_Q4_K>(d, p);
 	case LM_WEIGHT_Q5_K:
-		return launch<LM_WEIGHT_Q5_K>(d, p);
+		return start<LM_WEIGHT_Q5_K>(d, p);
 	default:
-		return launch<LM_WEIGHT_Q6_K>(d, p);
+		return start<LM_WEIGHT_Q6_K>(d, p);
 	}
 }

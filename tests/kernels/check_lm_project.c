@@ -299,6 +299,7 @@ static void groups(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_
 struct in_one {
 	struct lm_project_group group;
 	float *normed, *gates; /* memory for one by one */
+	struct lm_block8 *x8;
 	bool must;             /* the device makes them together */
 };
 
@@ -329,12 +330,20 @@ static int one_by_one(struct dev *d, void *out, const struct in_one *g)
 		.hidden = p->n,
 		.gelu = g->group.gelu };
 
-	if (d->ops->lm->norm(d, &n) < 0)
+	struct lm_quantize q = { .to = g->x8,
+		.x = g->normed,
+		.rows = p->rows,
+		.k = p->k,
+		.ldx = p->k };
+
+	if (d->ops->lm->norm(d, &n) < 0 ||
+		(lm_weight_is_quantized(p->type) && d->ops->lm->quantize(d, &q) < 0))
 		return -1;
 	for (uint32_t i = 0; i < g->group.n; i++) {
 		struct lm_project one = p[i];
 
 		one.x = g->normed;
+		one.x8 = g->x8;
 		one.y = g->group.gated ? g->gates + i * p->n : place_of(g, out, i);
 		one.ldy = g->group.gated ? 2 * p->n : one.n;
 		if (d->ops->lm->project(d, &one) < 0)
@@ -365,10 +374,11 @@ static int run_together(struct dev *d, void *out, const void *arguments)
 
 /* What is made together has the bits of what is made one by one. gates: g and u of SwiGLU or GeGLU; else
  * outputs like those of q, k and v. */
-static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
-	bool gates, bool gelu, bool bias)
+static void together(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n,
+	uint64_t cols, bool gates, bool gelu, bool bias)
 {
-	float values[1], *x = malloc(rows * cols * 4), *w = malloc(cols * 4),
+	/* room for its blocks, too */
+	float values[1], *x = calloc(rows * cols, 8), *w = malloc(cols * 4),
 			 *offsets = malloc(n * 4);
 	struct in_one g = { .group = { .n = gates ? 2 : 3,
 				    .eps = 1e-5f,
@@ -393,13 +403,13 @@ static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
 		uint64_t bytes;
 
 		/* not all of the same size, nor of 16 outputs */
-		*p = (struct lm_project){ .type = LM_WEIGHT_BF16,
+		*p = (struct lm_project){ .type = type,
 			.rows = rows,
 			/* not all of whole groups */
 			.n = gates || i == 0 ? n : (n + 1) / 2,
 			.k = cols,
 			.ldx = cols };
-		bytes = p->n * cols * 2;
+		bytes = p->n * lm_weight_row_bytes(type, cols);
 		unsigned char *weights = malloc(bytes);
 
 		make_weights(weights, p->type, p->n, cols);
@@ -412,6 +422,7 @@ static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
 	want = calloc(2 * count + 2 * rows * n, 4);
 	g.normed = kcheck_put(k, x, rows * cols * 4, 0);
 	g.gates = kcheck_put(k, want, 2 * rows * n * 4, 0);
+	g.x8 = kcheck_put(k, x, rows * (cols / LM_WEIGHT_BLOCK) * sizeof *g.x8, 0);
 	float *place = kcheck_put(k, want, 2 * count * 4, 0);
 
 	if (one_by_one(&k->dev, place, &g) == 0 &&
@@ -419,8 +430,8 @@ static void together(struct kcheck *k, uint64_t rows, uint64_t n, uint64_t cols,
 		memcpy(want + count, want, count * 4);
 	c.want = want;
 	c.out_bytes = 2 * count * 4;
-	snprintf(c.label, sizeof c.label, "project %llux%llux%llu together%s%s",
-		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
+	snprintf(c.label, sizeof c.label, "project %s %llux%llux%llu together%s%s",
+		names[type], (unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
 		gates ? gelu ? ", GeGLU" : ", SwiGLU" : "", bias ? " + bias" : "");
 	kcheck_case(k, &c);
 	free(x), free(w), free(offsets), free(want);
@@ -595,21 +606,37 @@ void check_lm_project(struct kcheck *k)
 		{ 70, 67, 256 }, { 259, 2, 256 }, { 29, 18, 1280 }, { 19, 49, 768 },
 		{ 7, 33, 512 } };
 
+	/* a GPU's: rows up to eight and more of them, tiles of both sizes and their edges, more outputs
+	 * than warps, rows of weights that begin anywhere, fewer and more steps than a ring has, and rows
+	 * for which shared memory has no room at once */
+	static const uint64_t aligned[][3] = { { 1, 1, 256 }, { 1, 130, 2304 },
+		{ 2, 200, 512 }, { 7, 19, 768 }, { 8, 9, 5376 }, { 9, 33, 512 },
+		{ 32, 65, 1280 }, { 33, 66, 768 }, { 130, 67, 512 }, { 1, 35, 32 },
+		{ 3, 17, 2080 }, { 8, 12, 224 }, { 12, 37, 1312 }, { 65, 9, 288 } };
+
 	(void)k->dev.ops->lm->prepare(&k->dev, NULL); /* the emulated GPU needs none */
 	quantize(k, 1, 32);
 	quantize(k, 3, 160);
 	quantize(k, 2, 1056);
 	quantize(k, 2, 128);
-	together(k, 1, 17, 64, false, false, false);
-	together(k, 8, 40, 552, false, false, true);
-	together(k, 1, 49, 4360, true, false, false);
-	together(k, 3, 16, 96, true, false, true);
-	together(k, 5, 33, 136, true, true, false);
-	together(k, 9, 70, 72, false, false, true);
-	together(k, 50, 40, 136, true, false, true);
-	together(k, 50, 144, 64, true, true, false);
-	together(k, 131, 129, 40, false, false, false);
-	together(k, 70, 33, 96, true, false, false);
+	together(k, LM_WEIGHT_BF16, 1, 17, 64, false, false, false);
+	together(k, LM_WEIGHT_BF16, 8, 40, 552, false, false, true);
+	together(k, LM_WEIGHT_BF16, 1, 49, 4360, true, false, false);
+	together(k, LM_WEIGHT_BF16, 3, 16, 96, true, false, true);
+	together(k, LM_WEIGHT_BF16, 5, 33, 136, true, true, false);
+	together(k, LM_WEIGHT_BF16, 9, 70, 72, false, false, true);
+	together(k, LM_WEIGHT_BF16, 50, 40, 136, true, false, true);
+	together(k, LM_WEIGHT_BF16, 50, 144, 64, true, true, false);
+	together(k, LM_WEIGHT_BF16, 131, 129, 40, false, false, false);
+	together(k, LM_WEIGHT_BF16, 70, 33, 96, true, false, false);
+	for (int type = LM_WEIGHT_Q8_0; type < LM_WEIGHTS; type++) {
+		uint64_t less = lm_weight_is_super((enum lm_weight)type) ? 0 : 96;
+
+		together(k, (enum lm_weight)type, 1, 33, 512 - less, false, false, false);
+		together(k, (enum lm_weight)type, 8, 49, 256 + less, true, type % 2,
+			true);
+		together(k, (enum lm_weight)type, 5, 130, 2304, false, false, true);
+	}
 	for (int type = 0; k->dev.is_host && type < LM_WEIGHTS; type++) {
 		shared(k, (enum lm_weight)type, 1, 50, 256, false);
 		shared(k, (enum lm_weight)type, 8, 33, 256, false);
@@ -626,6 +653,12 @@ void check_lm_project(struct kcheck *k)
 				!(k->slow && (i == 5 || i == 7 || i > 8)))
 				one(k, (enum lm_weight)type, quantized[i][0],
 					quantized[i][1], quantized[i][2], i % 2, 4 * i);
+		for (unsigned i = 0; i < sizeof aligned / sizeof *aligned; i++)
+			if (lm_weight_is_quantized((enum lm_weight)type) &&
+				!(lm_weight_is_super((enum lm_weight)type) &&
+					aligned[i][2] % 256))
+				one(k, (enum lm_weight)type, aligned[i][0], aligned[i][1],
+					aligned[i][2], i % 2, 0);
 		if (type <= LM_WEIGHT_BF16) {
 			/* more than a chunk of k, and edges of every kind of tile */
 			one(k, (enum lm_weight)type, 9, 21, 552, true, 0);

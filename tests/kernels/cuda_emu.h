@@ -630,7 +630,8 @@ enum cudaMemcpyKind {
 enum cudaDeviceAttr {
 	cudaDevAttrMultiProcessorCount,
 	cudaDevAttrComputeCapabilityMajor,
-	cudaDevAttrComputeCapabilityMinor
+	cudaDevAttrComputeCapabilityMinor,
+	cudaDevAttrMaxSharedMemoryPerBlockOptin
 };
 enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0, cudaEventDisableTiming = 2 };
 typedef struct emu_stream *cudaStream_t;
@@ -691,7 +692,9 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int n)
 }
 static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, int)
 {
-	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
+	*v = which == cudaDevAttrMultiProcessorCount     ? 2 :
+		which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 99 << 10 :
+								   0;
 	return cudaSuccess;
 }
 /* An operation that cannot be captured invalidates its stream's capture. */

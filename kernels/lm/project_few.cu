@@ -1,0 +1,386 @@
+/* project_few.cu - products of up to eight rows with quantised weights, and layers of one norm, on int8
+ * tensor cores: bound by the memory that the weights come from. A warp makes eight outputs of all rows
+ * and goes along k; all of x is in shared memory, weights come through a ring of the warp's own, which
+ * goes on from one output to the next, so that after x is there no warp waits for another. What a block
+ * of 32 adds is exact, and scaled and added in the order of the blocks: the reference's bits. But for the
+ * norm and SwiGLU of layers that are made together, contraction (-fmad) changes nothing. */
+#include "kernels/lm/project_fragment.cuh"
+
+#define WARPS_MAX 12
+#define WARPS_MIN 4 /* they share the work of x, too */
+#define ROWS_MAX  8
+#define OUTPUTS   8    /* of a warp at a time */
+#define ROWS_PAD  4    /* uint2 after a row of codes: four rows are read from different banks */
+#define K_END     ((uint64_t)1 << 24)
+#define SHARED_MOST (227 << 10) /* that any GPU gives a block */
+
+/* Steps in a warp's ring: where four warps are all that an SM has, as with 4,096 outputs, 32 KB or more
+ * are on their way. */
+template <int TYPE> struct few_ring {
+	enum {
+		STAGE = OUTPUTS * eight_blocks<TYPE>::CHUNKS,
+		STAGES = STAGE * 16 <= 1408 ? 8 : 6,
+		TABLE = eight_blocks<TYPE>::PLANES * EIGHT * OUTPUTS, /* floats */
+		WARP_BYTES = STAGES * STAGE * 16 + TABLE * 4
+	};
+};
+
+/* Bytes of x: codes, then scales and sums, of whole steps; and the norm's factors. */
+HD uint64_t few_x_bytes(uint64_t rows, uint64_t steps)
+{
+	return rows * ((steps * EIGHT * 4 + ROWS_PAD) * 8 + (steps * EIGHT + 1) * 8) +
+		ROWS_MAX * 4;
+}
+
+#if CUDA_TENSOR
+/* x of all rows in shared memory. The words of a block's codes are in the order 0 4 1 5 ...: a lane reads
+ * its two at once. */
+struct few_x {
+	uint2 *codes;
+	float2 *scales;
+	float *rms;
+	unsigned rows, blocks, padded; /* padded: blocks of whole steps */
+
+	__device__ __forceinline__ few_x(void *at, const struct lm_project &p)
+	{
+		rows = (unsigned)p.rows;
+		blocks = (unsigned)(p.k / LM_WEIGHT_BLOCK);
+		padded = (blocks + EIGHT - 1) / EIGHT * EIGHT;
+		codes = (uint2 *)at;
+		scales = (float2 *)(void *)(codes + rows * (padded * 4 + ROWS_PAD));
+		rms = (float *)(void *)(scales + rows * (padded + 1));
+	}
+
+	__device__ __forceinline__ uint2 *codes_of(unsigned r, unsigned b) const
+	{
+		return codes + r * (padded * 4 + ROWS_PAD) + b * 4;
+	}
+
+	__device__ __forceinline__ float2 *scale_of(unsigned r, unsigned b) const
+	{
+		return scales + r * (padded + 1) + b;
+	}
+
+	/* From quantised activations. */
+	__device__ __forceinline__ void copy(const struct lm_block8 *x8) const
+	{
+		for (unsigned n = threadIdx.x; n < rows * padded; n += blockDim.x) {
+			unsigned r = n / padded, b = n % padded;
+			uint4 low = {}, high = {}, rest = {};
+			uint2 *to = codes_of(r, b);
+
+			if (b < blocks) {
+				const uint4 *from = (const uint4 *)(const void *)(x8 +
+					(uint64_t)r * blocks + b);
+
+				low = __ldg(from);
+				high = __ldg(from + 1);
+				rest = __ldg(from + 2);
+			}
+			to[0] = make_uint2(low.x, high.x);
+			to[1] = make_uint2(low.y, high.y);
+			to[2] = make_uint2(low.z, high.z);
+			to[3] = make_uint2(low.w, high.w);
+			*scale_of(r, b) = make_float2(half_float_of_bits(rest.x),
+				half_float_of_bits(rest.y));
+		}
+	}
+
+	/* From rows of x, whose norm is found and quantised. All threads of the block. */
+	__device__ __forceinline__ void norm(const float *x, const float *w,
+		float eps) const
+	{
+		unsigned warp = threadIdx.x / 32, part = threadIdx.x % 8;
+		unsigned warps = blockDim.x / 32;
+
+		for (unsigned r = warp; r < rows; r += warps) {
+			float v = lm_row_rms(x + (uint64_t)r * blocks * LM_WEIGHT_BLOCK,
+				blocks * LM_WEIGHT_BLOCK, eps, true);
+
+			if (threadIdx.x % 32 == 0)
+				rms[r] = v;
+		}
+		__syncthreads();
+		UNROLL_4
+		for (unsigned first = warp * 4; first < rows * padded;
+			first += warps * 4) {
+			unsigned n = first + threadIdx.x % 32 / 8;
+			unsigned r = n / padded, b = n % padded;
+			float v[4] = {};
+
+			if (r < rows && b < blocks) {
+				unsigned at = b * LM_WEIGHT_BLOCK + 4 * part;
+				float4 from = __ldg((const float4 *)(const void *)(x +
+					(uint64_t)r * blocks * LM_WEIGHT_BLOCK + at));
+				float4 by = __ldg((const float4 *)(const void *)(w + at));
+
+				v[0] = from.x * rms[r] * by.x;
+				v[1] = from.y * rms[r] * by.y;
+				v[2] = from.z * rms[r] * by.z;
+				v[3] = from.w * rms[r] * by.w;
+			}
+			quantized_four four(v);
+
+			if (r >= rows)
+				continue;
+			((unsigned *)(void *)codes_of(r, b))[part % 4 * 2 + part / 4] =
+				four.word;
+			if (part == 0)
+				*scale_of(r, b) = make_float2(four.scale, four.sum);
+		}
+	}
+};
+
+/* Which eight outputs of which layer: a warp's tasks are those of all layers in turn, `parts` of each. */
+struct few_task {
+	uint64_t task, j0;
+	unsigned which;
+
+	__device__ __forceinline__ void set(const struct lm_project_group &q,
+		uint64_t task_)
+	{
+		uint64_t left = task_;
+
+		task = task_;
+		which = 0;
+		while (which + 1 < q.n && left >= (q.p[which].n + OUTPUTS - 1) / OUTPUTS)
+			left -= (q.p[which++].n + OUTPUTS - 1) / OUTPUTS;
+		j0 = left * OUTPUTS;
+	}
+};
+
+/* What brings weights: it is some steps ahead of what multiplies them. */
+template <int TYPE> struct few_ahead {
+	typedef few_ring<TYPE> sizes;
+	weight_reader<TYPE, OUTPUTS> reader;
+	few_task at;
+	uint4 *ring;
+	uint64_t tasks, apart;
+	unsigned part, parts, step, steps, stage;
+
+	__device__ __forceinline__ void next(const struct lm_project_group &q)
+	{
+		if (at.task < tasks) {
+			reader.fetch(ring + stage * sizes::STAGE, step);
+			if (++step == steps) {
+				step = 0;
+				if (++part == parts) {
+					part = 0;
+					at.set(q, at.task + apart);
+				}
+				if (at.task < tasks)
+					reader.aim(q.p[at.which + part], at.j0);
+			}
+		}
+		tensor_commit();
+		stage = stage + 1 == sizes::STAGES ? 0 : stage + 1;
+	}
+};
+
+/* Adds a step of eight blocks. */
+template <int TYPE>
+__device__ __forceinline__ void add_step(float (&sum)[2], const unsigned char *row,
+	float *table, const uint2 *codes, const float2 *scales, unsigned left)
+{
+	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+
+	UNROLL
+	for (unsigned i = t; i < EIGHT; i += 4)
+		write_scales<TYPE>(table + i * OUTPUTS + g, EIGHT * OUTPUTS, row, i,
+			i < left);
+	__syncwarp();
+	UNROLL
+	for (unsigned i = 0; i < EIGHT; i++) {
+		two_scales<TYPE> w(table + i * OUTPUTS + 2 * t, EIGHT * OUTPUTS);
+		uint2 x = codes[i * 4];
+		unsigned a[4] = { x.x, 0, x.y, 0 }, b[2];
+
+		read_fragment<TYPE>(b, row, i, t);
+		block_sums<TYPE> sums(a, b);
+
+		UNROLL
+		for (unsigned e = 0; e < 2; e++)
+			sum[e] = sums.added(sum[e], e, w, scales[i]);
+	}
+}
+
+/* Stores outputs j0 + 2 t and the next of row g; of g and u together only what SwiGLU makes of them. */
+__device__ __forceinline__ void few_store(const struct lm_project_group &q,
+	const few_task &at, unsigned part, const float (&sum)[2], float (&gate)[2])
+{
+	const struct lm_project &p = q.p[at.which + part];
+	uint64_t r = threadIdx.x % 32 / 4;
+
+	UNROLL
+	for (unsigned e = 0; e < 2; e++) {
+		uint64_t j = at.j0 + threadIdx.x % 4 * 2 + e;
+		float y = sum[e];
+
+		if (r >= p.rows || j >= p.n)
+			continue;
+		if (!q.gated) {
+			lm_project_store(p, r, j, y);
+			continue;
+		}
+		if (p.bias)
+			y += p.bias[j];
+		if (part)
+			q.gated[r * p.n + j] = lm_gated(gate[e], y, q.gelu);
+		gate[e] = y;
+	}
+}
+#endif
+
+/* Blocks of a few warps, one block on each SM. */
+template <int TYPE>
+__global__ void __launch_bounds__(32 * WARPS_MAX, 1)
+	project_few_kernel(const GRID_CONSTANT struct lm_project_group q, uint64_t tasks)
+{
+#if CUDA_TENSOR
+	typedef few_ring<TYPE> sizes;
+	LARGE_SHARED(uint4, memory, SHARED_MOST / 16);
+	unsigned warp = threadIdx.x / 32, warps = blockDim.x / 32;
+	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stage = 0;
+	uint4 *ring = memory + warp * sizes::STAGES * sizes::STAGE;
+	float *tables =
+		(float *)(void *)(memory + warps * sizes::STAGES * sizes::STAGE);
+	float *table = tables + warp * sizes::TABLE;
+	few_x x(tables + warps * sizes::TABLE, q.p[0]);
+	few_ahead<TYPE> ahead = {};
+	const uint2 *codes;
+	const float2 *scales;
+	few_task now;
+
+	ahead.ring = ring;
+	ahead.tasks = tasks;
+	ahead.apart = (uint64_t)gridDim.x * warps;
+	ahead.parts = q.gated ? 2 : 1;
+	ahead.steps = x.padded / EIGHT;
+	now.set(q, blockIdx.x + (uint64_t)gridDim.x * warp);
+	ahead.at = now;
+	if (now.task < tasks)
+		ahead.reader.aim(q.p[now.which], now.j0);
+	/* the first weights are on their way while x is made */
+	for (unsigned s = 0; s + 1 < sizes::STAGES; s++)
+		ahead.next(q);
+	if (q.norm)
+		x.norm(q.p[0].x, q.norm, q.eps);
+	else
+		x.copy(q.p[0].x8);
+	__syncthreads();
+	g = g < x.rows ? g : x.rows - 1; /* rows that do not exist are not stored */
+	codes = x.codes_of(g, 0) + t;
+	scales = x.scale_of(g, 0);
+	for (; now.task < tasks; now.set(q, now.task + ahead.apart)) {
+		float gate[2] = {};
+
+		UNROLL_1
+		for (unsigned part = 0; part < ahead.parts; part++) {
+			const struct lm_project &p = q.p[now.which + part];
+			uint64_t j = now.j0 + threadIdx.x % 32 / 4;
+			float sum[2] = {};
+
+			UNROLL_1
+			for (unsigned s = 0; s < ahead.steps; s++) {
+				const uint4 *at = ring + stage * sizes::STAGE +
+					threadIdx.x % 32 / 4 * eight_blocks<TYPE>::CHUNKS;
+				const unsigned char *row =
+					(const unsigned char *)(const void *)at +
+					head_of<TYPE>(p, j, s);
+
+				tensor_wait<sizes::STAGES - 2>();
+				/* of the stage that is filled now nobody reads any more */
+				__syncwarp();
+				ahead.next(q);
+				add_step<TYPE>(sum, row, table, codes + s * EIGHT * 4,
+					scales + s * EIGHT, x.blocks - s * EIGHT);
+				stage = stage + 1 == sizes::STAGES ? 0 : stage + 1;
+			}
+			few_store(q, now, part, sum, gate);
+		}
+	}
+#else
+	(void)q, (void)tasks;
+#endif
+}
+
+/* Warps of a block for so many tasks, or 0 where there is no room for enough of them. */
+static unsigned few_warps(const struct cuda *c, uint64_t tasks, uint64_t warp_bytes,
+	uint64_t x_bytes)
+{
+	uint64_t wanted = (tasks + (uint64_t)c->sm_count - 1) / (uint64_t)c->sm_count;
+	uint64_t all = (uint64_t)c->shared_bytes, room = all > x_bytes ? all - x_bytes : 0;
+
+	wanted = wanted < WARPS_MIN ? WARPS_MIN : wanted > WARPS_MAX ? WARPS_MAX : wanted;
+	if (wanted * warp_bytes > room)
+		wanted = room / warp_bytes;
+	return wanted < WARPS_MIN ? 0 : (unsigned)wanted;
+}
+
+template <int TYPE> static int launch(struct dev *d, const struct lm_project_group *q)
+{
+	auto kernel = project_few_kernel<TYPE>;
+	const struct cuda *c = cuda_of(d);
+	uint64_t steps = (q->p[0].k / LM_WEIGHT_BLOCK + EIGHT - 1) / EIGHT;
+	uint64_t x_bytes = few_x_bytes(q->p[0].rows, steps), tasks = 0, bytes;
+	unsigned warps, grid;
+
+	for (uint32_t i = 0; i < (q->gated ? 1 : q->n); i++)
+		tasks += (q->p[i].n + OUTPUTS - 1) / OUTPUTS;
+	warps = few_warps(c, tasks, few_ring<TYPE>::WARP_BYTES, x_bytes);
+	if (!warps)
+		return 1;
+	grid = (unsigned)(tasks < (uint64_t)c->sm_count ? tasks : (uint64_t)c->sm_count);
+	bytes = warps * few_ring<TYPE>::WARP_BYTES + x_bytes;
+	CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		(int)bytes));
+	LAUNCH_LARGE(kernel, grid, 32 * warps, bytes, cuda_of(d)->stream, *q, tasks);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}
+
+static int start(struct dev *d, const struct lm_project_group *q)
+{
+	switch (q->p[0].type) {
+	case LM_WEIGHT_Q8_0:
+		return launch<LM_WEIGHT_Q8_0>(d, q);
+	case LM_WEIGHT_Q4_0:
+		return launch<LM_WEIGHT_Q4_0>(d, q);
+	case LM_WEIGHT_Q4_1:
+		return launch<LM_WEIGHT_Q4_1>(d, q);
+	case LM_WEIGHT_Q5_0:
+		return launch<LM_WEIGHT_Q5_0>(d, q);
+	case LM_WEIGHT_Q5_1:
+		return launch<LM_WEIGHT_Q5_1>(d, q);
+	case LM_WEIGHT_Q4_K:
+		return launch<LM_WEIGHT_Q4_K>(d, q);
+	case LM_WEIGHT_Q5_K:
+		return launch<LM_WEIGHT_Q5_K>(d, q);
+	default:
+		return launch<LM_WEIGHT_Q6_K>(d, q);
+	}
+}
+
+static bool few_takes(struct dev *d, const struct lm_project *p)
+{
+	return cuda_tensor(d) && lm_weight_is_quantized(p->type) && p->rows &&
+		p->rows <= ROWS_MAX && p->n && p->k && p->k < K_END &&
+		(uintptr_t)p->w % 16 == 0;
+}
+
+int cuda_lm_project_few(struct dev *d, const struct lm_project *p)
+{
+	struct lm_project_group q = { { *p }, 1 };
+
+	return few_takes(d, p) ? start(d, &q) : 1;
+}
+
+int cuda_lm_project_few_group(struct dev *d, const struct lm_project_group *g)
+{
+	if (g->p[0].ldx != g->p[0].k || !lm_wide(g->p[0].k, g->p[0].x, g->norm, NULL, NULL))
+		return 1;
+	for (uint32_t i = 0; i < g->n; i++)
+		if (g->p[i].type != g->p[0].type || !few_takes(d, &g->p[i]))
+			return 1;
+	return start(d, g);
+}
