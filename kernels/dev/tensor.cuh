@@ -125,6 +125,20 @@ __device__ __forceinline__ void tensor_copy(void *to, const void *from, unsigned
 #endif
 }
 
+/* The same of all 16 bytes, for one instruction. */
+__device__ __forceinline__ void tensor_copy_16(void *to, const void *from)
+{
+#if defined(CUDA_EMU) || !CUDA_TENSOR
+	tensor_copy(to, from, 16);
+#else
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+		     :
+		     : "r"((unsigned)__cvta_generic_to_shared(to)),
+		     "l"(__cvta_generic_to_global(from))
+		     : "memory");
+#endif
+}
+
 /* Keeps x in a register, which the compiler would otherwise compute again in every turn of a loop. */
 __device__ __forceinline__ void tensor_keep(unsigned &x)
 {

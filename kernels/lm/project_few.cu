@@ -12,6 +12,7 @@
 #define OUTPUTS   8    /* of a warp at a time */
 #define ROWS_PAD  4    /* uint2 after a row of codes: four rows are read from different banks */
 #define K_END     ((uint64_t)1 << 24)
+#define N_END     ((uint64_t)1 << 30)
 #define SHARED_MOST (227 << 10) /* that any GPU gives a block */
 
 /* Steps in a warp's ring: where four warps are all that an SM has, as with 4,096 outputs, 32 KB or more
@@ -21,7 +22,7 @@ template <int TYPE> struct few_ring {
 		STAGE = OUTPUTS * eight_blocks<TYPE>::CHUNKS,
 		STAGES = STAGE * 16 <= 1408 ? 8 : 6,
 		TABLE = eight_blocks<TYPE>::PLANES * EIGHT * OUTPUTS, /* floats */
-		WARP_BYTES = STAGES * STAGE * 16 + TABLE * 4
+		WARP_BYTES = STAGES * STAGE * 16 + 2 * TABLE * 4
 	};
 };
 
@@ -133,18 +134,21 @@ struct few_x {
 
 /* Which eight outputs of which layer: a warp's tasks are those of all layers in turn, `parts` of each. */
 struct few_task {
-	uint64_t task, j0;
-	unsigned which;
+	unsigned task, which;
+	uint64_t j0;
 
 	__device__ __forceinline__ void set(const struct lm_project_group &q,
-		uint64_t task_)
+		unsigned task_)
 	{
-		uint64_t left = task_;
+		uint64_t left = task_, of;
 
 		task = task_;
 		which = 0;
-		while (which + 1 < q.n && left >= (q.p[which].n + OUTPUTS - 1) / OUTPUTS)
-			left -= (q.p[which++].n + OUTPUTS - 1) / OUTPUTS;
+		while (which + 1 < q.n &&
+			left >= (of = (q.p[which].n + OUTPUTS - 1) / OUTPUTS)) {
+			left -= of;
+			which++;
+		}
 		j0 = left * OUTPUTS;
 	}
 };
@@ -155,32 +159,39 @@ template <int TYPE> struct few_ahead {
 	weight_reader<TYPE, OUTPUTS> reader;
 	few_task at;
 	uint4 *ring;
-	uint64_t tasks, apart;
-	unsigned part, parts, step, steps, stage;
+	/* stage: where the next one begins; steps: 0 when there is nothing more to bring */
+	unsigned tasks, apart, part, parts, step, steps, stage;
+
+	__device__ __forceinline__ void turn(const struct lm_project_group &q)
+	{
+		step = 0;
+		if (++part == parts) {
+			part = 0;
+			at.set(q, at.task + apart);
+		}
+		if (at.task < tasks)
+			reader.aim(q.p[at.which + part], at.j0, steps);
+		else
+			steps = 0;
+	}
 
 	__device__ __forceinline__ void next(const struct lm_project_group &q)
 	{
-		if (at.task < tasks) {
-			reader.fetch(ring + stage * sizes::STAGE, step);
-			if (++step == steps) {
-				step = 0;
-				if (++part == parts) {
-					part = 0;
-					at.set(q, at.task + apart);
-				}
-				if (at.task < tasks)
-					reader.aim(q.p[at.which + part], at.j0);
-			}
-		}
+		if (step < steps)
+			reader.fetch(ring + stage, step++);
 		tensor_commit();
-		stage = stage + 1 == sizes::STAGES ? 0 : stage + 1;
+		if (step == steps && steps)
+			turn(q);
+		stage = stage + sizes::STAGE == sizes::STAGES * sizes::STAGE ?
+			0 :
+			stage + sizes::STAGE;
 	}
 };
 
-/* Adds a step of eight blocks. */
+/* Writes the scales of a step, of which `left` blocks exist. */
 template <int TYPE>
-__device__ __forceinline__ void add_step(float (&sum)[2], const unsigned char *row,
-	float *table, const uint2 *codes, const float2 *scales, unsigned left)
+__device__ __forceinline__ void write_table(float *table, const unsigned char *row,
+	unsigned left)
 {
 	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
@@ -188,7 +199,15 @@ __device__ __forceinline__ void add_step(float (&sum)[2], const unsigned char *r
 	for (unsigned i = t; i < EIGHT; i += 4)
 		write_scales<TYPE>(table + i * OUTPUTS + g, EIGHT * OUTPUTS, row, i,
 			i < left);
-	__syncwarp();
+}
+
+/* Adds a step of eight blocks. */
+template <int TYPE>
+__device__ __forceinline__ void add_step(float (&sum)[2], const unsigned char *row,
+	const float *table, const uint2 *codes, const float2 *scales)
+{
+	unsigned t = threadIdx.x % 4;
+
 	UNROLL
 	for (unsigned i = 0; i < EIGHT; i++) {
 		two_scales<TYPE> w(table + i * OUTPUTS + 2 * t, EIGHT * OUTPUTS);
@@ -203,6 +222,47 @@ __device__ __forceinline__ void add_step(float (&sum)[2], const unsigned char *r
 			sum[e] = sums.added(sum[e], e, w, scales[i]);
 	}
 }
+
+/* What multiplies: where it is in the ring, and this lane's row of x. */
+template <int TYPE> struct few_sums {
+	typedef few_ring<TYPE> sizes;
+	const unsigned char *ring; /* of the lane's output */
+	float *table;              /* of a step; of the next */
+	const uint2 *codes;
+	const float2 *scales;
+	unsigned stage, blocks, steps; /* stage: in bytes */
+
+	/* Adds up outputs j0 .. j0 + 7 of p. A step's scales are written a step before, so that
+	 * nothing waits for them. */
+	__device__ __forceinline__ void make(float (&sum)[2], const struct lm_project &p,
+		uint64_t j0, few_ahead<TYPE> &ahead, const struct lm_project_group &q)
+	{
+		enum { STAGE = sizes::STAGE * 16 };
+		unsigned head = head_of<TYPE>(p, j0 + threadIdx.x % 32 / 4);
+
+		tensor_wait<sizes::STAGES - 2>();
+		__syncwarp();
+		write_table<TYPE>(table, ring + stage + head_at<TYPE>(head, 0), blocks);
+		UNROLL_1
+		for (unsigned s = 0; s < steps; s++) {
+			const unsigned char *row = ring + stage + head_at<TYPE>(head, s);
+
+			tensor_wait<sizes::STAGES - 3>();
+			/* of the stage that is filled now nobody reads any more, nor of the
+			 * table that is written */
+			__syncwarp();
+			ahead.next(q);
+			stage = stage + STAGE == sizes::STAGES * STAGE ? 0 :
+									 stage + STAGE;
+			if (s + 1 < steps)
+				write_table<TYPE>(table + (s + 1) % 2 * sizes::TABLE,
+					ring + stage + head_at<TYPE>(head, s + 1),
+					blocks - (s + 1) * EIGHT);
+			add_step<TYPE>(sum, row, table + s % 2 * sizes::TABLE,
+				codes + s * EIGHT * 4, scales + s * EIGHT);
+		}
+	}
+};
 
 /* Stores outputs j0 + 2 t and the next of row g; of g and u together only what SwiGLU makes of them. */
 __device__ __forceinline__ void few_store(const struct lm_project_group &q,
@@ -234,33 +294,34 @@ __device__ __forceinline__ void few_store(const struct lm_project_group &q,
 /* Blocks of a few warps, one block on each SM. */
 template <int TYPE>
 __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
-	project_few_kernel(const GRID_CONSTANT struct lm_project_group q, uint64_t tasks)
+	project_few_kernel(const GRID_CONSTANT struct lm_project_group q, unsigned tasks)
 {
 #if CUDA_TENSOR
 	typedef few_ring<TYPE> sizes;
 	LARGE_SHARED(uint4, memory, SHARED_MOST / 16);
 	unsigned warp = threadIdx.x / 32, warps = blockDim.x / 32;
-	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stage = 0;
+	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	uint4 *ring = memory + warp * sizes::STAGES * sizes::STAGE;
 	float *tables =
 		(float *)(void *)(memory + warps * sizes::STAGES * sizes::STAGE);
-	float *table = tables + warp * sizes::TABLE;
-	few_x x(tables + warps * sizes::TABLE, q.p[0]);
+	few_x x(tables + warps * 2 * sizes::TABLE, q.p[0]);
 	few_ahead<TYPE> ahead = {};
-	const uint2 *codes;
-	const float2 *scales;
+	few_sums<TYPE> sums;
 	few_task now;
 
 	ahead.ring = ring;
 	ahead.tasks = tasks;
-	ahead.apart = (uint64_t)gridDim.x * warps;
+	ahead.apart = gridDim.x * warps;
 	ahead.parts = q.gated ? 2 : 1;
-	ahead.steps = x.padded / EIGHT;
-	now.set(q, blockIdx.x + (uint64_t)gridDim.x * warp);
+	sums.steps = x.padded / EIGHT;
+	now.set(q, blockIdx.x + gridDim.x * warp);
 	ahead.at = now;
-	if (now.task < tasks)
-		ahead.reader.aim(q.p[now.which], now.j0);
+	if (now.task < tasks) {
+		ahead.steps = sums.steps;
+		ahead.reader.aim(q.p[now.which], now.j0, sums.steps);
+	}
 	/* the first weights are on their way while x is made */
+	UNROLL_1
 	for (unsigned s = 0; s + 1 < sizes::STAGES; s++)
 		ahead.next(q);
 	if (q.norm)
@@ -268,34 +329,22 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 	else
 		x.copy(q.p[0].x8);
 	__syncthreads();
+	sums.ring = (const unsigned char *)(const void *)(ring +
+		g * eight_blocks<TYPE>::CHUNKS);
+	sums.table = tables + warp * 2 * sizes::TABLE;
 	g = g < x.rows ? g : x.rows - 1; /* rows that do not exist are not stored */
-	codes = x.codes_of(g, 0) + t;
-	scales = x.scale_of(g, 0);
+	sums.codes = x.codes_of(g, 0) + t;
+	sums.scales = x.scale_of(g, 0);
+	sums.blocks = x.blocks;
+	sums.stage = 0;
 	for (; now.task < tasks; now.set(q, now.task + ahead.apart)) {
 		float gate[2] = {};
 
 		UNROLL_1
 		for (unsigned part = 0; part < ahead.parts; part++) {
-			const struct lm_project &p = q.p[now.which + part];
-			uint64_t j = now.j0 + threadIdx.x % 32 / 4;
 			float sum[2] = {};
 
-			UNROLL_1
-			for (unsigned s = 0; s < ahead.steps; s++) {
-				const uint4 *at = ring + stage * sizes::STAGE +
-					threadIdx.x % 32 / 4 * eight_blocks<TYPE>::CHUNKS;
-				const unsigned char *row =
-					(const unsigned char *)(const void *)at +
-					head_of<TYPE>(p, j, s);
-
-				tensor_wait<sizes::STAGES - 2>();
-				/* of the stage that is filled now nobody reads any more */
-				__syncwarp();
-				ahead.next(q);
-				add_step<TYPE>(sum, row, table, codes + s * EIGHT * 4,
-					scales + s * EIGHT, x.blocks - s * EIGHT);
-				stage = stage + 1 == sizes::STAGES ? 0 : stage + 1;
-			}
+			sums.make(sum, q.p[now.which + part], now.j0, ahead, q);
 			few_store(q, now, part, sum, gate);
 		}
 	}
@@ -334,7 +383,8 @@ template <int TYPE> static int launch(struct dev *d, const struct lm_project_gro
 	bytes = warps * few_ring<TYPE>::WARP_BYTES + x_bytes;
 	CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
 		(int)bytes));
-	LAUNCH_LARGE(kernel, grid, 32 * warps, bytes, cuda_of(d)->stream, *q, tasks);
+	LAUNCH_LARGE(kernel, grid, 32 * warps, bytes, cuda_of(d)->stream, *q,
+		(unsigned)tasks);
 	CUDA_TRY(cudaGetLastError());
 	return 0;
 }
@@ -364,7 +414,7 @@ static int start(struct dev *d, const struct lm_project_group *q)
 static bool few_takes(struct dev *d, const struct lm_project *p)
 {
 	return cuda_tensor(d) && lm_weight_is_quantized(p->type) && p->rows &&
-		p->rows <= ROWS_MAX && p->n && p->k && p->k < K_END &&
+		p->rows <= ROWS_MAX && p->n && p->n < N_END && p->k && p->k < K_END &&
 		(uintptr_t)p->w % 16 == 0;
 }
 

@@ -39,67 +39,86 @@ template <int TYPE, int OUTPUTS> struct weight_reader {
 		ALL = OUTPUTS * CHUNKS, /* of a stage */
 		ROUNDS = (ALL + 31) / 32
 	};
-	const unsigned char *from[ROUNDS], *base, *end;
+	const unsigned char *from[ROUNDS], *end;
+	unsigned wanted; /* bit i: chunk i of this lane holds something */
+	bool inside;     /* no step reads beyond the end of the file */
 
-	__device__ __forceinline__ void aim(const struct lm_project &p, uint64_t j0)
+	__device__ __forceinline__ void aim(const struct lm_project &p, uint64_t j0,
+		unsigned steps)
 	{
 		uint64_t bytes = lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
+		uint64_t last = j0 + OUTPUTS < p.n ? j0 + OUTPUTS - 1 : p.n - 1;
+		const unsigned char *base = (const unsigned char *)p.w;
 
-		base = (const unsigned char *)p.w;
 		end = base + p.n * bytes;
+		inside = last * bytes + (uint64_t)steps * eight::BYTES + 32 <=
+			p.n * bytes;
+		wanted = 0;
 		UNROLL
 		for (unsigned i = 0; i < ROUNDS; i++) {
-			unsigned at = threadIdx.x % 32 + 32 * i, c = at % CHUNKS;
+			unsigned at = threadIdx.x % 32 + 32 * i, c = at % CHUNKS * 16;
 			uint64_t j = j0 + at / CHUNKS;
 			const unsigned char *row = base + (j < p.n ? j : p.n - 1) * bytes;
 			unsigned head = (unsigned)((uintptr_t)row & 15);
 
-			if (!eight::STEADY)
-				from[i] = row;
-			else if (c * 16 < head + eight::BYTES)
-				from[i] = row - head + c * 16;
-			else
-				from[i] = end; /* of a chunk that holds nothing */
+			/* where a step may begin anywhere, each finds out itself */
+			from[i] = eight::STEADY ? row - head + c : row;
+			if (at < ALL && (!eight::STEADY || c < head + eight::BYTES))
+				wanted |= 1u << i;
 		}
+	}
+
+	/* Whether chunk i of this lane holds anything of a step, and where it is. */
+	__device__ __forceinline__ bool chunk(const unsigned char **p, unsigned i,
+		unsigned step) const
+	{
+		unsigned c = (threadIdx.x % 32 + 32 * i) % CHUNKS * 16, head;
+
+		*p = from[i] + (uint64_t)step * eight::BYTES;
+		if (eight::STEADY)
+			return wanted >> i & 1;
+		head = (unsigned)((uintptr_t)*p & 15);
+		*p += c - (int64_t)head;
+		return (wanted >> i & 1) && c < head + eight::BYTES;
 	}
 
 	__device__ __forceinline__ void fetch(uint4 *stage, unsigned step) const
 	{
-		UNROLL
-		for (unsigned i = 0; i < ROUNDS; i++) {
-			unsigned at = threadIdx.x % 32 + 32 * i, bytes;
-			const unsigned char *p = from[i] + (uint64_t)step * eight::BYTES;
-			bool wanted = true;
-			int64_t left;
+		const unsigned char *p;
+		uint4 *to = stage + threadIdx.x % 32;
 
-			if (!eight::STEADY) {
-				unsigned c = at % CHUNKS * 16;
-				unsigned head = (unsigned)((uintptr_t)p & 15);
-
-				wanted = c < head + eight::BYTES;
-				p += c - (uint64_t)head;
-			}
-			left = end - p;
-			bytes = !wanted || left <= 0 ? 0 :
-				left < 16            ? (unsigned)left :
-						       16;
-			if (at < ALL)
-				tensor_copy(stage + at, bytes ? p : base, bytes);
+		if (inside) {
+			UNROLL
+			for (unsigned i = 0; i < ROUNDS; i++)
+				if (chunk(&p, i, step))
+					tensor_copy_16(to + 32 * i, p);
+			return;
 		}
+		UNROLL
+		for (unsigned i = 0; i < ROUNDS; i++)
+			if (chunk(&p, i, step) && p < end)
+				tensor_copy(to + 32 * i, p,
+					end - p < 16 ? (unsigned)(end - p) : 16);
 	}
 };
 
-/* Where the bytes of an output begin in its part of a stage. */
+/* What is left of a multiple of 16 where the bytes of an output begin, and those of one of its steps. */
 template <int TYPE>
-__device__ __forceinline__ unsigned head_of(const struct lm_project &p, uint64_t j,
-	unsigned step)
+__device__ __forceinline__ unsigned head_of(const struct lm_project &p, uint64_t j)
+{
+	if (eight_blocks<TYPE>::ALIGNED)
+		return 0;
+	return (unsigned)((j < p.n ? j : p.n - 1) *
+		       lm_weight_row_bytes((enum lm_weight)TYPE, p.k)) &
+		15;
+}
+
+template <int TYPE>
+__device__ __forceinline__ unsigned head_at(unsigned head, unsigned step)
 {
 	typedef eight_blocks<TYPE> eight;
-	uintptr_t at = (uintptr_t)p.w +
-		(j < p.n ? j : p.n - 1) *
-			lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
 
-	return eight::ALIGNED ? 0 : (unsigned)(at + (uint64_t)step * eight::BYTES) & 15;
+	return eight::STEADY ? head : (head + step * eight::BYTES) & 15;
 }
 
 /* Four bytes at a multiple of four, or of two where blocks of the type may begin there. */

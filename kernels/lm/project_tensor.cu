@@ -11,6 +11,11 @@
 #define THREADS     (32 * WARPS)
 #define X_CHUNKS    24 /* of eight blocks of a row: 48 bytes each */
 #define X_STRIDE    25 /* so that eight rows are read from different banks */
+#ifdef CUDA_EMU
+#define UNROLL_TWO
+#else
+#define UNROLL_TWO _Pragma("unroll 2") /* registers for two blocks at a time */
+#endif
 #define SHARED_MOST (99 << 10) /* that a block has on every GPU with these instructions */
 
 /* A warp multiplies 16 M rows by 8 N outputs; a block has 16 M rows and four warps. */
@@ -32,29 +37,37 @@ template <int TYPE, int M, int N, int STAGES> struct tile {
 template <int ROWS> struct x_reader {
 	enum { EACH = THREADS / ROWS }; /* threads for a row */
 	const uint4 *from;
-	unsigned part, chunks; /* chunks: of a row that exists */
+	unsigned part, chunks; /* chunks: of a row */
 
+	/* rows that do not exist are the last one, and not stored */
 	__device__ __forceinline__ x_reader(const struct lm_project &p, uint64_t r0)
 	{
 		uint64_t r = r0 + threadIdx.x / EACH, blocks = p.k / LM_WEIGHT_BLOCK;
 
 		part = threadIdx.x % EACH;
-		chunks = r < p.rows ? (unsigned)blocks * 3 : 0;
-		from = (const uint4 *)(const void *)(p.x8 + (r < p.rows ? r : 0) * blocks);
+		chunks = (unsigned)blocks * 3;
+		from = (const uint4 *)(const void *)(p.x8 +
+			       (r < p.rows ? r : p.rows - 1) * blocks) +
+			part;
 	}
 
-	/* Behind the end of k, and of rows that do not exist, there are zeros. */
+	/* Behind the end of k there are zeros. */
 	__device__ __forceinline__ void fetch(uint4 *stage, unsigned step) const
 	{
 		uint4 *to = stage + threadIdx.x / EACH * X_STRIDE + part;
-		unsigned first = step * X_CHUNKS + part;
+		const uint4 *at = from + step * X_CHUNKS;
 
-		UNROLL
+		if (step * X_CHUNKS + X_CHUNKS <= chunks) {
+			UNROLL
+			for (unsigned i = 0; i < X_CHUNKS; i += EACH)
+				tensor_copy_16(to + i, at + i);
+			return;
+		}
+		UNROLL_1
 		for (unsigned i = 0; i < X_CHUNKS; i += EACH) {
-			bool there = first + i < chunks;
+			bool there = step * X_CHUNKS + part + i < chunks;
 
-			tensor_copy(to + i, there ? from + first + i : from,
-				there ? 16 : 0);
+			tensor_copy(to + i, there ? at + i : from, there ? 16 : 0);
 		}
 	}
 };
@@ -100,8 +113,8 @@ __device__ __forceinline__ void multiply_block(float (&sum)[M][N][4],
 /* Multiplies a step of eight blocks, of which `left` exist. */
 template <int TYPE, int M, int N>
 __device__ __forceinline__ void multiply_step(float (&sum)[M][N][4], const uint4 *x,
-	const uint4 *w, float *table, const struct lm_project &p, uint64_t j0,
-	unsigned step, unsigned left)
+	const uint4 *w, float *table, const unsigned (&head)[N], unsigned step,
+	unsigned left)
 {
 	unsigned lane = threadIdx.x % 32;
 	const unsigned char *row[N];
@@ -110,7 +123,7 @@ __device__ __forceinline__ void multiply_step(float (&sum)[M][N][4], const uint4
 	for (unsigned n = 0; n < N; n++)
 		row[n] = (const unsigned char *)(const void *)(w +
 				 (8 * n + lane / 4) * eight_blocks<TYPE>::CHUNKS) +
-			head_of<TYPE>(p, j0 + 8 * n + lane / 4, step);
+			head_at<TYPE>(head[n], step);
 	UNROLL
 	for (unsigned n = 0; n < N; n++)
 		UNROLL
@@ -118,7 +131,7 @@ __device__ __forceinline__ void multiply_step(float (&sum)[M][N][4], const uint4
 		write_scales<TYPE>(table + i * 8 * N + 8 * n + lane / 4, EIGHT * 8 * N,
 			row[n], i, i < left);
 	__syncwarp();
-	UNROLL
+	UNROLL_TWO
 	for (unsigned i = 0; i < EIGHT; i++)
 		multiply_block<TYPE, M, N>(sum, (const unsigned char *)(const void *)x,
 			row, table, i);
@@ -147,28 +160,35 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 		uint64_t j0 = (task / down * WARPS + warp) * sizes::OUTPUTS;
 		x_reader<sizes::ROWS> x(p, r0);
 		weight_reader<TYPE, sizes::OUTPUTS> w;
-		unsigned stage = 0, filled = 0;
+		unsigned stage = 0, filled = STAGES - 1, head[N];
 		float sum[M][N][4] = {};
 
-		w.aim(p, j0);
+		w.aim(p, j0, steps);
+		UNROLL
+		for (unsigned n = 0; n < N; n++)
+			head[n] = head_of<TYPE>(p, j0 + 8 * n + lane / 4);
 		__syncthreads(); /* until the stages of the task before are used */
 		UNROLL_1
-		for (unsigned s = 0; s < steps + STAGES - 1; s++) {
-			if (s + 1 >= STAGES) {
-				tensor_wait<STAGES - 2>();
-				__syncthreads();
-			}
+		for (unsigned s = 0; s + 1 < STAGES; s++) {
 			if (s < steps) {
-				x.fetch(memory + filled * sizes::STAGE, s);
-				w.fetch(weights + filled * sizes::STAGE, s);
+				x.fetch(memory + s * sizes::STAGE, s);
+				w.fetch(weights + s * sizes::STAGE, s);
 			}
 			tensor_commit();
-			filled = filled + 1 == STAGES ? 0 : filled + 1;
-			if (s + 1 < STAGES)
-				continue;
+		}
+		UNROLL_1
+		for (unsigned s = 0; s < steps; s++) {
+			tensor_wait<STAGES - 2>();
+			__syncthreads(); /* all threads' copies; and the stage before is used */
+			if (s + STAGES - 1 < steps) {
+				x.fetch(memory + filled * sizes::STAGE, s + STAGES - 1);
+				w.fetch(weights + filled * sizes::STAGE, s + STAGES - 1);
+			}
+			tensor_commit();
+			filled = stage;
 			multiply_step<TYPE, M, N>(sum, memory + stage * sizes::STAGE,
-				weights + stage * sizes::STAGE, table, p, j0,
-				s + 1 - STAGES, blocks - (s + 1 - STAGES) * EIGHT);
+				weights + stage * sizes::STAGE, table, head, s,
+				blocks - s * EIGHT);
 			stage = stage + 1 == STAGES ? 0 : stage + 1;
 		}
 		UNROLL
@@ -205,8 +225,11 @@ static int launch(struct dev *d, const struct lm_project *p)
 /* Up to 32 rows are bound by memory, and more steps are on their way. */
 template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
 {
+	/* registers for what these unpack */
+	enum { BLOCKS = TYPE == LM_WEIGHT_Q5_1 || TYPE == LM_WEIGHT_Q6_K ? 2 : 3 };
+
 	return p->rows <= 32 ? launch<TYPE, 2, 1, 4, 3>(d, p) :
-			       launch<TYPE, 4, 2, 2, 3>(d, p);
+			       launch<TYPE, 4, 2, 2, BLOCKS>(d, p);
 }
 
 int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p)
