@@ -10,7 +10,7 @@
 #define WARPS_MIN 4 /* they share the work of x, too */
 #define ROWS_MAX  8
 #define OUTPUTS   8    /* of a warp at a time */
-#define ROWS_PAD  4    /* uint2 after a row of codes: four rows are read from different banks */
+#define CODES_PAD 4    /* uint4 after a row of codes: two rows are read from different banks */
 #define K_END     ((uint64_t)1 << 24)
 #define N_END     ((uint64_t)1 << 30)
 #define SHARED_MOST (227 << 10) /* that any GPU gives a block */
@@ -29,61 +29,65 @@ template <int TYPE> struct few_ring {
 /* Bytes of x: codes, then scales and sums, of whole steps; and the norm's factors. */
 HD uint64_t few_x_bytes(uint64_t rows, uint64_t steps)
 {
-	return rows * ((steps * EIGHT * 4 + ROWS_PAD) * 8 + (steps * EIGHT + 1) * 8) +
-		ROWS_MAX * 4;
+	uint64_t pairs = steps * (EIGHT / 2);
+
+	return rows * (pairs * 4 + CODES_PAD + pairs + 1) * 16 + ROWS_MAX * 4;
 }
 
 #if CUDA_TENSOR
-/* x of all rows in shared memory. The words of a block's codes are in the order 0 4 1 5 ...: a lane reads
- * its two at once. */
+/* x of all rows in shared memory, two blocks of 32 side by side: 16 bytes have words t of both, then words
+ * t + 4, so that one load is the left operand of both blocks' products, one in its upper rows and the other
+ * in the lower ones. Beside them scale and sum of both. */
 struct few_x {
-	uint2 *codes;
-	float2 *scales;
+	uint4 *codes;
+	float4 *scales;
 	float *rms;
-	unsigned rows, blocks, padded; /* padded: blocks of whole steps */
+	unsigned rows, blocks, pairs; /* pairs: of whole steps */
 
 	__device__ __forceinline__ few_x(void *at, const struct lm_project &p)
 	{
 		rows = (unsigned)p.rows;
 		blocks = (unsigned)(p.k / LM_WEIGHT_BLOCK);
-		padded = (blocks + EIGHT - 1) / EIGHT * EIGHT;
-		codes = (uint2 *)at;
-		scales = (float2 *)(void *)(codes + rows * (padded * 4 + ROWS_PAD));
-		rms = (float *)(void *)(scales + rows * (padded + 1));
+		pairs = (blocks + EIGHT - 1) / EIGHT * (EIGHT / 2);
+		codes = (uint4 *)at;
+		scales = (float4 *)(void *)(codes + rows * (pairs * 4 + CODES_PAD));
+		rms = (float *)(void *)(scales + rows * (pairs + 1));
 	}
 
-	__device__ __forceinline__ uint2 *codes_of(unsigned r, unsigned b) const
+	__device__ __forceinline__ uint4 *codes_of(unsigned r, unsigned pair) const
 	{
-		return codes + r * (padded * 4 + ROWS_PAD) + b * 4;
+		return codes + r * (pairs * 4 + CODES_PAD) + pair * 4;
 	}
 
-	__device__ __forceinline__ float2 *scale_of(unsigned r, unsigned b) const
+	__device__ __forceinline__ float4 *scales_of(unsigned r, unsigned pair) const
 	{
-		return scales + r * (padded + 1) + b;
+		return scales + r * (pairs + 1) + pair;
 	}
 
 	/* From quantised activations. */
 	__device__ __forceinline__ void copy(const struct lm_block8 *x8) const
 	{
-		for (unsigned n = threadIdx.x; n < rows * padded; n += blockDim.x) {
-			unsigned r = n / padded, b = n % padded;
-			uint4 low = {}, high = {}, rest = {};
-			uint2 *to = codes_of(r, b);
+		for (unsigned n = threadIdx.x; n < rows * pairs; n += blockDim.x) {
+			unsigned r = n / pairs, pair = n % pairs;
+			uint4 *to = codes_of(r, pair), b[2][3] = {};
 
-			if (b < blocks) {
+			UNROLL
+			for (unsigned i = 0; i < 2; i++) {
 				const uint4 *from = (const uint4 *)(const void *)(x8 +
-					(uint64_t)r * blocks + b);
+					(uint64_t)r * blocks + 2 * pair + i);
 
-				low = __ldg(from);
-				high = __ldg(from + 1);
-				rest = __ldg(from + 2);
+				UNROLL
+				for (unsigned c = 0; c < 3 && 2 * pair + i < blocks; c++)
+					b[i][c] = __ldg(from + c);
 			}
-			to[0] = make_uint2(low.x, high.x);
-			to[1] = make_uint2(low.y, high.y);
-			to[2] = make_uint2(low.z, high.z);
-			to[3] = make_uint2(low.w, high.w);
-			*scale_of(r, b) = make_float2(half_float_of_bits(rest.x),
-				half_float_of_bits(rest.y));
+			to[0] = make_uint4(b[0][0].x, b[1][0].x, b[0][1].x, b[1][1].x);
+			to[1] = make_uint4(b[0][0].y, b[1][0].y, b[0][1].y, b[1][1].y);
+			to[2] = make_uint4(b[0][0].z, b[1][0].z, b[0][1].z, b[1][1].z);
+			to[3] = make_uint4(b[0][0].w, b[1][0].w, b[0][1].w, b[1][1].w);
+			*scales_of(r, pair) = make_float4(half_float_of_bits(b[0][2].x),
+				half_float_of_bits(b[0][2].y),
+				half_float_of_bits(b[1][2].x),
+				half_float_of_bits(b[1][2].y));
 		}
 	}
 
@@ -103,10 +107,10 @@ struct few_x {
 		}
 		__syncthreads();
 		UNROLL_4
-		for (unsigned first = warp * 4; first < rows * padded;
+		for (unsigned first = warp * 4; first < rows * pairs * 2;
 			first += warps * 4) {
 			unsigned n = first + threadIdx.x % 32 / 8;
-			unsigned r = n / padded, b = n % padded;
+			unsigned r = n / (pairs * 2), b = n % (pairs * 2);
 			float v[4] = {};
 
 			if (r < rows && b < blocks) {
@@ -124,10 +128,11 @@ struct few_x {
 
 			if (r >= rows)
 				continue;
-			((unsigned *)(void *)codes_of(r, b))[part % 4 * 2 + part / 4] =
-				four.word;
+			((unsigned *)(void *)(codes_of(r, b / 2) +
+				part % 4))[part / 4 * 2 + b % 2] = four.word;
 			if (part == 0)
-				*scale_of(r, b) = make_float2(four.scale, four.sum);
+				((float2 *)(void *)scales_of(r, b / 2))[b % 2] =
+					make_float2(four.scale, four.sum);
 		}
 	}
 };
@@ -188,38 +193,51 @@ template <int TYPE> struct few_ahead {
 	}
 };
 
-/* Writes the scales of a step, of which `left` blocks exist. */
+/* Writes the scales of a step, of which `left` blocks exist: of two blocks and two outputs side by side. */
 template <int TYPE>
 __device__ __forceinline__ void write_table(float *table, const unsigned char *row,
 	unsigned left)
 {
 	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+	float *to = table + g / 2 * 4 + g % 2;
 
 	UNROLL
 	for (unsigned i = t; i < EIGHT; i += 4)
-		write_scales<TYPE>(table + i * OUTPUTS + g, EIGHT * OUTPUTS, row, i,
+		write_scales<TYPE>(to + i / 2 * 16 + i % 2 * 2, EIGHT * OUTPUTS, row, i,
 			i < left);
 }
 
-/* Adds a step of eight blocks. */
+/* Adds a step of eight blocks, two by two. */
 template <int TYPE>
 __device__ __forceinline__ void add_step(float (&sum)[2], const unsigned char *row,
-	const float *table, const uint2 *codes, const float2 *scales)
+	const float *table, const uint4 *codes, const float4 *scales)
 {
+	enum { PLANES = eight_blocks<TYPE>::PLANES };
 	unsigned t = threadIdx.x % 4;
 
 	UNROLL
-	for (unsigned i = 0; i < EIGHT; i++) {
-		two_scales<TYPE> w(table + i * OUTPUTS + 2 * t, EIGHT * OUTPUTS);
-		uint2 x = codes[i * 4];
-		unsigned a[4] = { x.x, 0, x.y, 0 }, b[2];
-
-		read_fragment<TYPE>(b, row, i, t);
-		block_sums<TYPE> sums(a, b);
+	for (unsigned pair = 0; pair < EIGHT / 2; pair++) {
+		uint4 x = codes[pair * 4];
+		float4 by = scales[pair], w[PLANES];
+		unsigned a[4] = { x.x, x.y, x.z, x.w }, b[2];
 
 		UNROLL
-		for (unsigned e = 0; e < 2; e++)
-			sum[e] = sums.added(sum[e], e, w, scales[i]);
+		for (unsigned n = 0; n < PLANES; n++)
+			w[n] = *(const float4 *)(const void *)(table +
+				n * EIGHT * OUTPUTS + pair * 16 + t * 4);
+		read_fragment<TYPE>(b, row, 2 * pair, t);
+		block_sums<TYPE> first(a, b);
+
+		read_fragment<TYPE>(b, row, 2 * pair + 1, t);
+		block_sums<TYPE> second(a, b);
+
+		UNROLL
+		for (unsigned e = 0; e < 2; e++) {
+			sum[e] = first.added(sum[e], e, two_scales<TYPE>(w, false),
+				make_float2(by.x, by.y));
+			sum[e] = second.added(sum[e], e + 2, two_scales<TYPE>(w, true),
+				make_float2(by.z, by.w));
+		}
 	}
 }
 
@@ -228,8 +246,8 @@ template <int TYPE> struct few_sums {
 	typedef few_ring<TYPE> sizes;
 	const unsigned char *ring; /* of the lane's output */
 	float *table;              /* of a step; of the next */
-	const uint2 *codes;
-	const float2 *scales;
+	const uint4 *codes;
+	const float4 *scales;
 	unsigned stage, blocks, steps; /* stage: in bytes */
 
 	/* Adds up outputs j0 .. j0 + 7 of p. A step's scales are written a step before, so that
@@ -259,7 +277,7 @@ template <int TYPE> struct few_sums {
 					ring + stage + head_at<TYPE>(head, s + 1),
 					blocks - (s + 1) * EIGHT);
 			add_step<TYPE>(sum, row, table + s % 2 * sizes::TABLE,
-				codes + s * EIGHT * 4, scales + s * EIGHT);
+				codes + s * (EIGHT / 2) * 4, scales + s * (EIGHT / 2));
 		}
 	}
 };
@@ -313,7 +331,7 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 	ahead.tasks = tasks;
 	ahead.apart = gridDim.x * warps;
 	ahead.parts = q.gated ? 2 : 1;
-	sums.steps = x.padded / EIGHT;
+	sums.steps = x.pairs / (EIGHT / 2);
 	now.set(q, blockIdx.x + gridDim.x * warp);
 	ahead.at = now;
 	if (now.task < tasks) {
@@ -334,7 +352,7 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 	sums.table = tables + warp * 2 * sizes::TABLE;
 	g = g < x.rows ? g : x.rows - 1; /* rows that do not exist are not stored */
 	sums.codes = x.codes_of(g, 0) + t;
-	sums.scales = x.scale_of(g, 0);
+	sums.scales = x.scales_of(g, 0);
 	sums.blocks = x.blocks;
 	sums.stage = 0;
 	for (; now.task < tasks; now.set(q, now.task + ahead.apart)) {

@@ -245,6 +245,16 @@ template <int TYPE> struct two_scales {
 			plane[n] = *(const float2 *)(const void *)(from + n * apart);
 	}
 
+	/* of the first or second of two blocks that lie side by side */
+	__device__ __forceinline__ two_scales(
+		const float4 (&from)[eight_blocks<TYPE>::PLANES], bool second)
+	{
+		UNROLL
+		for (unsigned n = 0; n < eight_blocks<TYPE>::PLANES; n++)
+			plane[n] = second ? make_float2(from[n].z, from[n].w) :
+					    make_float2(from[n].x, from[n].y);
+	}
+
 	__device__ __forceinline__ float at(unsigned n, unsigned which) const
 	{
 		return which ? plane[n].y : plane[n].x;
