@@ -164,7 +164,7 @@ template <int TYPE> struct few_ahead {
 	weight_reader<TYPE, OUTPUTS> reader;
 	few_task at;
 	uint4 *ring;
-	/* stage: where the next one begins; steps: 0 when there is nothing more to bring */
+	/* stage: where the next one begins; steps: 0, as step, when there is nothing more to bring */
 	unsigned tasks, apart, part, parts, step, steps, stage;
 
 	__device__ __forceinline__ void turn(const struct lm_project_group &q)
@@ -180,13 +180,12 @@ template <int TYPE> struct few_ahead {
 			steps = 0;
 	}
 
-	__device__ __forceinline__ void next(const struct lm_project_group &q)
+	/* Starts the copies of a step, if there is one. */
+	template <bool INSIDE> __device__ __forceinline__ void next()
 	{
-		if (step < steps)
-			reader.fetch(ring + stage, step++);
+		if (INSIDE || step < steps)
+			reader.template fetch<INSIDE>(ring + stage, step++);
 		tensor_commit();
-		if (step == steps && steps)
-			turn(q);
 		stage = stage + sizes::STAGE == sizes::STAGES * sizes::STAGE ?
 			0 :
 			stage + sizes::STAGE;
@@ -250,26 +249,23 @@ template <int TYPE> struct few_sums {
 	const float4 *scales;
 	unsigned stage, blocks, steps; /* stage: in bytes */
 
-	/* Adds up outputs j0 .. j0 + 7 of p. A step's scales are written a step before, so that
+	/* Adds steps s to end - 1, and brings as many. A step's scales are written a step before, so that
 	 * nothing waits for them. */
-	__device__ __forceinline__ void make(float (&sum)[2], const struct lm_project &p,
-		uint64_t j0, few_ahead<TYPE> &ahead, const struct lm_project_group &q)
+	template <bool INSIDE>
+	__device__ __forceinline__ void add(float (&sum)[2], unsigned head, unsigned s,
+		unsigned end, few_ahead<TYPE> &ahead)
 	{
 		enum { STAGE = sizes::STAGE * 16 };
-		unsigned head = head_of<TYPE>(p, j0 + threadIdx.x % 32 / 4);
 
-		tensor_wait<sizes::STAGES - 2>();
-		__syncwarp();
-		write_table<TYPE>(table, ring + stage + head_at<TYPE>(head, 0), blocks);
 		UNROLL_1
-		for (unsigned s = 0; s < steps; s++) {
+		for (; s < end; s++) {
 			const unsigned char *row = ring + stage + head_at<TYPE>(head, s);
 
 			tensor_wait<sizes::STAGES - 3>();
 			/* of the stage that is filled now nobody reads any more, nor of the
 			 * table that is written */
 			__syncwarp();
-			ahead.next(q);
+			ahead.template next<INSIDE>();
 			stage = stage + STAGE == sizes::STAGES * STAGE ? 0 :
 									 stage + STAGE;
 			if (s + 1 < steps)
@@ -278,6 +274,29 @@ template <int TYPE> struct few_sums {
 					blocks - (s + 1) * EIGHT);
 			add_step<TYPE>(sum, row, table + s % 2 * sizes::TABLE,
 				codes + s * (EIGHT / 2) * 4, scales + s * (EIGHT / 2));
+		}
+	}
+
+	/* Adds up outputs j0 .. j0 + 7 of p. */
+	__device__ __forceinline__ void make(float (&sum)[2], const struct lm_project &p,
+		uint64_t j0, few_ahead<TYPE> &ahead, const struct lm_project_group &q)
+	{
+		unsigned head = head_of<TYPE>(p, j0 + threadIdx.x % 32 / 4), end;
+
+		tensor_wait<sizes::STAGES - 2>();
+		__syncwarp();
+		write_table<TYPE>(table, ring + stage + head_at<TYPE>(head, 0), blocks);
+		UNROLL_1
+		for (unsigned s = 0; s < steps; s = end) {
+			unsigned left = ahead.steps - ahead.step;
+
+			end = left && left < steps - s ? s + left : steps;
+			if (left && ahead.reader.inside)
+				add<true>(sum, head, s, end, ahead);
+			else
+				add<false>(sum, head, s, end, ahead);
+			if (left && ahead.step == ahead.steps)
+				ahead.turn(q);
 		}
 	}
 };
@@ -340,8 +359,11 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 	}
 	/* the first weights are on their way while x is made */
 	UNROLL_1
-	for (unsigned s = 0; s + 1 < sizes::STAGES; s++)
-		ahead.next(q);
+	for (unsigned s = 0; s + 1 < sizes::STAGES; s++) {
+		ahead.template next<false>();
+		if (ahead.steps && ahead.step == ahead.steps)
+			ahead.turn(q);
+	}
 	if (q.norm)
 		x.norm(q.p[0].x, q.norm, q.eps);
 	else

@@ -82,23 +82,24 @@ template <int TYPE, int OUTPUTS> struct weight_reader {
 		return (wanted >> i & 1) && c < head + eight::BYTES;
 	}
 
+	/* INSIDE: as `inside` says. */
+	template <bool INSIDE>
 	__device__ __forceinline__ void fetch(uint4 *stage, unsigned step) const
 	{
-		const unsigned char *p;
 		uint4 *to = stage + threadIdx.x % 32;
 
-		if (inside) {
-			UNROLL
-			for (unsigned i = 0; i < ROUNDS; i++)
-				if (chunk(&p, i, step))
-					tensor_copy_16(to + 32 * i, p);
-			return;
-		}
 		UNROLL
-		for (unsigned i = 0; i < ROUNDS; i++)
-			if (chunk(&p, i, step) && p < end)
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			const unsigned char *p;
+
+			if (!chunk(&p, i, step))
+				continue;
+			if (INSIDE)
+				tensor_copy_16(to + 32 * i, p);
+			else if (p < end)
 				tensor_copy(to + 32 * i, p,
 					end - p < 16 ? (unsigned)(end - p) : 16);
+		}
 	}
 };
 

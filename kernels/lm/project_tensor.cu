@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 		for (unsigned s = 0; s + 1 < STAGES; s++) {
 			if (s < steps) {
 				x.fetch(memory + s * sizes::STAGE, s);
-				w.fetch(weights + s * sizes::STAGE, s);
+				w.template fetch<false>(weights + s * sizes::STAGE, s);
 			}
 			tensor_commit();
 		}
@@ -182,7 +182,14 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 			__syncthreads(); /* all threads' copies; and the stage before is used */
 			if (s + STAGES - 1 < steps) {
 				x.fetch(memory + filled * sizes::STAGE, s + STAGES - 1);
-				w.fetch(weights + filled * sizes::STAGE, s + STAGES - 1);
+				if (w.inside)
+					w.template fetch<true>(
+						weights + filled * sizes::STAGE,
+						s + STAGES - 1);
+				else
+					w.template fetch<false>(
+						weights + filled * sizes::STAGE,
+						s + STAGES - 1);
 			}
 			tensor_commit();
 			filled = stage;
