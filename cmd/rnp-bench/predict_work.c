@@ -525,7 +525,7 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 	       keys = l * (double)s->context * 2 * z.kv * 2;
 	/* of layers that take a norm, and make it: q, k and v, and g, u and SwiGLU */
 	double together = l * z.dim * (z.q + 2 * z.kv + 2 * z.hidden);
-	bool bf16 = each == 2;
+	bool bf16 = each == 2, joined = bf16 || s->rows_kernel;
 	struct predict_kernel k;
 	int n = 0;
 
@@ -548,12 +548,18 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 				.operations = 2 * (w - together),
 				.repeated = 16,
 				.near_trips = 4.0 * (double)layers });
+	} else if (s->rows_kernel) {
+		k = rows_kernel(s->rows_kernel, "linear layers with norm, SwiGLU",
+			2 * layers, together * each, 0);
+		k.near_trips = 4.0 * (double)layers; /* as above */
+		add(out, &n, k);
+		add(out, &n,
+			rows_kernel(s->rows_kernel, "linear layers", 2 * layers + 1,
+				(w - together) * each, 0));
 	} else {
 		add(out, &n,
-			rows_kernel(s->rows_kernel ? s->rows_kernel :
-						     "project_wide_kernel<0, 1>",
-				"linear layers", 7 * layers + 1, w * each,
-				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2)));
+			rows_kernel("project_wide_kernel<0, 1>", "linear layers",
+				7 * layers + 1, w * each, w * each * 2));
 	}
 	/* a block a part, of which the last joins them: what each leaves for that stays in the level-2
 	 * cache. A list of pages, then keys, then values; a counter, then the parts */
@@ -565,15 +571,15 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 		rows_kernel("rotate_put_kernel", "positions, cache", layers,
 			l * ((z.q + z.kv) * 8 + z.kv * 12), 0));
 	add(out, &n,
-		rows_kernel("norm_kernel<float>", "norm", bf16 ? 1 : 2 * layers + 1,
-			(bf16 ? 1 : 2 * l + 1) * z.dim * 8, 0));
+		rows_kernel("norm_kernel<float>", "norm", joined ? 1 : 2 * layers + 1,
+			(joined ? 1 : 2 * l + 1) * z.dim * 8, 0));
 	add(out, &n,
-		rows_kernel("swiglu_kernel<float>", "SwiGLU", bf16 ? 0 : layers,
+		rows_kernel("swiglu_kernel<float>", "SwiGLU", joined ? 0 : layers,
 			l * z.hidden * 12, 0));
 	if (s->rows_kernel)
 		add(out, &n,
 			rows_kernel("quantize_kernel", "activations to int8",
-				4 * layers + 1, l * (2 * z.dim + z.q + z.hidden) * 6, 0));
+				2 * layers + 1, l * (z.q + z.hidden) * 6, 0));
 	return n;
 }
 

@@ -8,7 +8,7 @@
 #include "kernels/lm/project_fragment.cuh"
 
 #define WARPS       4
-#define THREADS     (32 * WARPS)
+#define THREADS     128 /* of four warps */
 #define X_CHUNKS    24 /* of eight blocks of a row: 48 bytes each */
 #define X_STRIDE    25 /* so that eight rows are read from different banks */
 #ifdef CUDA_EMU
@@ -232,8 +232,8 @@ static int launch(struct dev *d, const struct lm_project *p)
 /* Up to 32 rows are bound by memory, and more steps are on their way. */
 template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
 {
-	/* registers for what these unpack */
-	enum { BLOCKS = TYPE == LM_WEIGHT_Q5_1 || TYPE == LM_WEIGHT_Q6_K ? 2 : 3 };
+	/* of what an SM of an H100 has a block's memory and 1 KiB */
+	enum { BLOCKS = 3 * (tile<TYPE, 4, 2, 2>::BYTES + 1024) <= 228 << 10 ? 3 : 2 };
 
 	return p->rows <= 32 ? launch<TYPE, 2, 1, 4, 3>(d, p) :
 			       launch<TYPE, 4, 2, 2, BLOCKS>(d, p);
