@@ -1,4 +1,4 @@
-/* project_few.cu - products of up to eight rows with quantised weights, and layers of one norm, on int8
+/* project_few.cu - products of up to eight rows with quantised weights, and layers of one input, on int8
  * tensor cores: bound by the memory that the weights come from. A warp makes eight outputs of all rows
  * and goes along k; all of x is in shared memory, weights come through a ring of the warp's own, which
  * goes on from one output to the next, so that after x is there no warp waits for another. What a block
@@ -9,10 +9,13 @@
 #define WARPS_MAX 12
 #define WARPS_MIN 4 /* they share the work of x, too */
 #define ROWS_MAX  8
-#define OUTPUTS   8    /* of a warp at a time */
-#define CODES_PAD 4    /* uint4 after a row of codes: two rows are read from different banks */
-#define K_END     ((uint64_t)1 << 24)
-#define N_END     ((uint64_t)1 << 30)
+#define OUTPUTS   8 /* of a warp at a time */
+#define CODES_PAD \
+	4 /* uint4 after a row of codes: two rows are read from different banks */
+#define ALONE_MAX \
+	24576 /* numbers that every block had better quantise than one kernel for all */
+#define K_END       ((uint64_t)1 << 24)
+#define N_END       ((uint64_t)1 << 30)
 #define SHARED_MOST (227 << 10) /* that any GPU gives a block */
 
 /* Steps in a warp's ring: where four warps are all that an SM has, as with 4,096 outputs, 32 KB or more
@@ -91,14 +94,26 @@ struct few_x {
 		}
 	}
 
-	/* From rows of x, whose norm is found and quantised. All threads of the block. */
-	__device__ __forceinline__ void norm(const float *x, const float *w,
+	/* As lm_norm has it. */
+	__device__ __forceinline__ void multiply(float (&v)[4], float by,
+		const float *w) const
+	{
+		float4 four = __ldg((const float4 *)(const void *)w);
+
+		v[0] = v[0] * by * four.x;
+		v[1] = v[1] * by * four.y;
+		v[2] = v[2] * by * four.z;
+		v[3] = v[3] * by * four.w;
+	}
+
+	/* From rows of x, or with w from their norm. All threads of the block. */
+	__device__ __forceinline__ void quantize(const float *x, const float *w,
 		float eps) const
 	{
 		unsigned warp = threadIdx.x / 32, part = threadIdx.x % 8;
 		unsigned warps = blockDim.x / 32;
 
-		for (unsigned r = warp; r < rows; r += warps) {
+		for (unsigned r = warp; r < rows && w; r += warps) {
 			float v = lm_row_rms(x + (uint64_t)r * blocks * LM_WEIGHT_BLOCK,
 				blocks * LM_WEIGHT_BLOCK, eps, true);
 
@@ -117,12 +132,11 @@ struct few_x {
 				unsigned at = b * LM_WEIGHT_BLOCK + 4 * part;
 				float4 from = __ldg((const float4 *)(const void *)(x +
 					(uint64_t)r * blocks * LM_WEIGHT_BLOCK + at));
-				float4 by = __ldg((const float4 *)(const void *)(w + at));
 
-				v[0] = from.x * rms[r] * by.x;
-				v[1] = from.y * rms[r] * by.y;
-				v[2] = from.z * rms[r] * by.z;
-				v[3] = from.w * rms[r] * by.w;
+				v[0] = from.x, v[1] = from.y, v[2] = from.z,
+				v[3] = from.w;
+				if (w)
+					multiply(v, rms[r], w + at);
 			}
 			quantized_four four(v);
 
@@ -131,8 +145,9 @@ struct few_x {
 			((unsigned *)(void *)(codes_of(r, b / 2) +
 				part % 4))[part / 4 * 2 + b % 2] = four.word;
 			if (part == 0)
-				((float2 *)(void *)scales_of(r, b / 2))[b % 2] =
-					make_float2(four.scale, four.sum);
+				((float2 *)(void *)scales_of(r,
+					b / 2))[b % 2] = make_float2(four.scale,
+					four.sum);
 		}
 	}
 };
@@ -301,6 +316,18 @@ template <int TYPE> struct few_sums {
 	}
 };
 
+/* Asks for all weights of eight outputs, which lie one after the other, while the norm is found. */
+template <int TYPE>
+__device__ __forceinline__ void ask_outputs(const struct lm_project &p, uint64_t j0)
+{
+	uint64_t bytes = lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
+	uint64_t n = (p.n - j0 < OUTPUTS ? p.n - j0 : OUTPUTS) * bytes;
+	const char *w = (const char *)p.w + j0 * bytes;
+
+	for (uint64_t i = threadIdx.x % 32 * 128; i < n; i += 32 * 128)
+		tensor_ask(w + i);
+}
+
 /* Stores outputs j0 + 2 t and the next of row g; of g and u together only what SwiGLU makes of them. */
 __device__ __forceinline__ void few_store(const struct lm_project_group &q,
 	const few_task &at, unsigned part, const float (&sum)[2], float (&gate)[2])
@@ -339,8 +366,7 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 	unsigned warp = threadIdx.x / 32, warps = blockDim.x / 32;
 	unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	uint4 *ring = memory + warp * sizes::STAGES * sizes::STAGE;
-	float *tables =
-		(float *)(void *)(memory + warps * sizes::STAGES * sizes::STAGE);
+	float *tables = (float *)(void *)(memory + warps * sizes::STAGES * sizes::STAGE);
 	few_x x(tables + warps * 2 * sizes::TABLE, q.p[0]);
 	few_ahead<TYPE> ahead = {};
 	few_sums<TYPE> sums;
@@ -364,10 +390,12 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 		if (ahead.steps && ahead.step == ahead.steps)
 			ahead.turn(q);
 	}
-	if (q.norm)
-		x.norm(q.p[0].x, q.norm, q.eps);
-	else
+	for (unsigned i = 0; q.norm && now.task < tasks && i < ahead.parts; i++)
+		ask_outputs<TYPE>(q.p[now.which + i], now.j0);
+	if (q.p[0].x8)
 		x.copy(q.p[0].x8);
+	else
+		x.quantize(q.p[0].x, q.norm, q.eps);
 	__syncthreads();
 	sums.ring = (const unsigned char *)(const void *)(ring +
 		g * eight_blocks<TYPE>::CHUNKS);
@@ -398,7 +426,8 @@ static unsigned few_warps(const struct cuda *c, uint64_t tasks, uint64_t warp_by
 	uint64_t x_bytes)
 {
 	uint64_t wanted = (tasks + (uint64_t)c->sm_count - 1) / (uint64_t)c->sm_count;
-	uint64_t all = (uint64_t)c->shared_bytes, room = all > x_bytes ? all - x_bytes : 0;
+	uint64_t all = (uint64_t)c->shared_bytes,
+		 room = all > x_bytes ? all - x_bytes : 0;
 
 	wanted = wanted < WARPS_MIN ? WARPS_MIN : wanted > WARPS_MAX ? WARPS_MAX : wanted;
 	if (wanted * warp_bytes > room)
@@ -467,10 +496,14 @@ int cuda_lm_project_few(struct dev *d, const struct lm_project *p)
 
 int cuda_lm_project_few_group(struct dev *d, const struct lm_project_group *g)
 {
-	if (g->p[0].ldx != g->p[0].k || !lm_wide(g->p[0].k, g->p[0].x, g->norm, NULL, NULL))
+	struct lm_project_group q = *g;
+
+	if (q.p[0].ldx != q.p[0].k || !lm_wide(q.p[0].k, q.p[0].x, q.norm, NULL, NULL) ||
+		(!q.norm && q.p[0].rows * q.p[0].k > ALONE_MAX))
 		return 1;
-	for (uint32_t i = 0; i < g->n; i++)
-		if (g->p[i].type != g->p[0].type || !few_takes(d, &g->p[i]))
+	for (uint32_t i = 0; i < q.n; i++)
+		if (q.p[i].type != q.p[0].type || !few_takes(d, &q.p[i]))
 			return 1;
-	return start(d, g);
+	q.p[0].x8 = NULL; /* x is what is taken */
+	return start(d, &q);
 }

@@ -7,10 +7,10 @@
  * what bounds products of many rows. Contraction (-fmad) changes nothing. */
 #include "kernels/lm/project_fragment.cuh"
 
-#define WARPS       4
-#define THREADS     128 /* of four warps */
-#define X_CHUNKS    24 /* of eight blocks of a row: 48 bytes each */
-#define X_STRIDE    25 /* so that eight rows are read from different banks */
+#define WARPS    4
+#define THREADS  128 /* of four warps */
+#define X_CHUNKS 24  /* of eight blocks of a row: 48 bytes each */
+#define X_STRIDE 25  /* so that eight rows are read from different banks */
 #ifdef CUDA_EMU
 #define UNROLL_TWO
 #else
@@ -183,12 +183,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 			if (s + STAGES - 1 < steps) {
 				x.fetch(memory + filled * sizes::STAGE, s + STAGES - 1);
 				if (w.inside)
-					w.template fetch<true>(
-						weights + filled * sizes::STAGE,
+					w.template fetch<true>(weights +
+							filled * sizes::STAGE,
 						s + STAGES - 1);
 				else
-					w.template fetch<false>(
-						weights + filled * sizes::STAGE,
+					w.template fetch<false>(weights +
+							filled * sizes::STAGE,
 						s + STAGES - 1);
 			}
 			tensor_commit();
@@ -204,7 +204,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 			uint64_t j = j0 + e / 4 % N * 8 + lane % 4 * 2 + e % 2;
 
 			if (r < p.rows && j < p.n)
-				lm_project_store(p, r, j, sum[e / 4 / N][e / 4 % N][e % 4]);
+				lm_project_store(p, r, j,
+					sum[e / 4 / N][e / 4 % N][e % 4]);
 		}
 	}
 #else
@@ -241,8 +242,7 @@ template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
 
 int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p)
 {
-	if (!cuda_tensor(d) || !p->k || p->k >= (uint64_t)1 << 30 ||
-		(uintptr_t)p->w % 16)
+	if (!cuda_tensor(d) || !p->k || p->k >= (uint64_t)1 << 30 || (uintptr_t)p->w % 16)
 		return 1;
 	switch (p->type) {
 	case LM_WEIGHT_Q8_0:

@@ -692,7 +692,7 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int n)
 }
 static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, int)
 {
-	*v = which == cudaDevAttrMultiProcessorCount     ? 2 :
+	*v = which == cudaDevAttrMultiProcessorCount             ? 2 :
 		which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 99 << 10 :
 								   0;
 	return cudaSuccess;

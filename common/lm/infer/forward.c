@@ -492,19 +492,33 @@ static int swiglu(struct lm_forward *f)
 	return ops(f)->swiglu(f->w->d, &g);
 }
 
+/* y = from + x times w, of a device that quantises x for that itself. Returns 0; 1: it does not; or -1. */
+static int product_of_floats(struct lm_forward *f, const struct lm_matrix *w, float *y,
+	const float *x, uint64_t rows, const float *from)
+{
+	struct lm_project_group g = { .p = { product_of(f, w, y, f->w->config.dim, x,
+					      rows, from) },
+		.n = 1 };
+
+	return f->w->d->is_host || f->adapts || !is_quantized(w) ?
+		1 :
+		ops(f)->project_group(f->w->d, &g);
+}
+
 /* x += activations times w, normalised if the model does. The activations are not h; x8: they are quantised already. */
 static int add_product(struct lm_forward *f, const struct lm_matrix *w, const float *x,
 	const struct lm_block8 *x8, const float *post_norm)
 {
 	uint64_t dim = f->w->config.dim, rows = f->rows;
+	float *y = post_norm ? f->h : f->x, *from = post_norm ? NULL : f->x;
+	int rc = x8 ? 1 : product_of_floats(f, w, y, x, rows, from);
 
-	if (quantize(f, x, w->k, rows, !x8 && is_quantized(w)) < 0)
+	if (rc > 0 && quantize(f, x, w->k, rows, !x8 && is_quantized(w)) < 0)
 		return -1;
-	x8 = x8 ? x8 : f->x8;
-	if (!post_norm)
-		return project_with(f, w, f->x, dim, x, x8, rows, f->x);
-	if (project_with(f, w, f->h, dim, x, x8, rows, NULL) < 0)
-		return -1;
+	if (rc > 0)
+		rc = project_with(f, w, y, dim, x, x8 ? x8 : f->x8, rows, from);
+	if (rc < 0 || !post_norm)
+		return rc;
 	return norm_to(f, f->x, f->h, post_norm, rows, dim, f->x);
 }
 

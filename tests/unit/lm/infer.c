@@ -662,7 +662,7 @@ static void graphs(const struct model_file *s)
 }
 
 /* Tokens whose layers a GPU makes together have the bits of those of which it makes each by itself. */
-static void groups(void)
+static void groups(enum lm_type type)
 {
 	static float want[12][VOCAB], got[12][VOCAB];
 	struct dev d = DEV_INIT;
@@ -674,23 +674,24 @@ static void groups(void)
 		return;
 	CHECK(lm_config_preset(&c, "nano", VOCAB) == 0);
 	c.dim = 96;
-	c.hidden = 168;
+	c.hidden = type == LM_BF16 ? 168 : 192;
 	c.layers = 2;
 	c.heads = 6;
 	c.kv_heads = 2;
 	c.head_dim = 16;
 	c.context = TEXT;
-	CHECK(model_file_make(&s, NULL, &c, LM_BF16, 5) == 0);
+	CHECK(model_file_make(&s, NULL, &c, type, 5) == 0);
 	CHECK(lm_weights_open(&w, &d, s) == 0);
+	grouped = 0;
 	one_by_one = true;
 	speak(w, true, want);
 	one_by_one = false;
 	CHECK_I64(0, grouped);
 	speak(w, true, got);
 	CHECK(memcmp(want, got, sizeof want) == 0);
-	/* of each layer q, k and v, and g and u: of passes that are launched or captured; of the prompt, of
-	 * which nobody wants logits, those of the first layer */
-	CHECK(grouped > 2 && grouped % 4 == 2);
+	/* of each layer q, k and v, and g and u, and what quantises its input: of passes that are launched
+	 * or captured; with bf16 of the prompt, too, of which nobody wants logits: those of the first layer */
+	CHECK(grouped > 2 && grouped % 4 == (type == LM_BF16 ? 2 : 0));
 	lm_weights_close(w);
 	model_file_close(s);
 	dev_close(&d);
@@ -825,7 +826,9 @@ int main(void)
 	every_level();
 	packs(&d);
 	graphs(s);
-	groups();
+	groups(LM_BF16);
+	groups(LM_Q8_0);
+	groups(LM_Q4_0);
 	cut_anywhere();
 	lm_stream_close(stream);
 	lm_weights_close(m);
