@@ -10,10 +10,10 @@
 #define WARPS_MIN 4 /* they share the work of x, too */
 #define ROWS_MAX  8
 #define OUTPUTS   8 /* of a warp at a time */
-#define CODES_PAD \
-	4 /* uint4 after a row of codes: two rows are read from different banks */
-#define ALONE_MAX \
-	24576 /* numbers that every block had better quantise than one kernel for all */
+/* uint4 after a row of codes: two rows are read from different banks */
+#define CODES_PAD 4
+/* numbers from which one kernel had better quantise them for all blocks */
+#define ALONE_MAX   24576
 #define K_END       ((uint64_t)1 << 24)
 #define N_END       ((uint64_t)1 << 30)
 #define SHARED_MOST (227 << 10) /* that any GPU gives a block */
