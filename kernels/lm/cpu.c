@@ -393,7 +393,8 @@ static int cpu_project_group(struct dev *d, const struct lm_project_group *x)
 	struct team_op op;
 	uint64_t n = 0;
 
-	if (x->norm || x->p->rows > GROUP_ROWS)
+	if (x->norm || x->p->rows > GROUP_ROWS ||
+		(lm_weight_is_quantized(x->p->type) && !x->p->x8))
 		return 1;
 	for (uint32_t i = 0; i < x->n; i++)
 		n += group_room(&x->p[i]);

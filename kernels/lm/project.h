@@ -63,8 +63,8 @@ struct lm_project {
 struct lm_project_group {
 	struct lm_project p[LM_GROUP];
 	uint32_t n;
-	/* [k]; NULL: x is what the products take. A CPU is given x8 then, too; a GPU takes x and
-	 * quantised weights, and quantises x itself */
+	/* [k]; NULL: x and x8 are what the products take, as of lm_project: CPU only; or x alone of one
+	 * product with quantised weights, and x8 is NULL: the operation quantises it: GPU only */
 	const float *norm;
 	float eps;
 	/* not NULL: there are two, g and u, of as many outputs and without `from`, and what is stored is

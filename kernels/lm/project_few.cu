@@ -499,7 +499,7 @@ int cuda_lm_project_few_group(struct dev *d, const struct lm_project_group *g)
 	struct lm_project_group q = *g;
 
 	if (q.p[0].ldx != q.p[0].k || !lm_wide(q.p[0].k, q.p[0].x, q.norm, NULL, NULL) ||
-		(!q.norm && q.p[0].rows * q.p[0].k > ALONE_MAX))
+		(!q.norm && (q.p[0].x8 || q.p[0].rows * q.p[0].k > ALONE_MAX)))
 		return 1;
 	for (uint32_t i = 0; i < q.n; i++)
 		if (q.p[i].type != q.p[0].type || !few_takes(d, &q.p[i]))

@@ -500,9 +500,8 @@ static int product_of_floats(struct lm_forward *f, const struct lm_matrix *w, fl
 					      rows, from) },
 		.n = 1 };
 
-	return f->w->d->is_host || f->adapts || !is_quantized(w) ?
-		1 :
-		ops(f)->project_group(f->w->d, &g);
+	g.p->x8 = NULL;
+	return f->adapts || !is_quantized(w) ? 1 : ops(f)->project_group(f->w->d, &g);
 }
 
 /* x += activations times w, normalised if the model does. The activations are not h; x8: they are quantised already. */
