@@ -12,6 +12,7 @@
 #include "tests/kernels/cuda_emu.h"
 #define UNROLL
 #define UNROLL_4
+#define UNROLL_8
 #define UNROLL_16
 #define UNROLL_1
 #define GRID_CONSTANT
@@ -28,10 +29,11 @@
 #define LAUNCH_LARGE(kernel, grid, block, bytes, stream, ...) \
 	kernel<<<grid, block, bytes, stream>>>(__VA_ARGS__)
 #define LARGE_SHARED(type, name, count) extern __shared__ type name[]
-/* before a loop: unroll it completely, by four or sixteen, or not at all */
+/* before a loop: unroll it completely, by four, eight or sixteen, or not at all */
 #define UNROLL                          _Pragma("unroll")
 #define UNROLL_16                       _Pragma("unroll 16")
 #define UNROLL_4                        _Pragma("unroll 4")
+#define UNROLL_8                        _Pragma("unroll 8")
 #define UNROLL_1                        _Pragma("unroll 1")
 /* of a parameter that is const: it has an address, so that an index into it makes no copy. GPUs before sm_70, for
  * which CUDA 12 compiles, do not have it. */
@@ -42,7 +44,7 @@
 #endif
 /* for the emulation: what other blocks wrote there is ordered before what follows, by fences and atomics, which
  * it knows nothing of */
-#define CUDA_ORDERED(at, bytes)         (void)0
+#define CUDA_ORDERED(at, bytes) (void)0
 #endif
 
 /* For functions that return int and have a `struct dev *d`. */
@@ -81,7 +83,7 @@ static inline bool cuda_tensor(struct dev *d)
 {
 #ifdef CUDA_EMU
 	(void)d;
-	return true;
+	return emu_scene("CUDA_EMU_TENSOR", 1);
 #else
 	return cuda_of(d)->major >= 8;
 #endif
@@ -109,6 +111,19 @@ __device__ __forceinline__ unsigned cuda_two_bf16(float low, float high)
 	return both;
 #else
 	return (unsigned)bf16_from_f32(low) | (unsigned)bf16_from_f32(high) << 16;
+#endif
+}
+
+/* The same to f16. */
+__device__ __forceinline__ unsigned cuda_two_f16(float low, float high)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	unsigned both;
+
+	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+	return both;
+#else
+	return (unsigned)f16_from_f32(low) | (unsigned)f16_from_f32(high) << 16;
 #endif
 }
 

@@ -106,22 +106,30 @@ __device__ __forceinline__ void tensor_matrices(unsigned (&r)[4], const void *ro
 
 /* --- asynchronous copies, which older GPUs make at once ---------------------------------------- */
 
-/* Starts a copy of 16 bytes from global to shared memory, both addresses multiples of 16. Only
- * the first `bytes` are read, the others become zeros; with 0 nothing is read. */
+/* Starts a copy of SIZE bytes (4, 8 or 16) from global to shared memory, both addresses multiples of
+ * it. Only the first `bytes` are read, the others become zeros; with 0 nothing is read. */
+template <unsigned SIZE = 16>
 __device__ __forceinline__ void tensor_copy(void *to, const void *from, unsigned bytes)
 {
 #ifdef CUDA_EMU
-	emu_copy_async(to, from, bytes);
+	emu_copy_async(to, from, bytes, SIZE);
 #elif !CUDA_TENSOR
-	for (unsigned i = 0; i < 16; i++)
+	for (unsigned i = 0; i < SIZE; i++)
 		((unsigned char *)to)[i] = i < bytes ? ((const unsigned char *)from)[i] :
 						       0;
 #else
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-		     :
-		     : "r"((unsigned)__cvta_generic_to_shared(to)),
-		     "l"(__cvta_generic_to_global(from)), "r"(bytes)
-		     : "memory");
+	if (SIZE == 16)
+		asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+			     :
+			     : "r"((unsigned)__cvta_generic_to_shared(to)),
+			     "l"(__cvta_generic_to_global(from)), "r"(bytes)
+			     : "memory");
+	else
+		asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+			     :
+			     : "r"((unsigned)__cvta_generic_to_shared(to)),
+			     "l"(__cvta_generic_to_global(from)), "r"(bytes), "n"(SIZE)
+			     : "memory");
 #endif
 }
 

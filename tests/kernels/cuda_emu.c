@@ -38,14 +38,6 @@ static size_t main_stack_bytes;
 #define ARRAYS_MAX  16
 #define COPIES_MAX  256 /* asynchronous copies of a thread that are under way */
 
-/* An asynchronous copy, and the group of its thread that it belongs to. */
-struct copy {
-	void *to;
-	const void *from;
-	unsigned bytes;
-	uint32_t group;
-};
-
 struct fiber {
 	struct emu_thread self; /* must be first: emu_self points here */
 	emu_context context;
@@ -56,8 +48,8 @@ struct fiber {
 	/* up to which time this fiber sees the writes of each lane of its warp; and, by mbarriers, of each
 	 * thread of its block: NULL: none */
 	uint32_t known[32], *seen;
-	bool late;           /* its asynchronous copies are done as late as possible */
-	struct copy *copies; /* COPIES_MAX, allocated for the first */
+	bool late; /* its asynchronous copies are done as late as possible */
+	struct emu_late_copy *copies; /* COPIES_MAX, allocated for the first */
 	unsigned first_copy, copies_end;
 	uint32_t group;     /* of the copies that are started now */
 	const void *awaits; /* where it sleeps */
@@ -337,10 +329,10 @@ __attribute__((weak)) void emu_race_forget(const void *p, size_t bytes)
 	(void)p, (void)bytes;
 }
 
-bool emu_copy_later(void *to, const void *from, unsigned bytes)
+bool emu_copy_later(const struct emu_late_copy *c)
 {
 	struct fiber *f = running();
-	struct copy *c;
+	struct emu_late_copy *kept;
 
 	if (!f->late)
 		return false;
@@ -348,8 +340,9 @@ bool emu_copy_later(void *to, const void *from, unsigned bytes)
 		f->copies = malloc(COPIES_MAX * sizeof *f->copies);
 	if (!f->copies || f->copies_end - f->first_copy == COPIES_MAX)
 		die("too many asynchronous copies");
-	c = &f->copies[f->copies_end++ % COPIES_MAX];
-	*c = (struct copy){ to, from, bytes, f->group };
+	kept = &f->copies[f->copies_end++ % COPIES_MAX];
+	*kept = *c;
+	kept->group = f->group;
 	return true;
 }
 
@@ -358,21 +351,17 @@ void emu_copy_commit(void)
 	running()->group++;
 }
 
-bool emu_copy_next(void **to, const void **from, unsigned *bytes, unsigned groups)
+bool emu_copy_next(struct emu_late_copy *c, unsigned groups)
 {
 	struct fiber *f = running();
-	const struct copy *c;
 
 	if (f->first_copy == f->copies_end)
 		return false;
-	c = &f->copies[f->first_copy % COPIES_MAX];
+	*c = f->copies[f->first_copy % COPIES_MAX];
 	/* a copy of a group that is not committed is waited for by nobody */
 	if (c->group >= f->group || c->group + groups >= f->group)
 		return false;
 	f->first_copy++;
-	*to = c->to;
-	*from = c->from;
-	*bytes = c->bytes;
 	return true;
 }
 

@@ -67,9 +67,17 @@ void emu_yield(void); /* may let other fibers run first */
  * allows: each fiber does one or the other, as the seed decides. emu_copy_later returns whether
  * it took the copy; emu_copy_next gives the oldest of those that must be done for at most
  * `groups` groups to be left, or returns false. */
-bool emu_copy_later(void *to, const void *from, unsigned bytes);
+/* An asynchronous copy, and the group of its thread that it belongs to. */
+struct emu_late_copy {
+	void *to;
+	const void *from;
+	unsigned bytes,
+		size; /* the first bytes are copied, the others up to size become zeros */
+	unsigned group;
+};
+bool emu_copy_later(const struct emu_late_copy *c);
 void emu_copy_commit(void);
-bool emu_copy_next(void **to, const void **from, unsigned *bytes, unsigned groups);
+bool emu_copy_next(struct emu_late_copy *c, unsigned groups);
 
 /* For cuda_race.c. emu_whereabouts: the running fiber's block (a number that is unique among
  * all grids), its thread in it, and the time of its last barrier. emu_ordered: whether an
@@ -447,30 +455,33 @@ static inline void emu_mma_i8(int (&sum)[4], const unsigned (&a)[4], unsigned b0
 		}
 }
 
-/* cp.async: 16 bytes, of which `bytes` are read and the others become zeros. */
-static inline void emu_copy_async(void *to, const void *from, unsigned bytes)
+static inline void emu_copy_now(const struct emu_late_copy *c)
 {
-	if (((uintptr_t)to | (bytes ? (uintptr_t)from : 0)) % 16 || bytes > 16)
+	for (unsigned i = 0; i < c->size; i++)
+		((unsigned char *)c->to)[i] = i < c->bytes ?
+			((const unsigned char *)c->from)[i] :
+			0;
+}
+
+/* cp.async: 4, 8 or 16 bytes, of which `bytes` are read and the others become zeros. */
+static inline void emu_copy_async(void *to, const void *from, unsigned bytes,
+	unsigned size)
+{
+	struct emu_late_copy c = { to, from, bytes, size, 0 };
+
+	if (((uintptr_t)to | (bytes ? (uintptr_t)from : 0)) % size || bytes > size)
 		abort(); /* on a chip too */
-	if (emu_copy_later(to, from, bytes))
-		return;
-	for (unsigned i = 0; i < 16; i++)
-		((unsigned char *)to)[i] = i < bytes ? ((const unsigned char *)from)[i] :
-						       0;
+	if (!emu_copy_later(&c))
+		emu_copy_now(&c);
 }
 
 /* Waits until at most `groups` of this thread's groups are left. */
 static inline void emu_copy_wait(unsigned groups)
 {
-	const void *from;
-	unsigned bytes;
-	void *to;
+	struct emu_late_copy c;
 
-	while (emu_copy_next(&to, &from, &bytes, groups))
-		for (unsigned i = 0; i < 16; i++)
-			((unsigned char *)to)[i] = i < bytes ?
-				((const unsigned char *)from)[i] :
-				0;
+	while (emu_copy_next(&c, groups))
+		emu_copy_now(&c);
 }
 
 /* ldmatrix.x4.b16: lane l gives the address of row l % 8 of matrix l / 8. */
@@ -496,6 +507,11 @@ static inline void emu_matrices(unsigned (&r)[4], const uint16_t *row, bool turn
 /* --- arithmetic ----------------------------------------------------------------------------- */
 
 template <class T> static inline T __ldg(const T *p)
+{
+	return *p;
+}
+/* past the level-1 cache, of which there is none */
+template <class T> static inline T __ldcg(const T *p)
 {
 	return *p;
 }
