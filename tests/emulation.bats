@@ -26,6 +26,12 @@ setup_file() {
 	done
 }
 
+@test "emulation: attention over a cache on GPUs without tensor cores is within its bound, of the same bits alone" {
+	CUDA_EMU_TENSOR=0 run -0 "$RNP_BUILD/kcheck" --only emu lm_paged
+	refute_output --partial FAIL
+	assert_output --regexp 'lm_paged +ok [1-9]'
+}
+
 @test "emulation: an operand in registers that changes before its product is waited for changes the product" {
 	cd "$BATS_TEST_DIRNAME/.."
 	sed 's/weigh_all<EDGE>(EDGE);/&\n\t\tpack();/' kernels/lm/attend_sm90a.cu >"$BATS_TEST_TMPDIR/attend_sm90a.cu"

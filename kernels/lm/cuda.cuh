@@ -343,7 +343,9 @@ int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p);
 /* Of a few rows: one kernel makes all. */
 int cuda_lm_project_bf16_group(struct dev *d, const struct lm_project_group *g);
 
-/* For heads of 64, 128 and 256 columns. Returns as these. */
+/* For heads of 64, 128 and 256 columns, of which the first takes caches of f16 and q8_0 on tensor cores. Return
+ * as these. */
+int cuda_lm_paged_tensor(struct dev *d, const struct lm_paged_attend *a);
 int cuda_lm_paged_split(struct dev *d, const struct lm_paged_attend *a);
 
 /* Without tensor cores, for every GPU. */

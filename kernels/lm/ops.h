@@ -415,8 +415,10 @@ struct lm_rotate_put {
  * formula are those of lm_attend; numbers are f32, keys and values of
  * `type` as they are. The terms of each sum and their order
  * depend only on the row's position and the window: not on other rows, nor on where blocks lie.
- * A softcap above 0 replaces each score s by softcap tanh(s / softcap). Error as lm_attend with
- * F32, keys being position[r] + 1. */
+ * A softcap above 0 replaces each score s by softcap tanh(s / softcap). Keys and values are finite.
+ * Error as lm_attend with F32, keys being position[r] + 1. GPUs may compute with f16: q, times a power
+ * of two of its own row and head, the weights p, and the numbers of a cache of Q8_0 are rounded to it,
+ * which adds V 2^-10 (1 + S), with Q8_0 V 2^-9 (1 + S); a cache of F32 is computed in f32. */
 struct lm_paged_attend {
 	enum lm_cache_type type;
 	float *out;
@@ -428,6 +430,8 @@ struct lm_paged_attend {
 	uint64_t ldq, ldk, ldo;
 	/* upper bound: every position[r] is less; decides how the work is divided */
 	uint64_t keys_max;
+	/* no two rows are of one sequence: decides how the work is divided, too */
+	bool apart;
 	float scale, softcap;
 	bool by_head; /* CPU only: blocks are as those of lm_paged_put with by_head = head_dim */
 	uint64_t stride; /* as lm_paged_put's */

@@ -1,5 +1,5 @@
 /* paged.cu - keys and values into a paged cache, and attention over it for heads of any width
- * (paged_split.cu has those of 64, 128 and 256 columns): a thread block for each row and head.
+ * (paged_tensor.cu and paged_split.cu have those of 64, 128 and 256 columns): a thread block for each row and head.
  * Each thread computes the score of one key of a chunk; then every thread sums the values in one
  * column. A head with more columns than a block has threads is computed in parts, with its scores
  * again for each part. The order of each sum depends only on the row's position. Contraction
@@ -189,7 +189,9 @@ int cuda_lm_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 
 	if (!n)
 		return 0;
-	rc = cuda_lm_paged_split(d, a);
+	rc = cuda_lm_paged_tensor(d, a);
+	if (rc > 0)
+		rc = cuda_lm_paged_split(d, a);
 	if (rc <= 0)
 		return rc;
 	LAUNCH(paged_attend_kernel, cuda_grid(d, n * PAGED_THREADS, PAGED_THREADS),

@@ -1,5 +1,6 @@
 /* check_lm_paged.c - tests keys and values in blocks: rows of several sequences whose blocks
- * lie anywhere, wide and narrow heads, windows. */
+ * lie anywhere, wide and narrow heads, windows;
+ * long because its cases are tables, and of all that a cache of blocks has. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +10,18 @@
 #include "tests/kernels/kcheck.h"
 
 #define U         0x1p-24
-#define ROWS_MAX  16
-#define LIST_MAX  40 /* blocks of a row's list */
+#define ROWS_MAX  72
+#define LIST_MAX  130 /* blocks of a row's list */
 #define SEQUENCES 3
 
 struct shape {
 	uint64_t heads, kv_heads, head_dim, window, rows;
 	uint32_t position[ROWS_MAX];
 	float softcap;
-	bool alone; /* every third row alone, too */
-	bool one;   /* all rows are of one sequence, as those of a prompt */
+	bool alone;      /* some rows alone, and the last without the first, too */
+	bool one;        /* all rows are of one sequence, as those of a prompt */
+	uint32_t first;  /* where not 0, the rows' positions are those from it on */
+	uint64_t others; /* so many rows are before a prompt's, of sequences in turn */
 };
 
 /* Numbers from -1 to 1, the same in every run. */
@@ -39,36 +42,49 @@ static int run_attend(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->paged_attend(d, &a);
 }
 
-/* The same, and every third row alone, which must give the same bits. */
+/* Computes rows from .. from + n - 1 as a step of their own, and compares their bits with those of all,
+ * which are on the host. `there`: room for all rows. */
+static int compare_rows(struct dev *d, const struct lm_paged_attend *a, const char *all,
+	void *there, uint64_t from, uint64_t n)
+{
+	struct lm_paged_attend part = *a;
+	uint64_t bytes = n * a->ldo * 4;
+	char *alone = malloc(bytes);
+	int rc;
+
+	part.rows = n;
+	part.q += from * a->ldq;
+	part.position += from;
+	part.table += from;
+	rc = run_attend(d, there, &part);
+	if (rc == 0)
+		rc = d->ops->get(d, alone, there, bytes);
+	if (rc == 0 && memcmp(all + from * a->ldo * 4, alone, bytes) != 0)
+		rc = dev_fail(d, 70, "rows %llu and on have other bits than together",
+			(unsigned long long)from);
+	free(alone);
+	return rc;
+}
+
+/* The same, and some rows alone, and all but the first, which must give the same bits. */
 static int run_attend_alone(struct dev *d, void *out, const void *arguments)
 {
 	const struct lm_paged_attend *a = arguments;
-	uint64_t bytes = a->rows * a->ldo * 4;
-	char *all = malloc(bytes), *alone = malloc(bytes);
+	uint64_t bytes = a->rows * a->ldo * 4, step = a->rows > 16 ? 17 : 3;
+	char *all = malloc(bytes);
 	void *there = NULL;
 	int rc = run_attend(d, out, arguments);
 
 	if (rc == 0)
 		rc = d->ops->alloc(d, &there, bytes);
-	for (uint64_t r = 0; rc == 0 && r < a->rows; r += 3) {
-		struct lm_paged_attend row = *a;
-
-		row.rows = 1;
-		row.q += r * a->ldq;
-		row.position += r;
-		row.table += r;
-		rc = run_attend(d, (float *)there + r * a->ldo, &row);
-	}
 	if (rc == 0)
-		rc = d->ops->get(d, all, out, bytes) < 0 ||
-				d->ops->get(d, alone, there, bytes) < 0 ?
-			-1 :
-			0;
-	for (uint64_t r = 0; rc == 0 && r < a->rows; r += 3)
-		if (memcmp(all + r * a->ldo * 4, alone + r * a->ldo * 4, a->ldo * 4) != 0)
-			rc = dev_fail(d, 70, "rows alone have other bits than together");
+		rc = d->ops->get(d, all, out, bytes);
+	for (uint64_t r = 0; rc == 0 && r < a->rows; r += step)
+		rc = compare_rows(d, a, all, there, r, 1);
+	if (rc == 0 && a->rows > 2)
+		rc = compare_rows(d, a, all, there, 2, a->rows - 2);
 	d->ops->free(d, there);
-	free(all), free(alone);
+	free(all);
 	return rc;
 }
 
@@ -129,6 +145,61 @@ static char *spread(char *side_by_side, uint64_t blocks, uint64_t n, uint64_t st
 	return apart;
 }
 
+/* Numbers of a row of keys or values of the reference. */
+static double number_at(const struct lm_paged_attend *a, const void *cache, uint64_t r,
+	uint64_t j, uint64_t column)
+{
+	uint64_t slot = a->blocks[a->table[r] + j / LM_PAGE] * LM_PAGE + j % LM_PAGE;
+
+	return lm_cache_at(a->type,
+		(const char *)cache + slot * lm_cache_bytes(a->type, a->ldk), column);
+}
+
+/* Adds to the bounds of a row's head what rounding to f16 may change, to first order and a tenth more: in a
+ * score 2^-11 of the magnitudes of its terms, twice with Q8_0, in a weight 2^-11, and of Q8_0 in a value. out
+ * is the reference's. */
+static void add_rounding(float *bound, const struct lm_paged_attend *a, uint64_t r,
+	uint64_t h)
+{
+	uint64_t last = a->position[r], kv = h / (a->heads / a->kv_heads) * a->head_dim;
+	uint64_t first = a->window && last >= a->window ? last + 1 - a->window : 0;
+	const float *q = a->q + r * a->ldq + h * a->head_dim;
+	double *p = calloc(last + 1, sizeof *p), *terms = calloc(last + 1, sizeof *terms);
+	double sum = 0, twice = a->type == LM_CACHE_Q8_0;
+
+	for (uint64_t j = first; j <= last; j++) {
+		for (uint64_t i = 0; i < a->head_dim; i++) {
+			double x = a->scale * q[i] * number_at(a, a->keys, r, j, kv + i);
+
+			p[j] += x;
+			terms[j] += fabs(x);
+		}
+		p[j] = exp(a->softcap > 0 ? a->softcap * tanh(p[j] / a->softcap) : p[j]);
+		sum += p[j];
+	}
+	for (uint64_t i = 0; i < a->head_dim; i++) {
+		uint64_t at = r * a->ldo + h * a->head_dim + i;
+		double all = 0;
+
+		for (uint64_t j = first; j <= last; j++) {
+			double v = number_at(a, a->values, r, j, kv + i);
+
+			all += p[j] / sum *
+				(fabs(v - a->out[at]) * (1 + (1 + twice) * terms[j]) +
+					twice * fabs(v));
+		}
+		bound[at] += (float)(1.1 * 0x1p-11 * all);
+	}
+	free(p), free(terms);
+}
+
+/* Whether tensor cores may compute it. */
+static bool rounds(const struct kcheck *k, const struct shape *s, enum lm_cache_type type)
+{
+	return !k->dev.is_host && type != LM_CACHE_F32 &&
+		(s->head_dim == 64 || s->head_dim == 128 || s->head_dim == 256);
+}
+
 static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_type type,
 	bool heads_apart)
 {
@@ -171,7 +242,8 @@ static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_typ
 	keep(type, kept_values, values, tokens, ldk);
 	lists(blocks, each);
 	for (uint64_t r = 0; r < s->rows; r++) {
-		table[r] = s->one ? each : (uint32_t)(r % SEQUENCES) * each;
+		table[r] = s->one && r >= s->others ? each :
+						      (uint32_t)(r % SEQUENCES) * each;
 		last = s->position[r] > last ? s->position[r] : last;
 	}
 	a.keys_max = (uint64_t)last + 1;
@@ -179,6 +251,8 @@ static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_typ
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)((double)(s->head_dim + 8) * 16 * U * (1 + sum) +
 			((double)s->position[i / width] + 1) * 4 * U);
+	for (uint64_t i = 0; i < s->rows * s->heads && rounds(k, s, type); i++)
+		add_rounding(bound, &a, i / s->heads, i % s->heads);
 	a.by_head = heads_apart;
 	if (heads_apart) {
 		by_head(kept, &a, tokens);
@@ -210,11 +284,15 @@ static void attend_in(struct kcheck *k, const struct shape *s, enum lm_cache_typ
 }
 
 /* On a CPU as it lies in the caches of models, too. */
-static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type type)
+static void attend(struct kcheck *k, const struct shape *shape, enum lm_cache_type type)
 {
-	attend_in(k, s, type, false);
+	struct shape s = *shape;
+
+	for (uint64_t r = 0; s.first && r < s.rows; r++)
+		s.position[r] = s.first + (uint32_t)r;
+	attend_in(k, &s, type, false);
 	if (k->dev.is_host)
-		attend_in(k, s, type, true);
+		attend_in(k, &s, type, true);
 }
 
 static uint64_t stride_of(const struct lm_paged_put *p)
@@ -388,59 +466,154 @@ static void rotate_put(struct kcheck *k, uint64_t heads, uint64_t kv_heads, uint
 void check_lm_paged(struct kcheck *k)
 {
 	static const struct shape shapes[] = {
-		{ 1, 1, 8, 0, 1, { 0 }, 0, false, false },
-		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false, false },
-		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false, false },
-		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false, false },
-		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0, false, false },
-		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false, false },
-		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false, false },
-		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false, false },
-		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false, false },
+		{ 1, 1, 8, 0, 1, { 0 }, 0, false, false, 0, 0 },
+		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false, false, 0, 0 },
+		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false, false, 0, 0 },
+		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false, false, 0, 0 },
+		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0, false, false, 0,
+			0 },
+		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false, false, 0, 0 },
+		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false, false, 0, 0 },
+		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false, false, 0, 0 },
+		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false, false, 0, 0 },
 		/* heads of 64, 128 and 256 columns: groups of all sizes, keys in several parts */
-		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true, false },
-		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true, false },
-		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false, false },
+		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true, false, 0, 0 },
+		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true, false, 0, 0 },
+		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false, false, 0, 0 },
 	};
 	/* so many rows that a GPU computes all parts of a row in one block */
 	static const struct shape many = { 16, 16, 64, 0, 16,
 		{ 130, 0, 1, 127, 128, 129, 140, 200, 255, 256, 257, 135, 64, 5, 131, 9 },
-		0, true, false };
+		0, true, false, 0, 0 };
 	/* prompts: a tile whose rows see whole parts and not, positions in no order; a
 	 * window that none has left; rows that are no tile because some have left theirs */
 	static const struct shape prompts[] = {
 		{ 32, 16, 64, 0, 16,
 			{ 126, 127, 128, 129, 130, 255, 131, 132, 256, 257, 258, 0, 259,
 				128, 9, 1 },
-			0, true, true },
+			0, true, true, 0, 0 },
 		{ 16, 16, 128, 300, 16,
 			{ 160, 128, 129, 255, 256, 257, 258, 130, 131, 132, 133, 134, 135,
 				136, 137, 138 },
-			20, true, true },
+			20, true, true, 0, 0 },
 		{ 20, 20, 64, 130, 13,
 			{ 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137,
 				138 },
-			0, true, true },
+			0, true, true, 0, 0 },
 		/* whole chunks and more, in blocks of rows: heads that share keys, odd widths,
 		 * a softcap, a window that no row has reached */
 		{ 6, 2, 64, 0, 16,
 			{ 500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 510, 511, 512,
 				513, 514, 515 },
-			0, true, true },
+			0, true, true, 0, 0 },
 		{ 4, 1, 96, 900, 13,
 			{ 255, 256, 257, 258, 259, 260, 261, 262, 263, 264, 265, 266,
 				267 },
-			0, true, true },
+			0, true, true, 0, 0 },
 		{ 2, 2, 256, 0, 11,
 			{ 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200 }, 25,
-			true, true },
+			true, true, 0, 0 },
 		{ 5, 5, 128, 0, 9, { 330, 331, 332, 333, 334, 335, 336, 337, 338 }, 0,
-			true, true },
+			true, true, 0, 0 },
+	};
+
+	/* What tensor cores compute: a row alone, whose parts have their own blocks, far from the beginning;
+	 * prompts as tiles, of which some rows belong to others; groups of heads of all sizes, and windows
+	 * that leave the tile's first keys behind */
+	static const struct {
+		struct shape shape;
+		enum lm_cache_type type;
+	} parts[] = {
+		{ { .heads = 4,
+			  .kv_heads = 1,
+			  .head_dim = 128,
+			  .rows = 1,
+			  .first = 2047 },
+			LM_CACHE_F16 },
+		{ { .heads = 3, .kv_heads = 1, .head_dim = 64, .rows = 2, .first = 1983 },
+			LM_CACHE_Q8_0 },
+		{ { .heads = 7,
+			  .kv_heads = 1,
+			  .head_dim = 128,
+			  .rows = 3,
+			  .first = 62,
+			  .alone = true },
+			LM_CACHE_Q8_0 },
+		{ { .heads = 16,
+			  .kv_heads = 2,
+			  .head_dim = 64,
+			  .rows = 2,
+			  .first = 127,
+			  .alone = true },
+			LM_CACHE_F16 },
+		{ { .heads = 20,
+			  .kv_heads = 1,
+			  .head_dim = 64,
+			  .rows = 2,
+			  .first = 191,
+			  .window = 70,
+			  .alone = true },
+			LM_CACHE_F16 },
+		{ { .heads = 4,
+			  .kv_heads = 4,
+			  .head_dim = 64,
+			  .rows = 70,
+			  .first = 59,
+			  .alone = true,
+			  .one = true,
+			  .others = 3 },
+			LM_CACHE_Q8_0 },
+		{ { .heads = 16,
+			  .kv_heads = 4,
+			  .head_dim = 128,
+			  .rows = 66,
+			  .first = 62,
+			  .alone = true,
+			  .one = true },
+			LM_CACHE_F16 },
+		{ { .heads = 8,
+			  .kv_heads = 4,
+			  .head_dim = 64,
+			  .rows = 70,
+			  .first = 158,
+			  .window = 67,
+			  .alone = true,
+			  .one = true },
+			LM_CACHE_F16 },
+		{ { .heads = 30,
+			  .kv_heads = 10,
+			  .head_dim = 64,
+			  .rows = 26,
+			  .first = 180,
+			  .window = 65,
+			  .softcap = 3,
+			  .alone = true,
+			  .one = true },
+			LM_CACHE_Q8_0 },
+		{ { .heads = 8,
+			  .kv_heads = 8,
+			  .head_dim = 256,
+			  .rows = 33,
+			  .first = 60,
+			  .window = 40,
+			  .alone = true,
+			  .one = true },
+			LM_CACHE_Q8_0 },
+		{ { .heads = 34,
+			  .kv_heads = 2,
+			  .head_dim = 64,
+			  .rows = 9,
+			  .first = 40,
+			  .alone = true,
+			  .one = true },
+			LM_CACHE_F16 },
 	};
 
 	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
 		return;
 	attend(k, &many, LM_CACHE_F16);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		attend(k, &parts[i].shape, parts[i].type);
 	for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
 		attend(k, &prompts[i], (enum lm_cache_type)(i % LM_CACHE_TYPES));
 	attend(k, &prompts[3], LM_CACHE_Q8_0);

@@ -52,6 +52,7 @@ struct lm_forward {
 	uint32_t told;   /* of these, how many were passed to the callback */
 	uint32_t scored; /* wanted rows that came before those that are scored */
 	uint32_t keys_max;
+	bool apart;                /* no two rows are of one sequence */
 	struct lm_replays replays; /* by rows, less one */
 };
 
@@ -471,6 +472,7 @@ static int attend(struct lm_forward *f, uint32_t layer)
 		.ldk = lm_kv_dim(c),
 		.ldo = lm_q_dim(c),
 		.keys_max = f->keys_max,
+		.apart = f->apart,
 		.scale = c->query_scale > 0 ? (float)c->query_scale :
 					      1 / sqrtf((float)c->head_dim),
 		.softcap = (float)c->score_cap,
@@ -695,6 +697,7 @@ static int put_indices(struct lm_forward *f, const struct lm_row *rows)
 	struct dev *d = f->w->d;
 
 	f->keys_max = f->wanted = 0;
+	f->apart = true;
 	for (uint32_t i = 0; i < f->rows; i++) {
 		const struct lm_sequence *s = rows[i].sequence;
 		uint32_t at = rows[i].position, page = s->pages[at / LM_PAGE];
@@ -703,6 +706,8 @@ static int put_indices(struct lm_forward *f, const struct lm_row *rows)
 			from = used;
 			memcpy(lists + from, s->pages, s->n * sizeof *lists);
 			used += s->n;
+		} else {
+			f->apart = false;
 		}
 		host_column(f, POSITION)[i] = at;
 		host_column(f, SLOT)[i] = page * LM_PAGE + at % LM_PAGE;
