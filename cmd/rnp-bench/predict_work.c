@@ -505,16 +505,6 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	return n;
 }
 
-/* As kernels/lm/paged_split.cu chooses. */
-static const char *part_name(const struct lm_config *c)
-{
-	if (c->heads == c->kv_heads)
-		return c->head_dim == 64 ? "paged_part_kernel<0, 64, 1>" :
-					   "paged_part_kernel<0, 128, 1>";
-	return c->head_dim == 64 ? "paged_part_kernel<0, 64, 4>" :
-				   "paged_part_kernel<0, 128, 4>";
-}
-
 int predict_token(struct predict_kernel *out, const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
@@ -562,10 +552,12 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 				7 * layers + 1, w * each, w * each * 2));
 	}
 	/* a block a part, of which the last joins them: what each leaves for that stays in the level-2
-	 * cache. A list of pages, then keys, then values; a counter, then the parts */
-	k = rows_kernel(part_name(c), "attention", layers, keys, 0);
-	k.trips = 2 * l;
-	k.near_trips = 3 * l;
+	 * cache. A position, a list of pages, then keys and values; a counter, then the parts */
+	k = rows_kernel(c->head_dim == 64 ? "paged_rows_kernel<0, 64>" :
+					    "paged_rows_kernel<0, 128>",
+		"attention", layers, keys, 0);
+	k.trips = l;
+	k.near_trips = 4 * l;
 	add(out, &n, k);
 	add(out, &n,
 		rows_kernel("rotate_put_kernel", "positions, cache", layers,
@@ -660,20 +652,20 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 			rows_kernel("project_wide_kernel<0, 4>", "linear layers",
 				7 * layers, w * each, w * t / 4 * (each + 16)));
 	}
-	/* a quarter of the scores' operations are additions of chains; a tile of 16 rows reads keys
-	 * and values again, from the level-2 cache */
+	/* a tile has 64 pairs of a row and a head, which read keys and values again from the level-2
+	 * cache; four products more of 128 sum the weights, and tiles at the diagonal are computed
+	 * whole. Counted instructions are a softcap's, too */
 	add(out, &n,
 		(struct predict_kernel){ .kernel = c->head_dim == 64 ?
-				"paged_tile_kernel<0, 64>" :
-				"paged_tile_kernel<0, 128>",
+				"paged_prompt_kernel<0, 64>" :
+				"paged_prompt_kernel<0, 128>",
 			.part = "attention",
 			.launches = 2 * layers,
 			.bytes = l * t * (z.kv * 4 + z.q * 8),
-			.operations = l * t * t / 2 * z.q * 4.5,
-			.by_fma = true,
-			/* of eight loads of 16 bytes for 64 multiply-adds, four are of
-			 * the same word for all lanes: 20 cycles, not 32 */
-			.shared_part = 0.625 });
+			.operations = l * t * t / 2 * z.q * 4,
+			.repeated = (1 + 64 / t) *
+				(1 + 4 / (double)(c->head_dim == 64 ? 64 : 128)),
+			.exponentials = l * t * t / 2 * (double)c->heads });
 	add(out, &n,
 		rows_kernel("paged_put_kernel", "cache", layers, l * t * z.kv * 12, 0));
 	add(out, &n,
