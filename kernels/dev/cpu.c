@@ -147,16 +147,16 @@ int cpu_level_chosen(enum cpu_level *level)
 	return -1;
 }
 
-bool cpu_chose_avx2(void)
+bool cpu_chose(enum cpu_level level)
 {
-	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+	static atomic_int known; /* 0: not asked yet, else the level + 1 */
 	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	enum cpu_level level;
+	enum cpu_level chosen;
 
 	if (k == 0) {
-		(void)cpu_level_chosen(&level);
-		k = level >= CPU_AVX2 ? 2 : 1;
+		(void)cpu_level_chosen(&chosen);
+		k = (int)chosen + 1;
 		atomic_store_explicit(&known, k, memory_order_relaxed);
 	}
-	return k == 2;
+	return k > (int)level;
 }

@@ -30,9 +30,9 @@ enum cpu_level cpu_level_best(void);
  * level, or one that this CPU lacks; *level is then the best. */
 int cpu_level_chosen(enum cpu_level *level);
 
-/* Whether the level that was chosen when this was first called is at least AVX2. The answer is
+/* Whether the level that was chosen when this was first called is at least this one. The answer is
  * kept, for short loops: CPUID is slow in virtual machines. */
-bool cpu_chose_avx2(void);
+bool cpu_chose(enum cpu_level level);
 
 /* Returns the CPU's features beyond a level; none below AVX2, vnni, bf16 and ifma only at AVX-512. */
 struct cpu_features cpu_features(enum cpu_level level);

@@ -44,24 +44,25 @@ bool lm_sampling_penalises(const struct lm_sampling *s)
 void lm_history_init(struct lm_history *h, uint32_t vocab)
 {
 	h->generated = xcalloc(vocab, sizeof *h->generated);
-	h->prompt = xcalloc(WORD(vocab) + 1, sizeof *h->prompt);
+	h->seen = xcalloc(WORD(vocab) + 1, sizeof *h->seen);
 }
 
 void lm_history_release(struct lm_history *h)
 {
 	free(h->generated);
-	free(h->prompt);
+	free(h->seen);
 	*h = (struct lm_history){ 0 };
 }
 
 void lm_history_prompt(struct lm_history *h, uint32_t token)
 {
-	h->prompt[WORD(token)] |= BIT(token);
+	h->seen[WORD(token)] |= BIT(token);
 }
 
 void lm_history_add(struct lm_history *h, uint32_t token)
 {
 	h->generated[token]++;
+	h->seen[WORD(token)] |= BIT(token);
 }
 
 /* --- logits --------------------------------------------------------------------------------- */
@@ -99,22 +100,13 @@ static void reserve(struct lm_scratch *w, uint32_t count)
 	w->cap = count;
 }
 
-static bool occurs(const struct lm_history *history, uint32_t b, uint32_t size)
-{
-	uint32_t any = 0;
-
-	for (uint32_t i = 0; i < size; i++)
-		any |= history->generated[b * SCAN_BLOCK + i];
-	return any || history->prompt[b];
-}
-
 static void penalise_block(float *x, uint32_t first, uint32_t size,
 	const struct lm_sampling *s, const struct lm_history *history)
 {
 	for (uint32_t i = first; i < first + size; i++) {
 		uint32_t times = history->generated[i];
 
-		if (!times && !(history->prompt[WORD(i)] & BIT(i)))
+		if (!(history->seen[WORD(i)] & BIT(i)))
 			continue;
 		x[i] = (float)(x[i] > 0 ? x[i] / s->repetition_penalty :
 					  x[i] * s->repetition_penalty);
@@ -122,12 +114,6 @@ static void penalise_block(float *x, uint32_t first, uint32_t size,
 			x[i] = (float)(x[i] - times * s->frequency_penalty -
 				s->presence_penalty);
 	}
-}
-
-static void exclude(float *x, uint32_t n, uint64_t allowed)
-{
-	for (uint32_t i = 0; i < n; i++)
-		x[i] = allowed >> i & 1 ? x[i] : -INFINITY;
 }
 
 /* Returns the logits changed by bias, penalties and mask, or the model's own if none of these
@@ -141,17 +127,20 @@ static const float *adjusted(struct lm_scratch *w, const struct lm_sampling *s,
 
 	if (!penalises && !s->bias_count && !allowed)
 		return logits;
-	memcpy(x, logits, count * sizeof *x);
+	if (penalises || s->bias_count) {
+		memcpy(x, logits, count * sizeof *x);
+		logits = x;
+	}
 	for (uint32_t b = 0; penalises && b < blocks_of(count); b++)
-		if (occurs(history, b, block_size(b, count)))
+		if (history->seen[b])
 			penalise_block(x, b * SCAN_BLOCK, block_size(b, count), s,
 				history);
 	for (uint32_t i = 0; i < s->bias_count; i++)
 		if (s->bias[i].token < count)
 			x[s->bias[i].token] += s->bias[i].bias;
 	for (uint32_t b = 0; allowed && b < blocks_of(count); b++)
-		if (allowed[b] != UINT64_MAX)
-			exclude(x + b * SCAN_BLOCK, block_size(b, count), allowed[b]);
+		scan_exclude(x + b * SCAN_BLOCK, logits + b * SCAN_BLOCK,
+			block_size(b, count), allowed[b]);
 	return x;
 }
 

@@ -47,7 +47,7 @@ bool lm_sampling_penalises(const struct lm_sampling *s);
 /* Earlier tokens of a text, for the penalties. Initialise with zeros. */
 struct lm_history {
 	uint32_t *generated; /* [vocab]: how often it occurs in the answer */
-	uint64_t *prompt;    /* [vocab] bits: whether it occurs in the prompt */
+	uint64_t *seen;      /* [vocab] bits: whether it occurs in prompt or answer */
 };
 
 void lm_history_init(struct lm_history *h, uint32_t vocab);
@@ -58,8 +58,9 @@ void lm_history_add(struct lm_history *h, uint32_t token);
 
 /* A mask of the tokens that may come next. allowed returns bits (token i is bit i % 64 of word
  * i / 64, the vocabulary rounded up to words), borrowed until the next call, or NULL for all
- * tokens. It allows at least one. accept is called with the token that was drawn. The thread
- * that computes calls both; they must return within microseconds to a few milliseconds. */
+ * tokens. It allows at least one. accept is called with the token that was drawn. Threads
+ * of the team call them, for one mask one at a time, for several at the same time (choose.h); they must
+ * return within microseconds to a few milliseconds. */
 struct lm_mask {
 	const uint64_t *(*allowed)(void *ctx); /* NULL: no mask */
 	void (*accept)(void *ctx, uint32_t token);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/lm/infer/sample_scan_x86.h"
+#include "kernels/dev/cpu.h"
 
 const double scan_taylor[SCAN_TERMS] = { 1, 1, 1. / 2, 1. / 6, 1. / 24, 1. / 120,
 	1. / 720, 1. / 5040, 1. / 40320, 1. / 362880, 1. / 3628800 };
@@ -26,11 +27,27 @@ float scan_max(const float *x, uint32_t n)
 	float room[SCAN_BLOCK], max = -INFINITY;
 
 	x = whole(room, x, n);
-	if (scan_is_fast())
-		return scan_max_fast(x);
+	if (cpu_chose(CPU_AVX512))
+		return scan_max_avx512(x);
+	if (cpu_chose(CPU_AVX2))
+		return scan_max_avx2(x);
 	for (uint32_t i = 0; i < SCAN_BLOCK; i++)
 		max = x[i] > max ? x[i] : max;
 	return max;
+}
+
+void scan_exclude(float *to, const float *x, uint32_t n, uint64_t allowed)
+{
+	if (n == SCAN_BLOCK && cpu_chose(CPU_AVX512)) {
+		scan_exclude_avx512(to, x, allowed);
+		return;
+	}
+	if (n == SCAN_BLOCK && cpu_chose(CPU_AVX2)) {
+		scan_exclude_avx2(to, x, allowed);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		to[i] = allowed >> i & 1 ? x[i] : -INFINITY;
 }
 
 static double exponential(double d)
@@ -55,8 +72,10 @@ double scan_shares(double share[SCAN_BLOCK], const float *x, uint32_t n,
 	float room[SCAN_BLOCK];
 
 	x = whole(room, x, n);
-	if (scan_is_fast())
-		return scan_shares_fast(share, x, how);
+	if (cpu_chose(CPU_AVX512))
+		return scan_shares_avx512(share, x, how);
+	if (cpu_chose(CPU_AVX2))
+		return scan_shares_avx2(share, x, how);
 	for (uint32_t i = 0; i < SCAN_BLOCK; i++) {
 		share[i] = x[i] >= how->min ?
 			exponential((x[i] - how->max) / how->temperature) :

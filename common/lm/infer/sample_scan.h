@@ -1,6 +1,6 @@
 /* sample_scan.h - passes over blocks of logits, for sample.c. Uses sample_scan_x86.h. Pure.
  *
- * On CPUs with AVX2 they work on vectors. All versions give the same bits: each number comes
+ * On CPUs with AVX2 or AVX-512 they work on vectors. All versions give the same bits: each number comes
  * from the same operations, and a block is added up in the same order. */
 #ifndef RNP_COMMON_LM_INFER_SAMPLE_SCAN_H
 #define RNP_COMMON_LM_INFER_SAMPLE_SCAN_H
@@ -18,6 +18,9 @@ struct scan {
 
 /* Returns the largest of n <= SCAN_BLOCK logits without NaN; -INFINITY if there are none. */
 float scan_max(const float *x, uint32_t n);
+
+/* Copies n <= SCAN_BLOCK logits to `to`, which may be x: those whose bit of `allowed` is not set as -INFINITY. */
+void scan_exclude(float *to, const float *x, uint32_t n, uint64_t allowed);
 
 /* Computes the shares of n <= SCAN_BLOCK logits; the rest of share is 0, as is that of a NaN.
  * Returns their sum. Relative error of a share: 10^-12. */

@@ -1,9 +1,7 @@
-/* sample_scan_x86.h - a whole block of sample_scan.h with AVX2, and the numbers that both
+/* sample_scan_x86.h - a whole block of sample_scan.h with AVX2 and AVX-512, and the numbers that all
  * versions of its exponential share. For sample_scan.c only. */
 #ifndef RNP_COMMON_LM_INFER_SAMPLE_SCAN_X86_H
 #define RNP_COMMON_LM_INFER_SAMPLE_SCAN_X86_H
-
-#include <stdbool.h>
 
 #include "common/lm/infer/sample_scan.h"
 
@@ -16,10 +14,15 @@
 #define SCAN_TERMS 11
 extern const double scan_taylor[SCAN_TERMS]; /* 1 / n! */
 
-/* Whether this CPU (and RNP_ISA) has fast versions; the others may only be called then. */
-bool scan_is_fast(void);
-float scan_max_fast(const float x[SCAN_BLOCK]);
-double scan_shares_fast(double share[SCAN_BLOCK], const float x[SCAN_BLOCK],
+/* To be called only where cpu_chose() says that this CPU (and RNP_ISA) has the level. */
+float scan_max_avx2(const float x[SCAN_BLOCK]);
+double scan_shares_avx2(double share[SCAN_BLOCK], const float x[SCAN_BLOCK],
 	const struct scan *how);
+void scan_exclude_avx2(float to[SCAN_BLOCK], const float x[SCAN_BLOCK], uint64_t allowed);
+float scan_max_avx512(const float x[SCAN_BLOCK]);
+double scan_shares_avx512(double share[SCAN_BLOCK], const float x[SCAN_BLOCK],
+	const struct scan *how);
+void scan_exclude_avx512(float to[SCAN_BLOCK], const float x[SCAN_BLOCK],
+	uint64_t allowed);
 
 #endif

@@ -119,7 +119,7 @@ FAST static uint64_t bf16_from(unsigned char *to, const float *from, uint64_t co
 
 uint64_t lm_to_f32_fast(float *to, const void *from, enum lm_type type, uint64_t count)
 {
-	if (!cpu_chose_avx2())
+	if (!cpu_chose(CPU_AVX2))
 		return 0;
 	switch (type) {
 	case LM_F16:
@@ -137,7 +137,7 @@ uint64_t lm_to_f32_fast(float *to, const void *from, enum lm_type type, uint64_t
 
 uint64_t lm_from_f32_fast(void *to, const float *from, enum lm_type type, uint64_t count)
 {
-	if (!cpu_chose_avx2())
+	if (!cpu_chose(CPU_AVX2))
 		return 0;
 	switch (type) {
 	case LM_F16:

@@ -39,7 +39,7 @@ FAST static uint64_t norm_and_dot(const float *x, const double *d, uint64_t n,
 uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,
 	double norm[8], double dot[8])
 {
-	return cpu_chose_avx2() ? norm_and_dot(x, d, n, norm, dot) : 0;
+	return cpu_chose(CPU_AVX2) ? norm_and_dot(x, d, n, norm, dot) : 0;
 }
 
 FAST static uint64_t product(const float *x, const float *y, uint64_t n, double sum[8])
@@ -58,7 +58,7 @@ FAST static uint64_t product(const float *x, const float *y, uint64_t n, double 
 
 uint64_t aggregate_product_fast(const float *x, const float *y, uint64_t n, double sum[8])
 {
-	return cpu_chose_avx2() ? product(x, y, n, sum) : 0;
+	return cpu_chose(CPU_AVX2) ? product(x, y, n, sum) : 0;
 }
 #else
 uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,

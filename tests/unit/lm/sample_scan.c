@@ -1,5 +1,5 @@
 /* sample_scan.c - shares are those of the C library's exp, and every version gives the same bits:
- * the program runs itself again without vectors. */
+ * the program runs itself again at the other levels. */
 #include "common/lm/infer/sample_scan.h"
 
 #include <math.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/rng.h"
+#include "kernels/dev/cpu.h"
 #include "tests/unit/test.h"
 
 enum { COUNT = 200 * SCAN_BLOCK };
@@ -62,34 +63,73 @@ static void check_max(void)
 	CHECK(scan_max(none, 2) == -INFINITY);
 }
 
-/* FNV-1a of all bits */
-static uint64_t hash_of_shares(void)
+static void check_exclude(void)
 {
-	const struct scan how = { .max = 20, .min = -35, .temperature = 1.7 };
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-	double share[SCAN_BLOCK + 1];
+	const uint64_t allowed = UINT64_C(0x8123456789abcdef);
+	float to[SCAN_BLOCK];
 
-	for (int i = 0; i < COUNT; i += SCAN_BLOCK) {
-		share[SCAN_BLOCK] = scan_shares(share, logits + i, SCAN_BLOCK - i % 3,
-			&how);
-		for (size_t j = 0; j < sizeof share; j++)
-			h = (h ^ ((unsigned char *)share)[j]) * UINT64_C(0x100000001b3);
+	for (uint32_t n = 1; n <= SCAN_BLOCK; n++) {
+		for (uint32_t j = 0; j < SCAN_BLOCK; j++)
+			to[j] = 77;
+		scan_exclude(to, logits + 4 * SCAN_BLOCK, n, allowed);
+		for (uint32_t j = 0; j < SCAN_BLOCK; j++)
+			CHECK(to[j] ==
+				(j >= n ? 77 :
+						allowed >> j & 1 ?
+					  logits[4 * SCAN_BLOCK + j] :
+					  -INFINITY));
 	}
+	scan_exclude(to, logits, SCAN_BLOCK, UINT64_MAX << 3);
+	scan_exclude(to, to, SCAN_BLOCK, ~UINT64_C(8)); /* in place, and a NaN goes */
+	CHECK(to[3] == -INFINITY && to[4] == logits[4]);
+}
+
+/* FNV-1a of all bits */
+static uint64_t add_hash(uint64_t h, const double *x, size_t bytes)
+{
+	for (size_t j = 0; j < bytes; j++)
+		h = (h ^ ((const unsigned char *)x)[j]) * UINT64_C(0x100000001b3);
 	return h;
 }
 
-static void check_versions(const char *self)
+static uint64_t hash_of_shares(void)
+{
+	const struct scan hows[] = { { .max = 20, .min = -35, .temperature = 1.7 },
+		{ .max = 20, .min = -12, .temperature = 1 } };
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	double share[SCAN_BLOCK + 1];
+
+	for (int k = 0; k < 2; k++)
+		for (int i = 0; i < COUNT; i += SCAN_BLOCK) {
+			share[SCAN_BLOCK] = scan_shares(share, logits + i,
+				SCAN_BLOCK - i % 3, &hows[k]);
+			h = add_hash(h, share, sizeof share);
+		}
+	return h;
+}
+
+static void check_version(const char *self, const char *level)
 {
 	char command[512];
-	unsigned long long plain = 0;
+	unsigned long long there = 0;
 	FILE *f;
 
-	snprintf(command, sizeof command, "RNP_ISA=ref '%s' hash", self);
+	snprintf(command, sizeof command, "RNP_ISA=%s '%s' hash", level, self);
 	f = popen(command, "r");
-	CHECK(f && fscanf(f, "%llx", &plain) == 1);
+	CHECK(f && fscanf(f, "%llx", &there) == 1);
 	if (f)
 		CHECK_I64(0, pclose(f));
-	CHECK(plain == hash_of_shares());
+	CHECK(there == hash_of_shares());
+}
+
+/* At the levels that this CPU has; this process has the best one. */
+static void check_versions(const char *self)
+{
+	enum cpu_level best;
+
+	CHECK(cpu_level_chosen(&best) == 0);
+	for (int level = CPU_REF; level < (int)best; level++)
+		check_version(self, cpu_level_names[level]);
 }
 
 int main(int argc, char **argv)
@@ -103,6 +143,7 @@ int main(int argc, char **argv)
 	check_shares(0.3);
 	check_shares(2);
 	check_max();
+	check_exclude();
 	check_versions(argv[0]);
 	TEST_END();
 }
