@@ -9,6 +9,7 @@
 #include "cmd/rnp-bench/suite_lm.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/lm/infer/choose.h"
 #include "common/lm/infer/stream.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
@@ -36,6 +37,7 @@ static struct {
 		tokens;       /* tokens: length of the prompt that is timed */
 	uint32_t vocab, next; /* next: the token that is fed next */
 	float *logits;
+	struct lm_chooser chooser;
 } r;
 
 /* Streams in a step, and lengths of their texts, in the order of the table of tests. */
@@ -70,23 +72,28 @@ static void close_model(void)
 	lm_stream_close(r.decode);
 	lm_weights_close(r.weights);
 	model_file_close(r.model_file);
+	lm_chooser_release(&r.chooser);
 	free(r.logits);
 	memset(&r, 0, sizeof r);
 }
 
-static uint32_t likeliest(const float *logits)
+/* Chooses the most likely token of each of n rows, as a server without a temperature does. */
+static void choose_likeliest(struct lm_choice *all, uint32_t n, const float *logits)
 {
-	uint32_t best = 0;
+	static const struct lm_sampling greedy = { .top_p = 1, .repetition_penalty = 1 };
 
-	for (uint32_t i = 1; i < r.vocab; i++)
-		if (logits[i] > logits[best])
-			best = i;
-	return best;
+	for (uint32_t i = 0; i < n; i++)
+		all[i] = (struct lm_choice){ .logits = logits + (size_t)i * r.vocab,
+			.sampling = &greedy };
+	lm_choose(&r.chooser, all, n, r.vocab);
 }
 
 static uint32_t most_likely(void)
 {
-	return likeliest(r.logits);
+	struct lm_choice one;
+
+	choose_likeliest(&one, 1, r.logits);
+	return one.token;
 }
 
 static int step_prefill(double *work)
@@ -107,11 +114,15 @@ static int step_decode(double *work)
 	return 0;
 }
 
-static int choose(void *arg, uint32_t row, const float *logits)
+static int choose(void *arg, const uint32_t *rows, uint32_t n, const float *logits)
 {
+	struct lm_choice all[LM_LOGITS_MAX];
+
 	(void)arg;
-	b.next[row] = likeliest(logits);
-	if (row == 0)
+	choose_likeliest(all, n, logits);
+	for (uint32_t i = 0; i < n; i++)
+		b.next[rows[i]] = all[i].token;
+	if (rows[0] == 0)
 		memcpy(r.logits, logits, r.vocab * sizeof *logits);
 	return 0;
 }
@@ -134,7 +145,7 @@ static int step_batch(uint32_t n, double *work)
 			.position = s->length,
 			.logits = true };
 	}
-	return lm_forward_rows(b.forward, rows, n, choose, NULL);
+	return lm_forward_scores(b.forward, rows, n, choose, NULL);
 }
 
 #define STEP_BATCH(n)                           \
@@ -258,7 +269,7 @@ static int read_seed(struct lm_sequence *seed)
 		rows[i] = (struct lm_row){ .sequence = seed,
 			.token = r.prompt[i],
 			.position = i };
-	return lm_forward_rows(b.forward, rows, BATCH_SEED, choose, NULL);
+	return lm_forward_scores(b.forward, rows, BATCH_SEED, choose, NULL);
 }
 
 /* Opens the streams: each has keys and values of its own for its whole text. */

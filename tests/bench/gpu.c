@@ -21,6 +21,7 @@
 #include "common/base/rng.h"
 #include "common/hw/device.h"
 #include "common/json/json.h"
+#include "common/lm/infer/choose.h"
 #include "common/lm/infer/forward.h"
 #include "common/lm/train/train.h"
 #include "common/record/bench.h"
@@ -228,6 +229,7 @@ static struct {
 	struct lm_forward *forward;
 	double weight_bytes; /* that a token reads */
 	uint32_t next[STREAMS];
+	struct lm_chooser chooser;
 } m;
 
 static void open_model(const struct figure *f, uint32_t pages,
@@ -256,23 +258,29 @@ static void open_model(const struct figure *f, uint32_t pages,
 
 static void close_model(void)
 {
+	lm_chooser_release(&m.chooser);
 	lm_forward_close(m.forward);
 	lm_cache_close(m.cache);
 	lm_weights_close(m.w);
 	model_file_close(m.file);
 }
 
-static int choose(void *arg, uint32_t row, const float *logits)
+/* The most likely tokens, as a server without a temperature chooses them. */
+static int choose(void *arg, const uint32_t *rows, uint32_t n, const float *logits)
 {
-	uint32_t best = 0;
+	static const struct lm_sampling greedy = { .top_p = 1, .repetition_penalty = 1 };
+	struct lm_choice all[LM_LOGITS_MAX];
 
 	(void)arg;
-	for (uint32_t i = 1; i < m.c.vocab; i++)
-		if (logits[i] > logits[best])
-			best = i;
-	if (!isfinite(logits[best]))
-		return err_set(EX_DATAERR, "a logit is no number");
-	m.next[row % STREAMS] = best;
+	for (uint32_t i = 0; i < n; i++)
+		all[i] = (struct lm_choice){ .logits = logits + (size_t)i * m.c.vocab,
+			.sampling = &greedy };
+	lm_choose(&m.chooser, all, n, m.c.vocab);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!isfinite(all[i].logits[all[i].token]))
+			return err_set(EX_DATAERR, "a logit is no number");
+		m.next[rows[i] % STREAMS] = all[i].token;
+	}
 	return 0;
 }
 
@@ -304,7 +312,7 @@ static void decode(struct figure *f, uint32_t streams, uint32_t context, size_t 
 		rows[i] = (struct lm_row){ .sequence = &seed,
 			.token = 5 + 7 * i,
 			.position = i };
-	must(lm_forward_rows(m.forward, rows, SEED_ROWS, choose, NULL));
+	must(lm_forward_scores(m.forward, rows, SEED_ROWS, choose, NULL));
 	for (uint32_t i = 0; i < streams; i++) {
 		must(lm_sequence_repeat(&all[i], &seed, m.cache, context));
 		m.next[i] = 5 + i;
@@ -319,7 +327,7 @@ static void decode(struct figure *f, uint32_t streams, uint32_t context, size_t 
 				.position = all[i].length,
 				.logits = true };
 		}
-		must(lm_forward_rows(m.forward, rows, streams, choose, NULL));
+		must(lm_forward_scores(m.forward, rows, streams, choose, NULL));
 		if (k >= WARM)
 			f->ns[f->n++] = (double)(clock_mono_ns() - from);
 	}
@@ -358,7 +366,7 @@ static void prefill(struct figure *f, uint32_t tokens, uint32_t at_once, size_t 
 					.token = 5 + (at + i) * 7 % (m.c.vocab - 5),
 					.position = at + i,
 					.logits = at + i == tokens - 1 };
-			must(lm_forward_rows(m.forward, rows, n, choose, NULL));
+			must(lm_forward_scores(m.forward, rows, n, choose, NULL));
 		}
 		if (k >= WARM)
 			f->ns[f->n++] = (double)(clock_mono_ns() - from);

@@ -5,6 +5,7 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/lm/infer/choose.h"
 
 struct lm_draft {
 	struct lm_cache *cache;
@@ -16,14 +17,15 @@ struct lm_draft {
 	struct lm_row *rows;
 	struct lm_draft_text **of; /* the text of each row */
 	uint32_t row_count, rows_max;
-	struct lm_scratch scratch;
+	struct lm_chooser chooser;
 };
 
 static struct lm_forward_limits forward_limits(const struct lm_draft_limits *l)
 {
 	return (struct lm_forward_limits){ .rows = l->rows + l->texts,
 		.sequences = l->texts,
-		.context = l->context };
+		.context = l->context,
+		.logits = l->logits };
 }
 
 uint64_t lm_draft_bytes(const struct lm_config *c, const struct lm_draft_limits *limits)
@@ -64,7 +66,7 @@ void lm_draft_close(struct lm_draft *d)
 	lm_prefix_close(d->prefix);
 	lm_forward_close(d->forward);
 	lm_cache_close(d->cache);
-	lm_scratch_release(&d->scratch);
+	lm_chooser_release(&d->chooser);
 	free(d->rows);
 	free(d->of);
 	free(d);
@@ -157,14 +159,23 @@ static void add_rows(struct lm_draft *d, struct lm_draft_text *t, uint32_t take,
 	}
 }
 
-static int on_logits(void *arg, uint32_t row, const float *logits)
+static int on_scores(void *arg, const uint32_t *rows, uint32_t n, const float *logits)
 {
+	struct lm_choice choices[LM_LOGITS_MAX];
 	struct lm_draft *d = arg;
-	struct lm_draft_text *t = d->of[row];
 
 	/* as the engine will draw the token of this position */
-	t->out[t->count++] = lm_draw(&d->scratch, t->sampling, NULL, NULL, logits,
-		d->vocab, (uint64_t)d->rows[row].position + 1);
+	for (uint32_t i = 0; i < n; i++)
+		choices[i] = (struct lm_choice){ .logits = logits +
+				(uint64_t)i * d->vocab,
+			.sampling = d->of[rows[i]]->sampling,
+			.position = (uint64_t)d->rows[rows[i]].position + 1 };
+	lm_choose(&d->chooser, choices, n, d->vocab);
+	for (uint32_t i = 0; i < n; i++) {
+		struct lm_draft_text *t = d->of[rows[i]];
+
+		t->out[t->count++] = choices[i].token;
+	}
 	return 0;
 }
 
@@ -232,7 +243,7 @@ int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n
 	plan_reading(d, texts, n);
 	while (rc == 0 && d->row_count) {
 		d->computed += d->row_count;
-		rc = lm_forward_rows(d->forward, d->rows, d->row_count, on_logits, d);
+		rc = lm_forward_scores(d->forward, d->rows, d->row_count, on_scores, d);
 		if (rc == 0)
 			plan_next(d, texts, n);
 	}

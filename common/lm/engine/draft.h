@@ -20,6 +20,7 @@ struct lm_draft_limits {
 	uint32_t texts; /* at the same time */
 	uint32_t rows;  /* of text that it reads in a step */
 	uint32_t context;
+	uint32_t logits; /* rows whose logits are computed together (forward.h) */
 	enum lm_cache_type cache;
 };
 

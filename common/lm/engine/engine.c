@@ -78,6 +78,7 @@ static struct lm_draft_limits draft_limits(const struct lm_config *c,
 		.texts = l->streams,
 		.rows = l->rows,
 		.context = l->context < c->context ? l->context : c->context,
+		.logits = l->logits,
 		.cache = l->cache };
 }
 
@@ -148,7 +149,7 @@ void lm_engine_close(struct lm_engine *e)
 	lm_prefix_close(e->prefix);
 	lm_forward_close(e->forward);
 	lm_cache_close(e->cache);
-	lm_scratch_release(&e->scratch);
+	lm_chooser_release(&e->chooser);
 	free(e->ends);
 	free(e->running);
 	free(e->rows);
@@ -267,8 +268,8 @@ uint32_t lm_engine_step(struct lm_engine *e)
 		bool failed;
 
 		count_step(e);
-		failed = lm_forward_rows(e->forward, e->rows, e->row_count,
-				 engine_on_logits, e) < 0;
+		failed = lm_forward_scores(e->forward, e->rows, e->row_count,
+				 engine_on_scores, e) < 0;
 		count_failure(e, failed);
 		if (failed)
 			fail_step(e);

@@ -108,13 +108,19 @@ void engine_fail(struct lm_request *a)
 	}
 }
 
-void engine_fail_if_short(struct lm_request *a)
+void engine_fail_short(struct lm_request *a)
 {
-	if (!mem_ran_out() || a->finish != LM_UNFINISHED)
+	if (a->finish != LM_UNFINISHED)
 		return;
 	err_set(EX_OSERR, "out of memory");
 	engine_fail(a);
 	(void)mem_ran_out(); /* for the error itself */
+}
+
+void engine_fail_if_short(struct lm_request *a)
+{
+	if (mem_ran_out())
+		engine_fail_short(a);
 }
 
 void engine_relieve(struct lm_engine *e)

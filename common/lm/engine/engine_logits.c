@@ -20,40 +20,31 @@ static bool ends_text(const struct lm_engine *e, uint32_t token)
 }
 
 /* Appends a token to the text and reports it. */
-static void append(struct lm_engine *e, struct lm_request *a, uint32_t token,
-	const float *logits)
+static void append(struct lm_engine *e, struct lm_request *a, const struct lm_choice *c)
 {
-	struct lm_logprobs logprobs;
-
 	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
 		(size_t)a->length + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
-	a->tokens[a->length++] = token;
+	a->tokens[a->length++] = c->token;
 	if (!a->generated++)
 		a->first_ns = clock_mono_ns();
 	e->counts.generated++;
 	if (a->history.generated)
-		lm_history_add(&a->history, token);
-	if (a->logprobs)
-		lm_logprobs(&logprobs, logits, lm_weights_config(e->w)->vocab, token,
-			a->top_logprobs);
-	engine_emit(e, a, token, a->logprobs ? &logprobs : NULL);
+		lm_history_add(&a->history, c->token);
+	engine_emit(e, a, c->token, a->logprobs ? &c->logprobs : NULL);
 	if (a->generated == a->tokens_max || a->length == e->limits.context)
 		a->finish = LM_FINISH_LENGTH;
 }
 
 /* Reports the token of the prompt behind a position. */
 static void tell_prompt(struct lm_engine *e, struct lm_request *a, uint32_t position,
-	const float *logits)
+	const struct lm_choice *c)
 {
-	struct lm_logprobs logprobs;
 	struct lm_event event = { .answer = a,
-		.token = a->tokens[position + 1],
+		.token = c->token,
 		.of_prompt = true,
-		.logprobs = &logprobs };
+		.logprobs = &c->logprobs };
 
-	lm_logprobs(&logprobs, logits, lm_weights_config(e->w)->vocab,
-		a->tokens[position + 1], a->top_logprobs);
-	if (isnan(logprobs.token)) {
+	if (isnan(c->logprobs.token)) {
 		err_set(EX_DATAERR, "what the model computes is not finite");
 		engine_fail(a);
 		return;
@@ -62,15 +53,16 @@ static void tell_prompt(struct lm_engine *e, struct lm_request *a, uint32_t posi
 	e->event(e->arg, &event);
 }
 
-/* Adds a row to the embedding, and completes it with the last row. */
-static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position)
+/* Adds a row, whose logits are at `score`, to the embedding, and completes it with the last row. */
+static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position,
+	uint32_t score)
 {
 	uint32_t dim = lm_weights_config(e->w)->dim;
 	float *row = a->mean ? a->hidden : a->embedding;
 
 	if (a->mean && !row)
 		row = a->hidden = xcalloc(dim, sizeof *row);
-	if (lm_forward_hidden(e->forward, row) < 0) {
+	if (lm_forward_hidden(e->forward, score, row) < 0) {
 		engine_fail(a);
 		return;
 	}
@@ -81,50 +73,125 @@ static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position)
 		a->finish = LM_FINISH_STOP;
 }
 
-int engine_on_logits(void *arg, uint32_t row, const float *logits)
+/* The next token of the answer is drawn from the row. */
+static void draw(struct lm_engine *e, struct lm_request *a, uint32_t position,
+	const struct lm_choice *c)
 {
-	struct lm_engine *e = arg;
-	struct lm_request *a = e->of[row];
-	uint32_t vocab = lm_weights_config(e->w)->vocab, token, proposal;
-	const uint64_t *allowed;
-	bool guessed;
+	bool guessed = position + 1 < a->sequence.length;
+	uint32_t proposal = guessed ? a->tokens[a->length] : 0;
 
-	if (a->finish != LM_UNFINISHED || a->rejected)
-		return 0;
-	if (a->embedding) {
-		embed(e, a, e->rows[row].position);
-		engine_fail_if_short(a);
-		return 0;
-	}
-	if (e->rows[row].position + 1 < a->prompt) {
-		tell_prompt(e, a, e->rows[row].position, logits);
-		engine_fail_if_short(a);
-		return 0;
-	}
-	if (!a->tokens_max) {
-		a->finish = LM_FINISH_LENGTH;
-		return 0;
-	}
-	guessed = e->rows[row].position + 1 < a->sequence.length;
-	proposal = guessed ? a->tokens[a->length] : 0;
-	allowed = a->mask.allowed ? a->mask.allowed(a->mask.ctx) : NULL;
-	token = lm_draw(&e->scratch, &a->sampling,
-		a->history.generated ? &a->history : NULL, allowed, logits, vocab,
-		(uint64_t)e->rows[row].position + 1);
-	if (!isfinite(logits[token])) {
+	if (!isfinite(c->logits[c->token])) {
 		err_set(EX_DATAERR, "what the model computes is not finite");
 		engine_fail(a);
-		return 0;
+		return;
 	}
 	if (a->mask.accept)
-		a->mask.accept(a->mask.ctx, token);
-	if (ends_text(e, token))
+		a->mask.accept(a->mask.ctx, c->token);
+	if (ends_text(e, c->token))
 		a->finish = LM_FINISH_STOP;
 	else
-		append(e, a, token, logits);
+		append(e, a, c);
 	engine_fail_if_short(a);
-	a->rejected = guessed && proposal != token;
+	a->rejected = guessed && proposal != c->token;
 	a->step_accepted += guessed && !a->rejected;
+}
+
+static bool is_of_prompt(const struct lm_request *a, uint32_t position)
+{
+	return position + 1 < a->prompt;
+}
+
+/* Whether a token, or the logprobs of one, follow from the row at a position. */
+static bool wants_choice(const struct lm_request *a, uint32_t position)
+{
+	return a->finish == LM_UNFINISHED && !a->rejected && !a->embedding &&
+		(is_of_prompt(a, position) || a->tokens_max);
+}
+
+static struct lm_choice choice_of(const struct lm_request *a, uint32_t position,
+	const float *logits)
+{
+	struct lm_choice c = { .logits = logits,
+		.wants_logprobs = a->logprobs,
+		.top = a->top_logprobs,
+		.position = (uint64_t)position + 1 };
+
+	if (is_of_prompt(a, position)) {
+		c.wants_logprobs = true;
+		c.token = a->tokens[position + 1];
+		return c;
+	}
+	c.sampling = &a->sampling;
+	c.history = a->history.generated ? &a->history : NULL;
+	c.mask = &a->mask;
+	return c;
+}
+
+/* Does what follows from a row, and from the choice that was made for it, if any. */
+static void conclude(struct lm_engine *e, uint32_t row, uint32_t score,
+	const struct lm_choice *c)
+{
+	struct lm_request *a = e->of[row];
+	uint32_t position = e->rows[row].position;
+
+	if (a->finish != LM_UNFINISHED || a->rejected)
+		return;
+	if (a->embedding)
+		embed(e, a, position, score);
+	else if (is_of_prompt(a, position))
+		tell_prompt(e, a, position, c);
+	else if (!a->tokens_max)
+		a->finish = LM_FINISH_LENGTH;
+	else
+		draw(e, a, position, c);
+	engine_fail_if_short(a);
+	if (c && c->ran_out)
+		engine_fail_short(a);
+}
+
+/* Takes from the rows that are left the next token of each answer, and what comes before it of its prompt. A token that
+ * follows another of the same answer is drawn when that one is known, as penalties and masks want. Sets the bits of the
+ * rows, and where the choice for each is, or NULL; returns how many are to be made. */
+static uint32_t next_choices(struct lm_engine *e, const uint32_t *rows, uint32_t n,
+	const float *logits, uint64_t left, uint64_t *now)
+{
+	uint32_t vocab = lm_weights_config(e->w)->vocab, count = 0;
+	const struct lm_request *drawn = NULL;
+
+	*now = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct lm_request *a = e->of[rows[i]];
+		uint32_t position = e->rows[rows[i]].position;
+
+		if (!(left >> i & 1) || a == drawn)
+			continue;
+		*now |= UINT64_C(1) << i;
+		e->chosen[i] = NULL;
+		if (!wants_choice(a, position))
+			continue;
+		if (!is_of_prompt(a, position))
+			drawn = a;
+		e->chosen[i] = &e->choices[count++];
+		*e->chosen[i] = choice_of(a, position, logits + (uint64_t)i * vocab);
+	}
+	return count;
+}
+
+_Static_assert(LM_LOGITS_MAX <= 64, "rows are bits");
+
+int engine_on_scores(void *arg, const uint32_t *rows, uint32_t n, const float *logits)
+{
+	struct lm_engine *e = arg;
+	uint64_t left = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX, now;
+
+	for (; left; left &= ~now) {
+		uint32_t count = next_choices(e, rows, n, logits, left, &now);
+
+		lm_choose(&e->chooser, e->choices, count, lm_weights_config(e->w)->vocab);
+		for (uint32_t i = 0; i < n; i++)
+			if (now >> i & 1)
+				conclude(e, rows[i], i, e->chosen[i]);
+	}
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #define RNP_COMMON_LM_ENGINE_ENGINE_PARTS_H
 
 #include "common/lm/engine/engine.h"
+#include "common/lm/infer/choose.h"
 
 /* steps without proposals after all proposals were wrong a few times */
 #define PAUSE_MIN       4
@@ -40,7 +41,9 @@ struct lm_engine {
 	struct lm_row *rows;    /* rows of this step */
 	struct lm_request **of; /* the answer of each row */
 	uint32_t row_count, rows_max;
-	struct lm_scratch scratch;
+	struct lm_chooser chooser;
+	struct lm_choice choices[LM_LOGITS_MAX]; /* for rows whose logits are there */
+	struct lm_choice *chosen[LM_LOGITS_MAX]; /* for each of those rows, or NULL */
 	struct lm_engine_counts counts;
 };
 
@@ -70,7 +73,9 @@ void engine_finished(struct lm_engine *e, struct lm_request *a, enum lm_finish h
 /* Marks an answer as failed, for the cause that err_set() told. */
 void engine_fail(struct lm_request *a);
 
-/* Fails an answer for which memory ran out just now: what it has becomes free for the others. */
+/* Fails an answer for which memory ran out: what it has becomes free for the others. The second does so where memory
+ * ran out just now. */
+void engine_fail_short(struct lm_request *a);
 void engine_fail_if_short(struct lm_request *a);
 
 /* Memory ran out while nothing was done for a certain answer. If it still lacks, the newest fails. */
@@ -120,8 +125,8 @@ void engine_plan(struct lm_engine *e);
 
 /* --- engine_logits.c: what follows from logits ----------------------------------------------- */
 
-/* What lm_forward_rows calls for each row whose logits are wanted; arg: the engine. */
-int engine_on_logits(void *arg, uint32_t row, const float *logits);
+/* What lm_forward_scores calls for the rows whose logits are wanted; arg: the engine. */
+int engine_on_scores(void *arg, const uint32_t *rows, uint32_t n, const float *logits);
 
 /* After a step: indexes the pages that were filled, and removes the answers that are finished. */
 void engine_settle(struct lm_engine *e);

@@ -49,7 +49,6 @@ struct lm_forward {
 	bool narrowed;   /* only those are left, in `gathered` */
 	const struct lm_row *pass;
 	bool adapts;     /* some row has an adapter */
-	uint32_t told;   /* of these, how many were passed to the callback */
 	uint32_t scored; /* wanted rows that came before those that are scored */
 	uint32_t keys_max;
 	bool apart;                /* no two rows are of one sequence */
@@ -806,25 +805,12 @@ static int fetch(struct lm_forward *f, uint32_t n)
 	return d->ops->get(d, f->scores, f->logits, 4 * n * (uint64_t)f->w->config.vocab);
 }
 
-static int emit_logits(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
-{
-	const uint32_t *chosen = host_column(f, CHOSEN) + f->scored;
-
-	for (uint32_t i = 0; i < n; i++) {
-		f->told = i;
-		if (logits(arg, chosen[i], f->scores + i * f->w->config.vocab) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-int lm_forward_hidden(struct lm_forward *f, float *out)
+int lm_forward_hidden(struct lm_forward *f, uint32_t i, float *out)
 {
 	uint64_t dim = f->w->config.dim;
 	struct dev *d = f->w->d;
 
-	return d->ops->get(d, out, f->h + f->told * dim, 4 * dim) < 0 ? device_failed(d) :
-									0;
+	return d->ops->get(d, out, f->h + i * dim, 4 * dim) < 0 ? device_failed(d) : 0;
 }
 
 /* Runs all layers and computes the logits of the first chosen rows. */
@@ -877,8 +863,8 @@ static int pass(struct lm_forward *f)
 	return d->ops->batch_end(d) < 0 ? -1 : rc;
 }
 
-int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
-	lm_logits_fn logits, void *arg)
+int lm_forward_scores(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
+	lm_scores_fn scores, void *arg)
 {
 	if (check(f, rows, n) < 0)
 		return -1;
@@ -897,8 +883,33 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	for (uint32_t k; (k = next_scored(f)); f->scored += k) {
 		if (f->scored && (score_chosen(f, k) < 0 || fetch(f, k) < 0))
 			return device_failed(f->w->d);
-		if (emit_logits(f, k, logits, arg) < 0)
+		if (scores(arg, host_column(f, CHOSEN) + f->scored, k, f->scores) < 0)
 			return -1;
 	}
 	return 0;
+}
+
+/* Passes the logits of several rows on one by one. */
+struct one_by_one {
+	lm_logits_fn logits;
+	void *arg;
+	uint32_t vocab;
+};
+
+static int tell_each(void *arg, const uint32_t *rows, uint32_t n, const float *logits)
+{
+	const struct one_by_one *o = arg;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (o->logits(o->arg, rows[i], logits + (uint64_t)i * o->vocab) < 0)
+			return -1;
+	return 0;
+}
+
+int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
+	lm_logits_fn logits, void *arg)
+{
+	struct one_by_one o = { logits, arg, f->w->config.vocab };
+
+	return lm_forward_scores(f, rows, n, tell_each, &o);
 }

@@ -37,6 +37,10 @@ struct lm_row {
  * in the order of the rows. Returns 0, or -1 with err_set(), which ends the calls. */
 typedef int (*lm_logits_fn)(void *arg, uint32_t row, const float *logits);
 
+/* The same for the n rows that were computed together: their numbers, ascending, and [n][vocab]. */
+typedef int (
+	*lm_scores_fn)(void *arg, const uint32_t *rows, uint32_t n, const float *logits);
+
 /* Computes the bytes that a forward pass takes besides weights and cache: *tables for rotary
  * positions, *work for activations and host memory. */
 void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits *limits,
@@ -57,8 +61,12 @@ void lm_forward_close(struct lm_forward *f); /* NULL is fine */
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	lm_logits_fn logits, void *arg);
 
-/* From inside the logits callback: writes the activations of its row before the output projection,
- * normed, to out[dim]. Returns 0, or -1 with err_set(): the device's error. */
-int lm_forward_hidden(struct lm_forward *f, float *out);
+/* The same, with the logits of several rows at once. */
+int lm_forward_scores(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
+	lm_scores_fn scores, void *arg);
+
+/* From inside the scores callback: writes the activations of the i-th of its rows before the output
+ * projection, normed, to out[dim]. Returns 0, or -1 with err_set(): the device's error. */
+int lm_forward_hidden(struct lm_forward *f, uint32_t i, float *out);
 
 #endif
