@@ -34,7 +34,7 @@
 #include "kernels/dev/philox.h"
 
 /* The version of the interface that plug-ins share with the programs. */
-#define DEV_VERSION 17
+#define DEV_VERSION 18
 
 /* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h
  * beside its kernels; so are the lists, which are needed only where T uses its second argument. */
@@ -59,6 +59,9 @@ struct dev_ops {
 	void (*free)(struct dev *d, void *p);
 	int (*put)(struct dev *d, void *to, const void *host, uint64_t bytes);
 	int (*get)(struct dev *d, void *host, const void *from, uint64_t bytes);
+	/* As put, from memory of pin, and returns before the copy is made: it reads what `host` has
+	 * at any time before the next get or sync ends. */
+	int (*put_later)(struct dev *d, void *to, const void *host, uint64_t bytes);
 	/* Reads how many bytes of memory are free at present. */
 	int (*mem_free)(struct dev *d, uint64_t *bytes);
 	/* Allocates host memory with which put and get run at the full speed of the link. */

@@ -109,11 +109,18 @@ static void dev_free(struct dev *d, void *p)
 		cudaFree(p);
 }
 
-static int dev_put(struct dev *d, void *to, const void *host, uint64_t bytes)
+static int dev_put_later(struct dev *d, void *to, const void *host, uint64_t bytes)
 {
 	ENTER;
 	CUDA_TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice,
 		cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_put(struct dev *d, void *to, const void *host, uint64_t bytes)
+{
+	if (dev_put_later(d, to, host, bytes) < 0)
+		return -1;
 	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
 	return 0;
 }
@@ -338,6 +345,7 @@ static struct dev_ops make_ops(void)
 	ops.free = dev_free;
 	ops.put = dev_put;
 	ops.get = dev_get;
+	ops.put_later = dev_put_later;
 	ops.mem_free = dev_mem_free;
 	ops.pin = dev_pin;
 	ops.unpin = dev_unpin;

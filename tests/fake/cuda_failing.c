@@ -79,6 +79,12 @@ static int put(struct dev *d, void *to, const void *host, uint64_t bytes)
 	return fails(d, "put") ? -1 : cpu->put(d, to, host, bytes);
 }
 
+/* A copy that is made later fails where it is asked for. */
+static int put_later(struct dev *d, void *to, const void *host, uint64_t bytes)
+{
+	return fails(d, "put") ? -1 : cpu->put_later(d, to, host, bytes);
+}
+
 static int get(struct dev *d, void *host, const void *from, uint64_t bytes)
 {
 	return fails(d, "get") ? -1 : cpu->get(d, host, from, bytes);
@@ -101,6 +107,7 @@ int rnp_cuda_open(int version, struct dev *d, int n)
 	cpu = d->ops;
 	failing = *cpu;
 	failing.put = put;
+	failing.put_later = put_later;
 	failing.get = get;
 	failing.batch_end = batch_end;
 	d->ops = &failing;

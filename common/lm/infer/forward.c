@@ -12,11 +12,14 @@
 #include "common/lm/infer/infer_parts.h"
 #include "common/lm/infer/replay.h"
 #include "common/lm/model/rope.h"
+#include "kernels/dev/team.h"
 
 #define LAST_ROWS LM_LOGITS_MAX /* that the last layer can be restricted to */
 #define KEYS_STEP 128           /* positions with which a GPU divides attention alike */
 /* rows up to which the CPU may make gates and what quantises them together */
 #define TOGETHER_ROWS 8
+/* Up to so many numbers one thread embeds sooner than others wake up. */
+#define EMBED_ALONE 65536
 
 /* Columns of `indices` and `host`: one number for each row. CHOSEN: the rows whose logits are wanted; then their
  * positions and tables. */
@@ -44,6 +47,7 @@ struct lm_forward {
 	/* in host memory */
 	float *embedded, *scores; /* copies of x and logits */
 	uint32_t *host;           /* the columns, then lists of pages */
+	bool sent; /* the device may still read embedded and host */
 	uint32_t rows;   /* of the current pass, or of them those in its last layer */
 	uint32_t wanted; /* rows of the pass whose logits are wanted */
 	bool narrowed;   /* only those are left, in `gathered` */
@@ -126,6 +130,17 @@ static int put_table(struct lm_forward *f, float **to, uint64_t count, bool loca
 	return rc < 0 ? device_failed(d) : 0;
 }
 
+/* Allocates host memory that the device copies at full speed. */
+static int pin(struct lm_forward *f, float **out, uint64_t count)
+{
+	void *p;
+
+	if (f->w->d->ops->pin(f->w->d, &p, 4 * count) < 0)
+		return device_failed(f->w->d);
+	*out = p;
+	return 0;
+}
+
 static int allocate(struct lm_forward *f)
 {
 	struct sizes z = sizes_of(&f->w->config, &f->limits);
@@ -135,9 +150,8 @@ static int allocate(struct lm_forward *f)
 	} all[] = { { &f->x, z.x }, { &f->h, z.x }, { &f->q, z.q + z.kv }, { &f->a, z.q },
 		{ &f->v, z.kv }, { &f->gu, z.gu }, { &f->y, z.y },
 		{ &f->gathered, z.gathered }, { &f->logits, z.logits } };
-	float *indices, *x8, *y8;
+	float *indices, *x8, *y8, *host;
 	uint64_t rank = 0;
-	void *scores;
 
 	for (uint32_t i = 0; i < f->w->adapter_count; i++)
 		if (lm_adapter_rank(f->w->adapters[i]) > rank)
@@ -156,11 +170,10 @@ static int allocate(struct lm_forward *f)
 	if (lm_infer_alloc(f->w->d, &indices, z.indices) < 0)
 		return -1;
 	f->indices = (uint32_t *)(void *)indices;
-	f->embedded = xmalloc(4 * z.x);
-	if (f->w->d->ops->pin(f->w->d, &scores, 4 * z.logits) < 0)
-		return device_failed(f->w->d);
-	f->scores = scores;
-	f->host = xmalloc(4 * z.indices);
+	if (pin(f, &f->embedded, z.x) < 0 || pin(f, &f->scores, z.logits) < 0 ||
+		pin(f, &host, z.indices) < 0)
+		return -1;
+	f->host = (uint32_t *)(void *)host;
 	if (f->w->config.rope.local_base > 0 &&
 		put_table(f, &f->local_table, z.table, true) < 0)
 		return -1;
@@ -195,12 +208,14 @@ void lm_forward_close(struct lm_forward *f)
 	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->v, f->gu,
 		f->y, f->x8, f->y8, f->low, f->gathered, f->logits, f->indices };
 
+	if (f->sent)
+		(void)f->w->d->ops->sync(f->w->d);
 	lm_replays_free(&f->replays, f->w->d);
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
-	free(f->embedded);
+	f->w->d->ops->unpin(f->w->d, f->embedded);
 	f->w->d->ops->unpin(f->w->d, f->scores);
-	free(f->host);
+	f->w->d->ops->unpin(f->w->d, f->host);
 	free(f);
 }
 
@@ -719,29 +734,49 @@ static int put_indices(struct lm_forward *f, const struct lm_row *rows)
 		host_column(f, CHOSEN_POSITION)[f->wanted] = at;
 		host_column(f, CHOSEN_TABLE)[f->wanted++] = from;
 	}
-	if (d->ops->put(d, f->indices, f->host,
+	f->sent = true;
+	if (d->ops->put_later(d, f->indices, f->host,
 		    4 * (COLUMNS * (uint64_t)f->limits.rows + used)) < 0)
 		return device_failed(d);
 	return 0;
 }
 
-static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
+/* Embeds rows from .. to - 1 of the pass, on the host. */
+static void embed_rows(void *work, uint64_t from, uint64_t to)
 {
+	const struct lm_forward *f = work;
 	const struct lm_tensor *e = f->w->embed;
 	uint64_t dim = f->w->config.dim, row_bytes = e->bytes / e->shape[0];
-	struct dev *d = f->w->d;
+	float scale = sqrtf((float)dim);
 
-	for (uint32_t i = 0; i < f->rows; i++)
-		lm_to_f32(f->embedded + i * dim,
-			(const char *)e->data + rows[i].token * row_bytes, e->type, dim);
-	if (f->w->config.scaled_embed) {
-		float scale = sqrtf((float)dim);
+	for (uint64_t i = from; i < to; i++) {
+		float *x = f->embedded + i * dim;
 
-		for (uint64_t i = 0; i < f->rows * dim; i++)
-			f->embedded[i] *= scale;
+		lm_to_f32(x, (const char *)e->data + f->pass[i].token * row_bytes,
+			e->type, dim);
+		for (uint64_t k = 0; f->w->config.scaled_embed && k < dim; k++)
+			x[k] *= scale;
 	}
-	if (d->ops->put(d, f->x, f->embedded, 4 * (uint64_t)f->rows * dim) < 0)
+}
+
+static int put_embeddings(struct lm_forward *f)
+{
+	uint64_t dim = f->w->config.dim;
+	struct dev *d = f->w->d;
+	struct team_op op = { embed_rows, f, f->rows, 1, 1, EMBED_ALONE / dim + 1 };
+
+	team_run(&op, 1);
+	if (d->ops->put_later(d, f->x, f->embedded, 4 * (uint64_t)f->rows * dim) < 0)
 		return device_failed(d);
+	return 0;
+}
+
+/* Waits until the device has read what the last pass gave it, if nothing did since. */
+static int take_back(struct lm_forward *f)
+{
+	if (f->sent && f->w->d->ops->sync(f->w->d) < 0)
+		return device_failed(f->w->d);
+	f->sent = false;
 	return 0;
 }
 
@@ -802,7 +837,11 @@ static int fetch(struct lm_forward *f, uint32_t n)
 {
 	struct dev *d = f->w->d;
 
-	return d->ops->get(d, f->scores, f->logits, 4 * n * (uint64_t)f->w->config.vocab);
+	if (d->ops->get(d, f->scores, f->logits,
+		    4 * n * (uint64_t)f->w->config.vocab) < 0)
+		return -1;
+	f->sent = false;
+	return 0;
 }
 
 int lm_forward_hidden(struct lm_forward *f, uint32_t i, float *out)
@@ -874,7 +913,7 @@ int lm_forward_scores(struct lm_forward *f, const struct lm_row *rows, uint32_t 
 	f->adapts = false;
 	for (uint32_t i = 0; i < n; i++)
 		f->adapts |= rows[i].adapter != 0;
-	if (put_indices(f, rows) < 0 || put_embeddings(f, rows) < 0)
+	if (take_back(f) < 0 || put_indices(f, rows) < 0 || put_embeddings(f) < 0)
 		return -1;
 	if (pass(f) < 0)
 		return device_failed(f->w->d);

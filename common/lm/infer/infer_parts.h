@@ -7,6 +7,7 @@
 
 #include "common/lm/infer/adapter.h"
 #include "common/lm/infer/cache.h"
+#include "common/lm/infer/upload.h"
 #include "kernels/lm/ops.h"
 
 struct lm_matrix {
@@ -40,6 +41,7 @@ struct lm_weights {
 	uint32_t owned_count;
 	struct lm_adapter **adapters;
 	uint32_t adapter_count;
+	struct lm_upload upload;    /* while they are loaded */
 	struct lm_packing *packing; /* weights_pack.c; NULL: nothing is packed */
 };
 

@@ -37,7 +37,7 @@ static void *keep(struct lm_weights *w, const void *host, uint64_t bytes)
 	if (ops->alloc(w->d, &p, bytes) < 0)
 		return NULL;
 	w->owned[w->owned_count++] = p;
-	return ops->put(w->d, p, host, bytes) < 0 ? NULL : p;
+	return lm_upload_put(&w->upload, p, host, bytes) < 0 ? NULL : p;
 }
 
 /* Loads a tensor of one dimension as f32; *out is NULL if the model has none. */
@@ -163,6 +163,7 @@ static int load(struct lm_weights *w)
 int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_file *s)
 {
 	struct lm_weights *w = xcalloc(1, sizeof *w);
+	int rc;
 
 	w->model_file = s;
 	w->config = *model_file_config(s);
@@ -171,7 +172,11 @@ int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_f
 	w->embed = tensor_of(w, LM_EMBED, 0);
 	w->owned = xcalloc(lm_layout_count(&w->config) + 1, sizeof *w->owned);
 	*out = w;
-	if (load(w) < 0) {
+	lm_upload_begin(&w->upload, d);
+	rc = load(w);
+	if (lm_upload_end(&w->upload) < 0 && rc == 0)
+		rc = device_failed(d);
+	if (rc < 0) {
 		lm_weights_close(w);
 		*out = NULL;
 		return -1;
