@@ -6,14 +6,13 @@
 
 #include "common/lm/infer/sample.h"
 
-/* One row. */
+/* One row. Without sampling the token is given, and only its logprobs are wanted. Of a mask `allowed` is called,
+ * `accept` is not. All three may be NULL. */
 struct lm_choice {
 	const float *logits;
-	const struct lm_sampling *
-		sampling; /* NULL: the token is given, and only its logprobs are wanted */
-	const struct lm_history *history; /* NULL: none */
-	const struct lm_mask
-		*mask;     /* NULL: none; its `allowed` is called, `accept` is not */
+	const struct lm_sampling *sampling;
+	const struct lm_history *history;
+	const struct lm_mask *mask;
 	uint64_t position; /* of the token to draw */
 	bool wants_logprobs;
 	uint32_t top; /* alternatives with them */
