@@ -183,3 +183,43 @@ loaded() { # NAME WANT
 	sed -n 's/^data: {/{/p' stream | jq -rj '.choices[0].text' | cmp - want
 	eventually loaded chat 0
 }
+
+@test "models: on a GPU with room for one, each takes the place of the idle one, with a whole cache; the plan is what is taken" {
+	export RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so CUDA_EMU_MEMORY=$((60 << 20))
+	start_serve --model "other=$DIR/model" --device cuda --streams 4 --idle-unload 10m
+	# what one was loaded into is free again for the next, and whole contexts of all streams fit
+	jq -s -e 'length == 2 and all(.fits and .available_bytes == 60 * 1048576) and .[0].cache_bytes == .[1].cache_bytes' plan
+	local one asked
+	for one in chat other chat; do
+		post /v1/completions "{\"model\":\"$one\",\"prompt\":\"x\",\"max_tokens\":2}" | jq -e .id
+		loaded "$one" 1
+	done
+	loaded other 0
+	stop_serve
+	# two of three: what is free after the first is less by at most its plan, and by all of its weights and cache
+	CUDA_EMU_MEMORY=$((110 << 20)) start_serve --model "other=$DIR/model" --device cuda --streams 4
+	asked=$(jq -s '.[0].available_bytes - .[1].available_bytes' plan)
+	jq -s -e --argjson asked "$asked" '.[0] | $asked <= .total_bytes and
+		$asked >= .weights_bytes + .cache_bytes + 16 * 1048576' plan
+}
+
+@test "models: where a GPU's cache is too small for f16 and not for q8_0, one line names the option, and a plan does" {
+	export RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so
+	cd "$BATS_TEST_TMPDIR"
+	plan_of() { rnp-serve plan --model "$DIR/model" --device cuda --streams 16 --context 2048 "$@"; }
+	plan_of >f16
+	plan_of --cache-type q8_0 >q8_0
+	jq -e '.streams == 16 and .fits and (has("proposals") | not)' f16
+	export CUDA_EMU_MEMORY=$((($(jq .total_bytes f16) + $(jq .total_bytes q8_0)) / 2))
+	run -1 plan_of
+	jq -e '.fits == false and (.proposals | any(startswith("--cache-type q8_0 takes ")))' <<<"$output"
+	plan_of --cache-type q8_0 | jq -e .fits
+	start_serve --device cuda --streams 16 --context 2048
+	jq -e --slurpfile whole f16 '.fits and
+		.proposals == ["the cache has room for \(.cache_bytes * 2048 * 16 / $whole[0].cache_bytes) tokens, not for 16 texts of 2048: --cache-type q8_0 has it for all"]' plan
+	[ "$(grep -c "model 'chat': the cache has room for .*--cache-type q8_0" serve.err)" = 1 ]
+	stop_serve
+	start_serve --device cuda --streams 16 --context 2048 --cache-type q8_0
+	jq -e '.fits and (has("proposals") | not)' plan
+	! grep cache-type serve.err
+}

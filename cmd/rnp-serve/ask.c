@@ -326,6 +326,7 @@ static int answer(struct answer *a, int n, char **args)
 
 	if ((cache_type && lm_cache_type_find(&cache, cache_type) < 0) ||
 		loaded_open(&a->l, model, tokenizer, device, type) < 0 ||
+		loaded_weights(&a->l) < 0 ||
 		(adapter && lm_weights_adapt(a->l.weights, adapter) < 0) ||
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;

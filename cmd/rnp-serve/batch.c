@@ -360,6 +360,7 @@ static int name_adapters(struct served *m)
 static int batch(struct batch *b, int n, char **files)
 {
 	struct served_options o = { .tokenizer = tokenizer,
+		.alone = true,
 		.device = device,
 		.type = type,
 		.context = (uint32_t)context,

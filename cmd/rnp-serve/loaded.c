@@ -39,6 +39,11 @@ int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 		model_file_quantise(l->model_file,
 			strcmp(type, "q4_0") == 0 ? LM_Q4_0 : LM_Q8_0) < 0)
 		return -1;
+	return 0;
+}
+
+int loaded_weights(struct loaded *l)
+{
 	return lm_weights_open(&l->weights, &l->d, l->model_file);
 }
 

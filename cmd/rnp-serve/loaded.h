@@ -19,11 +19,13 @@ struct loaded {
 		.d = DEV_INIT \
 	}
 
-/* Opens a model. tokenizer: NULL for the model's own; device as in dev_open; type: the matrices are
+/* Opens a model but for its weights, of which the device has nothing yet. tokenizer: NULL for the model's own; device as in dev_open; type: the matrices are
  * quantised to "q8_0" or "q4_0", NULL: they stay as they are. Returns 0, or -1 with err_set();
  * release it either way. */
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 	const char *device, const char *type);
+/* Loads the weights of an open model. Returns 0, or -1 with err_set(). */
+int loaded_weights(struct loaded *l);
 void loaded_release(struct loaded *l);
 
 /* Opens the chat template of an open model: a file, a format's name, or NULL for the model's own.

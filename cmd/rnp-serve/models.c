@@ -18,6 +18,7 @@ void models_init(struct models *m, uint32_t count, const struct served_options *
 		.idle_ns = idle_ns,
 		.bytes = bytes ? bytes : UINT64_MAX };
 	m->options.must_fit = idle_ns > 0 || bytes;
+	m->options.alone = count == 1;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_cond_init(&m->loaded, NULL);
 }
@@ -49,9 +50,8 @@ struct served *models_find(struct models *m, const char *name, uint32_t *adapter
 	return NULL;
 }
 
-/* Unloads the model that has not been used for the longest time. The caller holds the lock.
- * Returns false if all are in use. */
-static bool unload_one(struct models *m)
+/* Returns the model that nobody uses and has not been used for the longest time, or NULL. The caller holds the lock. */
+static struct served *idlest(const struct models *m)
 {
 	struct served *oldest = NULL;
 
@@ -62,6 +62,14 @@ static bool unload_one(struct models *m)
 			(!oldest || one->last_used_ns < oldest->last_used_ns))
 			oldest = one;
 	}
+	return oldest;
+}
+
+/* Unloads it. Returns false if all are in use. */
+static bool unload_one(struct models *m)
+{
+	struct served *oldest = idlest(m);
+
 	if (oldest)
 		served_unload(oldest);
 	return oldest != NULL;
@@ -78,6 +86,12 @@ static uint64_t room_of(const struct models *m)
 	return used < m->bytes ? m->bytes - used : 0;
 }
 
+/* Whether a model did not fit: by its plan, or as others took the memory that was free. */
+static bool lacks_memory(void)
+{
+	return err_get()->code == EX_TEMPFAIL || err_get()->code == EX_OSERR;
+}
+
 /* Loads a model; others that nobody uses make room for it. The caller holds the lock, which is
  * released meanwhile. */
 static int load(struct models *m, struct served *one)
@@ -89,10 +103,11 @@ static int load(struct models *m, struct served *one)
 	one->state = SERVED_LOADING;
 	do {
 		options.room_bytes = room_of(m);
+		options.others_idle = m->options.must_fit && idlest(m);
 		pthread_mutex_unlock(&m->lock);
 		rc = served_load(one, &options);
 		pthread_mutex_lock(&m->lock);
-	} while (rc < 0 && err_get()->code == EX_TEMPFAIL && unload_one(m));
+	} while (rc < 0 && m->options.must_fit && lacks_memory() && unload_one(m));
 	one->state = rc == 0 ? SERVED_LOADED : SERVED_UNLOADED;
 	one->last_used_ns = clock_mono_ns();
 	m->loading = false;
@@ -112,7 +127,7 @@ int models_load(struct models *m, struct served *one)
 
 static int failed(const struct served *one, struct api_error *e)
 {
-	bool full = err_get()->code == EX_TEMPFAIL;
+	bool full = lacks_memory();
 
 	prog_error("model '%s': %s", one->name, err_get()->text);
 	return api_error_set(e, 503, full ? "model_does_not_fit" : "model_not_loaded",

@@ -4,6 +4,7 @@
 
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/options.h"
+#include "cmd/rnp-serve/served.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
@@ -15,7 +16,7 @@
 
 static const char *model, *device, *cache_type;
 static enum lm_cache_type type;
-static int64_t context;
+static int64_t context, streams;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
@@ -26,6 +27,13 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_CONTEXT_MAX,
 		.help = "tokens of one stream (default: all the model was made for)" },
+	{ .name = "streams",
+		.kind = OPT_I64,
+		.to = &streams,
+		.metavar = "N",
+		.min = 1,
+		.max = 1024,
+		.help = "of a server that computes so many answers at the same time" },
 	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	{ 0 },
@@ -43,8 +51,29 @@ static int available(const struct dev *d, uint64_t *bytes)
 	return d->ops->mem_free(open, bytes) < 0 ? device_failed(d) : 0;
 }
 
+/* Computes what a stream takes, or with --streams a server, which has other rows and a larger cache. Returns 0, or -1
+ * with err_set(). */
+static int plan_of(struct lm_stream_plan *p, struct dev *d, const struct model_file *s,
+	uint32_t tokens, enum lm_cache_type of)
+{
+	const struct lm_config *c = model_file_config(s);
+	struct lm_engine_limits limits;
+	uint64_t rope, kernels;
+
+	if (lm_stream_plan(p, s, tokens, of) < 0 || served_work(d, &kernels) < 0)
+		return -1;
+	if (streams) {
+		limits = served_limits(d, tokens ? tokens : c->context, (uint32_t)streams,
+			of);
+		lm_engine_bytes(c, &limits, &p->cache, &rope, &p->work);
+	}
+	p->work += kernels;
+	p->total = p->weights + p->tables + p->cache + p->work;
+	return 0;
+}
+
 /* Returns the longest context with which everything fits; 0: not even one token. */
-static uint32_t longest(const struct model_file *s, uint64_t bytes)
+static uint32_t longest(struct dev *d, const struct model_file *s, uint64_t bytes)
 {
 	uint32_t low = 0, high = LM_CONTEXT_MAX;
 	struct lm_stream_plan p;
@@ -52,7 +81,7 @@ static uint32_t longest(const struct model_file *s, uint64_t bytes)
 	while (low < high) {
 		uint32_t middle = low + (high - low + 1) / 2;
 
-		if (lm_stream_plan(&p, s, middle, type) == 0 && p.total <= bytes)
+		if (plan_of(&p, d, s, middle, type) == 0 && p.total <= bytes)
 			low = middle;
 		else
 			high = middle - 1;
@@ -74,10 +103,29 @@ static void add_bytes(struct buf *out, uint64_t bytes)
 	human_bytes(out, (double)bytes);
 }
 
-/* Proposes alternatives for a model that does not fit: a smaller type at the same context, a
- * shorter context, or more memory. */
-static json_t *proposals(const struct model_file *s, const struct lm_stream_plan *p,
+/* Proposes a smaller cache, if that fits. */
+static void propose_cache(json_t *list, struct dev *d, const struct model_file *s,
 	uint64_t there)
+{
+	const struct lm_config *c = model_file_config(s);
+	struct buf text = BUF_INIT;
+	struct lm_stream_plan p;
+
+	if (type == LM_CACHE_Q8_0 || c->head_dim % 32 ||
+		plan_of(&p, d, s, (uint32_t)context, LM_CACHE_Q8_0) < 0 ||
+		p.total > there)
+		return;
+	buf_adds(&text, "--cache-type q8_0 takes ");
+	add_bytes(&text, p.total);
+	buf_adds(&text, " in all");
+	json_push_text(list, text.data);
+	buf_release(&text);
+}
+
+/* Proposes alternatives for a model that does not fit: a smaller type at the same context, a
+ * smaller cache, a shorter context, or more memory. */
+static json_t *proposals(const struct model_file *s, struct dev *d,
+	const struct lm_stream_plan *p, uint64_t there)
 {
 	/* blocks of 32 with a scale of 16 bits */
 	static const struct {
@@ -85,7 +133,7 @@ static json_t *proposals(const struct model_file *s, const struct lm_stream_plan
 		double bits;
 	} types[] = { { "q8_0", 8.5 }, { "q4_0", 4.5 } };
 	const struct lm_config *c = model_file_config(s);
-	uint32_t tokens = longest(s, there);
+	uint32_t tokens = longest(d, s, there);
 	json_t *list = json_array();
 	struct buf text = BUF_INIT;
 
@@ -101,6 +149,7 @@ static json_t *proposals(const struct model_file *s, const struct lm_stream_plan
 		json_push_text(list, text.data);
 		break;
 	}
+	propose_cache(list, d, s, there);
 	if (tokens) {
 		buf_reset(&text);
 		buf_addf(&text, "--context %u is the longest that fits as it is", tokens);
@@ -117,7 +166,7 @@ static json_t *proposals(const struct model_file *s, const struct lm_stream_plan
 	return list;
 }
 
-static int write_plan(const struct model_file *s, const struct dev *d,
+static int write_plan(const struct model_file *s, struct dev *d,
 	const struct lm_stream_plan *p, uint64_t there, bool fits)
 {
 	const struct lm_config *c = model_file_config(s);
@@ -128,6 +177,8 @@ static int write_plan(const struct model_file *s, const struct dev *d,
 	json_set_text(r, "device", d->name);
 	json_set_i64(r, "parameters", (int64_t)lm_config_params(c));
 	json_set_i64(r, "context", context ? context : c->context);
+	if (streams)
+		json_set_i64(r, "streams", streams);
 	json_set_i64(r, "weights_bytes", (int64_t)p->weights);
 	json_set_i64(r, "tables_bytes", (int64_t)p->tables);
 	json_set_i64(r, "cache_bytes", (int64_t)p->cache);
@@ -136,9 +187,9 @@ static int write_plan(const struct model_file *s, const struct dev *d,
 	if (there) {
 		json_set_i64(r, "available_bytes", (int64_t)there);
 		json_set_bool(r, "fits", fits);
-		json_set_i64(r, "context_max", longest(s, there));
+		json_set_i64(r, "context_max", longest(d, s, there));
 		if (!fits)
-			json_set(r, "proposals", proposals(s, p, there));
+			json_set(r, "proposals", proposals(s, d, p, there));
 	} else {
 		unknown = json_object();
 		json_set_text(unknown, "available_bytes", "the system does not say");
@@ -160,8 +211,7 @@ static int plan(struct dev *d, struct model_file **s, bool *fits)
 		return -1;
 	if (device_open(d, device) < 0)
 		return -1;
-	if (available(d, &there) < 0 ||
-		lm_stream_plan(&p, *s, (uint32_t)context, type) < 0)
+	if (available(d, &there) < 0 || plan_of(&p, d, *s, (uint32_t)context, type) < 0)
 		return -1;
 	*fits = !there || p.total <= there;
 	return write_plan(*s, d, &p, there, *fits);

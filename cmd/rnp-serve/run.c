@@ -204,6 +204,7 @@ static int name_draft(struct server *s, const char *option)
  * at once to make room for the next one. */
 static int open_model(struct server *s, struct served *m)
 {
+	struct buf advice = BUF_INIT;
 	json_t *plan;
 	int rc;
 
@@ -212,6 +213,9 @@ static int open_model(struct server *s, struct served *m)
 	plan = served_plan(m);
 	rc = out_record(plan);
 	json_decref(plan);
+	if (served_advice(m, &advice))
+		prog_warn("model '%s': %s", m->name, buf_text(&advice));
+	buf_release(&advice);
 	return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
+#include "kernels/lm/ops.h"
 
 #define NAME_MAX_BYTES 128
 /* The longest that a step should take; 3/4 of it where other streams wait for it, since 80 ms still
@@ -127,8 +128,8 @@ static bool same_tokens(const struct lm_token *a, const struct lm_token *b)
 	return same;
 }
 
-/* Loads the draft model, which must have the model's tokens, on the model's device. */
-static int load_draft(struct served *m, const struct served_options *o)
+/* Opens the draft model, which must have the model's tokens. */
+static int open_draft(struct served *m, const struct served_options *o)
 {
 	const struct lm_config *c = model_file_config(m->l.model_file), *small;
 	struct lm_token *token = NULL;
@@ -149,7 +150,7 @@ static int load_draft(struct served *m, const struct served_options *o)
 		err_set(EX_DATAERR, "--draft: '%s' has other tokens than '%s'",
 			m->draft_path, m->path);
 	else
-		rc = lm_weights_open(&m->draft, &m->l.d, m->draft_file);
+		rc = 0;
 	lm_token_close(token);
 	return rc;
 }
@@ -173,40 +174,39 @@ static void find_ends(struct served *m)
 			m->ends[m->ends_count++] = id;
 }
 
+/* Returns what is free of the device's memory, before it has anything of the model. */
 static uint64_t available(const struct served *m)
 {
 	struct dev *d = (struct dev *)&m->l.d;
 	uint64_t bytes = 0;
 
+	/* the copies of quantised weights are part of what the model takes */
 	if (d->is_host)
-		return (uint64_t)hw_available_read();
+		return (uint64_t)hw_available_read() + model_file_memory(m->l.model_file);
 	return d->ops->mem_free(d, &bytes) < 0 ? 0 : bytes;
 }
 
-/* Sets the number of cache pages: as requested, else whole contexts for all streams, but at
- * most half of the free memory. */
-static int size_cache(struct served *m, const struct served_options *o)
+struct lm_engine_limits served_limits(const struct dev *d, uint32_t context,
+	uint32_t streams, enum lm_cache_type cache)
 {
-	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file), o->cache);
-	uint64_t pages = (uint64_t)lm_cache_pages(m->context) * o->streams;
+	uint64_t pages = (uint64_t)lm_cache_pages(context) * streams;
 
-	if (o->cache_bytes)
-		pages = (uint64_t)o->cache_bytes / page;
-	else if (m->available_bytes && pages > m->available_bytes / 2 / page)
-		pages = m->available_bytes / 2 / page;
 	if (pages > UINT32_MAX / LM_PAGE)
 		pages = UINT32_MAX / LM_PAGE;
-	if (pages < 2)
-		return err_set(EX_USAGE, "%s: a cache needs at least %llu bytes", m->path,
-			(unsigned long long)(2 * page));
-	m->limits = (struct lm_engine_limits){ .pages = (uint32_t)pages,
-		.streams = o->streams,
-		.rows = m->l.d.is_host ? ROWS_CPU : ROWS_GPU,
-		.context = m->context,
-		.logits = m->l.d.is_host ? LM_LOGITS : LM_LOGITS_MAX,
-		.cache = o->cache,
-		.check = getenv("RNP_SERVE_CHECK") != NULL };
-	return 0;
+	return (struct lm_engine_limits){ .pages = (uint32_t)pages,
+		.streams = streams,
+		.rows = d->is_host ? ROWS_CPU : ROWS_GPU,
+		.context = context,
+		.logits = d->is_host ? LM_LOGITS : LM_LOGITS_MAX,
+		.cache = cache };
+}
+
+int served_work(struct dev *d, uint64_t *bytes)
+{
+	*bytes = 0;
+	if (d->is_host)
+		return 0;
+	return d->ops->lm->prepare(d, bytes) < 0 ? device_failed(d) : 0;
 }
 
 /* Adds the sizes of a model's tensors: matrices as in the file, vectors as f32. */
@@ -223,19 +223,103 @@ static void count_tensors(const struct model_file *f, uint64_t *matrices,
 	}
 }
 
-static void count_bytes(struct served *m)
+uint64_t served_bytes(const struct served *m)
+{
+	return m->weights_bytes + m->adapters_bytes + m->draft_bytes + m->tables_bytes +
+		m->cache_bytes + m->work_bytes;
+}
+
+/* Counts what the limits ask for, besides adapters. */
+static int count_bytes(struct served *m)
 {
 	const struct lm_config *c = model_file_config(m->l.model_file);
-	uint64_t rope;
+	uint64_t rope, kernels;
 
+	m->weights_bytes = m->tables_bytes = m->draft_bytes = 0;
 	count_tensors(m->l.model_file, &m->weights_bytes, &m->tables_bytes);
 	lm_engine_bytes(c, &m->limits, &m->cache_bytes, &rope, &m->work_bytes);
 	m->tables_bytes += rope;
-	if (!m->draft)
-		return;
-	count_tensors(m->draft_file, &m->draft_bytes, &m->draft_bytes);
-	m->draft_bytes += lm_engine_draft_bytes(model_file_config(m->draft_file),
-		&m->limits);
+	if (m->draft_file) {
+		count_tensors(m->draft_file, &m->draft_bytes, &m->draft_bytes);
+		m->draft_bytes += lm_engine_draft_bytes(model_file_config(m->draft_file),
+			&m->limits);
+	}
+	if (served_work(&m->l.d, &kernels) < 0)
+		return -1;
+	m->work_bytes += kernels;
+	return 0;
+}
+
+/* Returns the most that a cache takes of its own accord beside what else the model takes: half of the free memory of a
+ * host, as others use it, too; of a GPU half of what is left, or nearly all of it where there is no other model. */
+static uint64_t cache_most(const struct served *m, bool alone, uint64_t others)
+{
+	uint64_t rest = m->available_bytes > others ? m->available_bytes - others : 0;
+
+	if (m->l.d.is_host)
+		return m->available_bytes / 2;
+	return alone ? rest / 16 * 15 : rest / 2;
+}
+
+/* Returns the bytes of a page of the cache, and of that of the draft model, which has as many. */
+static uint64_t page_bytes(const struct served *m, enum lm_cache_type type)
+{
+	uint64_t bytes = lm_cache_page_bytes(model_file_config(m->l.model_file), type);
+
+	if (m->draft_file)
+		bytes += lm_cache_page_bytes(model_file_config(m->draft_file), type);
+	return bytes;
+}
+
+/* Sets the number of cache pages: as requested, else whole contexts for all streams, or as many as there is room
+ * for. */
+static int size_cache(struct served *m, const struct served_options *o)
+{
+	uint64_t own = lm_cache_page_bytes(model_file_config(m->l.model_file), o->cache);
+	uint64_t page = page_bytes(m, o->cache), pages;
+
+	m->limits = served_limits(&m->l.d, m->context, o->streams, o->cache);
+	m->limits.check = getenv("RNP_SERVE_CHECK") != NULL;
+	if (count_bytes(m) < 0)
+		return -1;
+	pages = m->limits.pages;
+	m->pages_cut = m->pages_q8 = 0;
+	if (o->cache_bytes) {
+		pages = (uint64_t)o->cache_bytes / own;
+	} else if (m->available_bytes) {
+		uint64_t most = cache_most(m, o->alone, served_bytes(m) - pages * page);
+
+		if (pages > most / page) {
+			m->pages_cut = (uint32_t)pages;
+			m->pages_q8 = most / page_bytes(m, LM_CACHE_Q8_0);
+			pages = most / page;
+		}
+	}
+	if (pages > UINT32_MAX / LM_PAGE)
+		pages = UINT32_MAX / LM_PAGE;
+	if (pages < 2 && o->cache_bytes)
+		return err_set(EX_USAGE, "%s: a cache needs at least %llu bytes", m->path,
+			(unsigned long long)(2 * own));
+	if (pages < (o->others_idle ? lm_cache_pages(m->context) : 2) && m->pages_cut)
+		return err_set(EX_TEMPFAIL,
+			"%s: beside its weights too little is free for a cache: %llu of %llu bytes",
+			m->path, (unsigned long long)m->available_bytes,
+			(unsigned long long)served_bytes(m));
+	m->limits.pages = (uint32_t)pages;
+	return count_bytes(m);
+}
+
+bool served_advice(const struct served *m, struct buf *out)
+{
+	if (!m->pages_cut || m->limits.cache == LM_CACHE_Q8_0 ||
+		m->pages_q8 < m->pages_cut ||
+		model_file_config(m->l.model_file)->head_dim % 32)
+		return false;
+	buf_addf(out,
+		"the cache has room for %llu tokens, not for %u texts of %u: --cache-type q8_0 has it for all",
+		(unsigned long long)m->limits.pages * LM_PAGE, m->limits.streams,
+		m->context);
+	return true;
 }
 
 /* A model without a template only continues text; one with an invalid template is not
@@ -248,12 +332,6 @@ static int open_chat(struct served *m, const char *template)
 		return -1;
 	call_format_learn(&m->calls, m->chat, m->l.token);
 	return 0;
-}
-
-uint64_t served_bytes(const struct served *m)
-{
-	return m->weights_bytes + m->adapters_bytes + m->draft_bytes + m->tables_bytes +
-		m->cache_bytes + m->work_bytes;
 }
 
 static int check_room(const struct served *m, const struct served_options *o)
@@ -285,18 +363,15 @@ static uint32_t pages_ahead(const struct served *m)
 	return (uint32_t)(pages < most ? pages : most);
 }
 
-static int load(struct served *m, const struct served_options *o)
+/* Opens the files and sizes the cache; nothing large is in memory yet. */
+static int open_files(struct served *m, const struct served_options *o)
 {
-	struct lm_service_config config;
 	uint32_t context;
 
 	if (loaded_open(&m->l, m->path, o->tokenizer, o->device, o->type) < 0 ||
-		load_adapters(m) < 0 || load_draft(m, o) < 0)
+		open_draft(m, o) < 0)
 		return -1;
-	/* the copies of quantised weights are part of what the model takes */
 	m->available_bytes = available(m);
-	if (m->available_bytes && m->l.d.is_host)
-		m->available_bytes += model_file_memory(m->l.model_file);
 	m->pools_mean = o->pools_mean;
 	m->speculate = o->speculate;
 	context = o->context ? o->context : model_file_config(m->l.model_file)->context;
@@ -310,10 +385,26 @@ static int load(struct served *m, const struct served_options *o)
 		m->context = context;
 	if (m->chats != (m->chat != NULL))
 		m->chats = m->chat != NULL;
-	if (size_cache(m, o) < 0)
-		return -1;
-	count_bytes(m);
+	return size_cache(m, o);
+}
+
+/* A model that does not fit is refused before its weights are read, and after its adapters are, whose size is not known
+ * before. */
+static int load_weights(struct served *m, const struct served_options *o)
+{
 	if (o->must_fit && check_room(m, o) < 0)
+		return -1;
+	if (loaded_weights(&m->l) < 0 || load_adapters(m) < 0 ||
+		(m->draft_file && lm_weights_open(&m->draft, &m->l.d, m->draft_file) < 0))
+		return -1;
+	return m->adapter_count && o->must_fit ? check_room(m, o) : 0;
+}
+
+static int load(struct served *m, const struct served_options *o)
+{
+	struct lm_service_config config;
+
+	if (open_files(m, o) < 0 || load_weights(m, o) < 0)
 		return -1;
 	config = (struct lm_service_config){ .limits = m->limits,
 		.queue = o->queue,
@@ -448,6 +539,7 @@ json_t *served_plan(const struct served *m)
 {
 	json_t *r = json_record("rnp.plan");
 	uint64_t total = served_bytes(m);
+	struct buf advice = BUF_INIT;
 
 	json_set_text(r, "model", m->name);
 	json_set_text(r, "device", m->l.d.name);
@@ -468,5 +560,8 @@ json_t *served_plan(const struct served *m)
 		json_set_i64(r, "available_bytes", (int64_t)m->available_bytes);
 		json_set_bool(r, "fits", total <= m->available_bytes);
 	}
+	if (served_advice(m, &advice))
+		json_set(r, "proposals", json_pack("[s]", buf_text(&advice)));
+	buf_release(&advice);
 	return r;
 }

@@ -19,12 +19,16 @@ struct served_options {
 	uint32_t streams, queue;
 	uint32_t speculate; /* tokens of an answer to propose in a step at most */
 	bool packs;         /* as lm_weights_pack does */
-	/* 0: whole contexts of all streams, but at most half of the free memory */
+	/* 0: whole contexts of all streams, but at most half of the free memory; of a GPU's, most of what is left if
+	 * the model is alone there */
 	int64_t cache_bytes;
+	bool alone; /* there is no other model */
 	enum lm_cache_type cache;
 	struct lm_events *outbox;
 	bool must_fit; /* a model is not loaded if it needs more than room_bytes, or than is free */
 	uint64_t room_bytes;
+	/* models that nobody uses could make room: the cache has a whole context, or it does not fit */
+	bool others_idle;
 	bool pools_mean; /* embeddings are the mean of all rows instead of the last row */
 };
 
@@ -75,6 +79,9 @@ struct served {
 	uint64_t weights_bytes, cache_bytes, tables_bytes, work_bytes, available_bytes;
 	uint64_t adapters_bytes, draft_bytes;
 	struct lm_engine_limits limits;
+	/* where the cache is smaller than wanted: pages that were wanted, and that q8_0 would have; else 0 */
+	uint32_t pages_cut;
+	uint64_t pages_q8;
 };
 
 /* Parses "NAME=PATH" or "PATH", where the name is the file's without its extension. Returns 0,
@@ -102,6 +109,17 @@ void served_count(struct served *m, struct lm_service_counts *out);
 
 /* Returns the texts of the model's tokens, built on first use. Any thread may call it. */
 const struct lm_vocabulary *served_vocabulary(struct served *m);
+
+/* Returns the limits of an engine whose cache holds whole contexts of all streams. */
+struct lm_engine_limits served_limits(const struct dev *d, uint32_t context,
+	uint32_t streams, enum lm_cache_type cache);
+
+/* Finds how much of a device's memory its kernels take for themselves. Returns 0, or -1 with err_set(). */
+int served_work(struct dev *d, uint64_t *bytes);
+
+/* Appends, for an open model whose cache is smaller than wanted, the option that would change that. Returns whether
+ * there is one. */
+bool served_advice(const struct served *m, struct buf *out);
 
 /* Returns the bytes that an open model was planned to use; 0 if it is not loaded. */
 uint64_t served_bytes(const struct served *m);

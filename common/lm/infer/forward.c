@@ -47,7 +47,7 @@ struct lm_forward {
 	/* in host memory */
 	float *embedded, *scores; /* copies of x and logits */
 	uint32_t *host;           /* the columns, then lists of pages */
-	bool sent; /* the device may still read embedded and host */
+	bool sent;                /* the device may still read embedded and host */
 	uint32_t rows;   /* of the current pass, or of them those in its last layer */
 	uint32_t wanted; /* rows of the pass whose logits are wanted */
 	bool narrowed;   /* only those are left, in `gathered` */
@@ -837,8 +837,8 @@ static int fetch(struct lm_forward *f, uint32_t n)
 {
 	struct dev *d = f->w->d;
 
-	if (d->ops->get(d, f->scores, f->logits,
-		    4 * n * (uint64_t)f->w->config.vocab) < 0)
+	if (d->ops->get(d, f->scores, f->logits, 4 * n * (uint64_t)f->w->config.vocab) <
+		0)
 		return -1;
 	f->sent = false;
 	return 0;

@@ -29,7 +29,8 @@ static int put_later(struct dev *d, void *to, const void *host, uint64_t bytes)
 		return cpu->put_later(d, to, host, bytes);
 	CHECK(later_count < LATER_MAX);
 	for (int i = 0; i < later_count; i++)
-		CHECK((const char *)later[i].host + later[i].bytes <= (const char *)host ||
+		CHECK((const char *)later[i].host + later[i].bytes <=
+				(const char *)host ||
 			(const char *)host + bytes <= (const char *)later[i].host);
 	later[later_count].to = to;
 	later[later_count].host = host;
