@@ -14,7 +14,8 @@ template <int D> struct tile_of {
 		COLUMNS = D < 128 ? D : 128,
 		ACROSS = D / COLUMNS,
 		PAIRS_ALL = WARPS / ACROSS * PAIRS,
-		GROUP = 64 /* columns that are summed at once */
+		GROUP = 64,                /* columns that are summed at once */
+		OWN = D < 256 ? D / 16 : 0 /* of its queries that are in registers */
 	};
 };
 
@@ -37,6 +38,7 @@ template <int TYPE, int D> struct tile_work {
 	tile_view view;
 	unsigned all_lo, all_hi; /* keys that all pairs of the warp see */
 	float out[tile::COLUMNS / 8][4];
+	unsigned own[tile::OWN + 1][4];
 	running so_far[2];
 
 	/* The task is found out anew where it is needed, and not kept in registers. */
@@ -183,10 +185,31 @@ template <int TYPE, int D> struct tile_work {
 		}
 	}
 
+	/* Products of the warp's queries, which are in registers but of 256 columns, with the keys. */
+	__device__ __forceinline__ void score(float (&s)[SPLIT / 8][4])
+	{
+		UNROLL
+		for (int i = 0; i < SPLIT / 2; i++)
+			s[i / 4][i % 4] = 0;
+		UNROLL
+		for (unsigned k = 0; k < D / 16; k++) {
+			if constexpr (tile::OWN > 0) {
+				add_scores<D, SPLIT / 8>(s, own[k], at.keys, 16 * k);
+			} else {
+				load_query<D>(own[0], queries, 16 * k);
+				add_scores<D, SPLIT / 8>(s, own[0], at.keys, 16 * k);
+			}
+		}
+	}
+
 	/* All parts that any row of the tile sees. */
 	__device__ __forceinline__ void walk(const struct lm_paged_attend &a,
 		const division &v)
 	{
+		__syncthreads(); /* the queries are here */
+		UNROLL
+		for (int k = 0; k < tile::OWN; k++)
+			load_query<D>(own[k], queries, 16 * (unsigned)k);
 		UNROLL_1
 		for (unsigned base = view.lo / SPLIT * SPLIT; base < view.end;
 			base += SPLIT) {
@@ -196,7 +219,7 @@ template <int TYPE, int D> struct tile_work {
 			/* the keys are here, and the previous values are used */
 			land<TYPE, D, 0>(at.keys, at.keys_raw);
 			start(a, false, base);
-			score_keys<D, SPLIT / 8>(s, queries, at.keys);
+			score(s);
 			/* the values are here, and the keys are used */
 			land<TYPE, D, 0>(at.values, at.values_raw);
 			if (base + SPLIT < view.end)

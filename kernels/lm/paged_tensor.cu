@@ -64,7 +64,16 @@ template <int TYPE, int D> struct row_work {
 		seen both[2] = { keys_seen, keys_seen };
 
 		load_factors<D>(factor, m->queries);
-		score_keys<D, 2>(s, m->queries, at.keys + warp * 16 * part::STRIDE);
+		UNROLL
+		for (int i = 0; i < 8; i++)
+			s[i / 4][i % 4] = 0;
+		UNROLL
+		for (unsigned c = 0; c < D; c += 16) {
+			unsigned q[4];
+
+			load_query<D>(q, m->queries, c);
+			add_scores<D, 2>(s, q, at.keys + warp * 16 * part::STRIDE, c);
+		}
 		if (softcap > 0)
 			cap_scores<2>(s, factor, softcap);
 		mask_scores<2>(s, both, base + warp * 16);

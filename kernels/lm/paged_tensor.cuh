@@ -321,32 +321,32 @@ __device__ __forceinline__ void load_factors(float (&factor)[2], const uint16_t 
 
 /* --- products ------------------------------------------------------------------------------ */
 
-/* s[n] = products of sixteen queries with the keys 8 n .. of a tile. */
+/* Columns c .. c + 15 of sixteen queries. */
+template <int D>
+__device__ __forceinline__ void load_query(unsigned (&q)[4], const uint16_t *queries,
+	unsigned c)
+{
+	unsigned lane = threadIdx.x % 32;
+
+	tensor_matrices<false>(q, queries + lane % 16 * (D + 8) + c + lane / 16 * 8);
+}
+
+/* s[n] += products of these columns with those of the keys 8 n .. of a tile. */
 template <int D, int N>
-__device__ __forceinline__ void score_keys(float (&s)[N][4], const uint16_t *queries,
-	const uint16_t *keys)
+__device__ __forceinline__ void add_scores(float (&s)[N][4], const unsigned (&q)[4],
+	const uint16_t *keys, unsigned c)
 {
 	unsigned lane = threadIdx.x % 32;
 
 	UNROLL
-	for (int i = 0; i < N * 4; i++)
-		s[i / 4][i % 4] = 0;
-	UNROLL
-	for (unsigned c = 0; c < D; c += 16) {
-		unsigned a[4];
+	for (unsigned n = 0; n < N; n += 2) {
+		unsigned b[4];
 
-		tensor_matrices<false>(a,
-			queries + lane % 16 * (D + 8) + c + lane / 16 * 8);
-		UNROLL
-		for (unsigned n = 0; n < N; n += 2) {
-			unsigned b[4];
-
-			tensor_matrices<false>(b,
-				keys + (8 * n + lane / 16 * 8 + lane % 8) * (D + 8) + c +
-					lane / 8 % 2 * 8);
-			tensor_mma_f16(s[n], a, b[0], b[1]);
-			tensor_mma_f16(s[n + 1], a, b[2], b[3]);
-		}
+		tensor_matrices<false>(b,
+			keys + (8 * n + lane / 16 * 8 + lane % 8) * (D + 8) + c +
+				lane / 8 % 2 * 8);
+		tensor_mma_f16(s[n], q, b[0], b[1]);
+		tensor_mma_f16(s[n + 1], q, b[2], b[3]);
 	}
 }
 
