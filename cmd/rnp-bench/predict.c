@@ -40,7 +40,7 @@ static const struct {
 	{ "bf16", 64, NULL, NULL },
 	{ "q8_0", 34, "project_few_kernel<3>", "project_tensor_kernel<3, 4, 2, 2, 2>" },
 	{ "q4_0", 18, "project_few_kernel<4>", "project_tensor_kernel<4, 4, 2, 2, 3>" },
-	{ "q4_k", 18, "project_few_kernel<8>", "project_tensor_kernel<8, 4, 2, 2, 3>" },
+	{ "q4_k", 18, "project_few_kernel<8>", "project_tensor_kernel<8, 4, 2, 2, 2>" },
 	{ "q6_k", 26.25, "project_few_kernel<10>",
 		"project_tensor_kernel<10, 4, 2, 2, 2>" },
 };

@@ -12,9 +12,9 @@
 #define X_CHUNKS 24  /* of eight blocks of a row: 48 bytes each */
 #define X_STRIDE 25  /* so that eight rows are read from different banks */
 #ifdef CUDA_EMU
-#define UNROLL_TWO
+#define UNROLL_SOME
 #else
-#define UNROLL_TWO _Pragma("unroll 2") /* registers for two blocks at a time */
+#define UNROLL_SOME _Pragma("unroll AT_ONCE")
 #endif
 #define SHARED_MOST (99 << 10) /* that a block has on every GPU with these instructions */
 
@@ -116,6 +116,8 @@ __device__ __forceinline__ void multiply_step(float (&sum)[M][N][4], const uint4
 	const uint4 *w, float *table, const unsigned (&head)[N], unsigned step,
 	unsigned left)
 {
+	/* blocks that there are registers for */
+	enum { AT_ONCE = block_bytes<TYPE>::PARTS ? 1 : 2 };
 	unsigned lane = threadIdx.x % 32;
 	const unsigned char *row[N];
 
@@ -131,7 +133,7 @@ __device__ __forceinline__ void multiply_step(float (&sum)[M][N][4], const uint4
 		write_scales<TYPE>(table + i * 8 * N + 8 * n + lane / 4, EIGHT * 8 * N,
 			row[n], i, i < left);
 	__syncwarp();
-	UNROLL_TWO
+	UNROLL_SOME
 	for (unsigned i = 0; i < EIGHT; i++)
 		multiply_block<TYPE, M, N>(sum, (const unsigned char *)(const void *)x,
 			row, table, i);
@@ -233,8 +235,9 @@ static int launch(struct dev *d, const struct lm_project *p)
 /* Up to 32 rows are bound by memory, and more steps are on their way. */
 template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
 {
-	/* of what an SM of an H100 has a block's memory and 1 KiB */
-	enum { BLOCKS = 3 * (tile<TYPE, 4, 2, 2>::BYTES + 1024) <= 228 << 10 ? 3 : 2 };
+	/* on an SM, for which those of super blocks have too many registers, and others most often more
+	 * shared memory than an H100 has for three */
+	enum { BLOCKS = TYPE == LM_WEIGHT_Q4_0 ? 3 : 2 };
 
 	return p->rows <= 32 ? launch<TYPE, 2, 1, 4, 3>(d, p) :
 			       launch<TYPE, 4, 2, 2, BLOCKS>(d, p);
