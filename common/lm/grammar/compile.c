@@ -24,6 +24,12 @@ struct compiler {
 	struct node_schemas known; /* by node */
 	size_t done;               /* nodes whose ways are there */
 	uint32_t number_any;
+	/* automata of strings that have one of the schema, which all of them share */
+	struct {
+		const struct lm_dfa *of;
+		uint32_t dfa;
+	} * shared;
+	size_t shared_count, shared_cap;
 };
 
 /* --- adding to the program ---------------------------------------------------------------------------- */
@@ -405,14 +411,58 @@ static int unite(struct compiler *c, struct lm_dfa *parts, size_t n, struct lm_d
 	return rc;
 }
 
+/* Returns the automaton that is all there is of the strings among alternatives, or NULL. */
+static const struct lm_dfa *only_dfa(const struct alts *alts)
+{
+	const struct lm_dfa *only = NULL;
+	size_t strings = 0;
+
+	for (size_t i = 0; i < alts->n; i++) {
+		strings += alts->at[i].type == ALT_STRING;
+		if (alts->at[i].type == ALT_STRING)
+			only = schema_one_dfa(&alts->at[i]);
+	}
+	return strings == 1 ? only : NULL;
+}
+
+/* Lets strings of this node be what an automaton of the schema accepts. A format that many properties have takes its
+ * states once. */
+static int add_shared(struct compiler *c, struct gnode *node, const struct lm_dfa *of,
+	size_t cap)
+{
+	struct lm_dfa copy;
+	size_t i = 0;
+
+	if (!of->states)
+		return 0;
+	while (i < c->shared_count && c->shared[i].of != of)
+		i++;
+	if (i == c->shared_count) {
+		if (dfa_copy(&copy, of, &c->s.budget) < 0)
+			return -1;
+		c->shared = xgrow(c->shared, &c->shared_cap, i + 1, sizeof *c->shared);
+		c->shared[i].of = of;
+		c->shared[i].dfa = add_dfa(c->g, &copy);
+		c->shared_count++;
+	}
+	add_way(c->g, node, WAY_STRING, add_string(c->g, c->shared[i].dfa, 0, NO_MAX),
+		cap);
+	return 0;
+}
+
 static int compile_texts(struct compiler *c, struct gnode *node, const struct alts *alts,
 	enum alt_type type, size_t cap)
 {
 	struct lm_grammar *g = c->g;
 	struct lm_dfa *parts = xcalloc(alts->n + 1, sizeof *parts), all;
+	const struct lm_dfa *only = type == ALT_STRING ? only_dfa(alts) : NULL;
 	size_t n = 0;
 	int rc = 0;
 
+	if (only) {
+		free(parts);
+		return add_shared(c, node, only, cap);
+	}
 	for (size_t i = 0; i < alts->n && rc == 0; i++) {
 		const struct alt *a = &alts->at[i];
 
@@ -847,6 +897,7 @@ int lm_grammar_parts(struct lm_grammar **out, const struct lm_grammar_part *part
 out:
 	free(l.at);
 	free(c.known.at);
+	free(c.shared);
 	schema_release(&c.s);
 	if (rc < 0)
 		lm_grammar_free(g);

@@ -122,6 +122,8 @@ static int impossible(struct schema *s, const struct alt *a, unsigned depth)
 	struct lm_dfa d = { 0 };
 	int rc = 0;
 
+	if (schema_one_dfa(a))
+		return schema_one_dfa(a)->states == 0;
 	if (a->type == ALT_NUMBER || (a->type == ALT_STRING && a->dfas.n)) {
 		if ((a->type == ALT_NUMBER ? schema_number(s, a, &d) :
 					     schema_string(s, a, &d)) < 0)

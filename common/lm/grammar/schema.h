@@ -74,6 +74,9 @@ const struct lm_dfa *schema_pattern(struct schema *s, const json_t *where,
 int schema_number(struct schema *s, const struct alt *a, struct lm_dfa *out);
 int schema_string(struct schema *s, const struct alt *a, struct lm_dfa *out);
 
+/* Returns the automaton that is all that a string has to match, or NULL. */
+const struct lm_dfa *schema_one_dfa(const struct alt *a);
+
 /* Sets the error, with the place of a schema (or of a keyword in it) in front. Returns -1. */
 int schema_refuse(struct schema *s, const json_t *at, const char *keyword,
 	const char *fmt, ...) __attribute__((format(printf, 4, 5)));

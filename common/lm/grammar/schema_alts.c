@@ -78,8 +78,41 @@ const struct lm_dfa *schema_pattern(struct schema *s, const json_t *where,
 	"(\\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|" \
 	"02-(0[1-9]|1\\d|2[0-8]))|(\\d\\d(0[48]|[2468][048]|[13579][26])|"                  \
 	"([02468][048]|[13579][26])00)-02-29)"
-#define TIME \
-	"([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d+)?([zZ]|[+-]([01]\\d|2[0-3]):[0-5]\\d)"
+#define FRACTION "(\\.\\d+)?"
+/* A leap second is 23:59:60 of UTC. Other zones have it at the hour `local`, where they are `east` of it by whole hours,
+ * `west`, or by half an hour more. Quarters would be twice as many states, and all minutes 1,440 local times to remember
+ * up to the offset. */
+#define LEAP(local, east, west)                                              \
+	local ":(59:60" FRACTION "([+]" east "|-" west "):00|29:60" FRACTION \
+	      "([+]" local "|-" west "):30)|"
+#define LEAP_SECOND            \
+	LEAP("00", "01", "23") \
+	LEAP("01", "02", "22") \
+	LEAP("02", "03", "21") \
+	LEAP("03", "04", "20") \
+	LEAP("04", "05", "19") \
+	LEAP("05", "06", "18") \
+	LEAP("06", "07", "17") \
+	LEAP("07", "08", "16") \
+	LEAP("08", "09", "15") \
+	LEAP("09", "10", "14") \
+	LEAP("10", "11", "13") \
+	LEAP("11", "12", "12") \
+	LEAP("12", "13", "11") \
+	LEAP("13", "14", "10") \
+	LEAP("14", "15", "09") \
+	LEAP("15", "16", "08") \
+	LEAP("16", "17", "07") \
+	LEAP("17", "18", "06") \
+	LEAP("18", "19", "05") \
+	LEAP("19", "20", "04") \
+	LEAP("20", "21", "03") \
+	LEAP("21", "22", "02") \
+	LEAP("22", "23", "01") \
+	LEAP("23", "00", "00") "23:59:60" FRACTION "[zZ]"
+#define TIME                                           \
+	"(([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d" FRACTION \
+	"([zZ]|[+-]([01]\\d|2[0-3]):[0-5]\\d)|" LEAP_SECOND ")"
 #define OCTET "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4  OCTET "\\." OCTET "\\." OCTET "\\." OCTET
 #define H16   "[0-9a-fA-F]{1,4}"
@@ -149,6 +182,14 @@ int schema_format(struct schema *s, const json_t *schema, const json_t *v, struc
 int schema_number(struct schema *s, const struct alt *a, struct lm_dfa *out)
 {
 	return dfa_number(out, &a->number, &s->budget);
+}
+
+const struct lm_dfa *schema_one_dfa(const struct alt *a)
+{
+	return a->type == ALT_STRING && a->dfas.n == 1 && !a->min &&
+			a->max == UINT64_MAX ?
+		a->dfas.at[0] :
+		NULL;
 }
 
 int schema_string(struct schema *s, const struct alt *a, struct lm_dfa *out)

@@ -206,6 +206,15 @@ static void schemas(void)
 	judge("{\"format\":\"date-time\",\"type\":\"string\"}",
 		"\"2024-02-29T23:59:59.5Z\"\0\"2023-01-31t00:00:00+01:00\"\0",
 		"\"2023-02-29T00:00:00Z\"\0\"2023-01-31\"\0");
+	/* those of the JSON Schema Test Suite */
+	judge("{\"format\":\"date-time\",\"type\":\"string\"}",
+		"\"1998-12-31T23:59:60Z\"\0\"1998-12-31T15:59:60.123-08:00\"\0",
+		"\"1998-12-31T23:59:61Z\"\0\"1998-12-31T23:58:60Z\"\0\"1998-12-31T22:59:60Z\"\0");
+	judge("{\"format\":\"time\",\"type\":\"string\"}",
+		"\"23:59:60Z\"\0\"23:59:60+00:00\"\0\"01:29:60+01:30\"\0\"23:29:60+23:30\"\0\"15:59:60-08:00\"\0\"00:29:60-23:30\"\0"
+		"\"05:29:60.5+05:30\"\0\"14:29:60-09:30\"\0\"08:59:60+09:00\"\0\"23:59:60-00:00\"\0",
+		"\"22:59:60Z\"\0\"23:58:60Z\"\0\"22:59:60+00:00\"\0\"23:58:60+00:00\"\0\"23:59:60+01:00\"\0\"23:59:60+00:30\"\0"
+		"\"23:59:60-01:00\"\0\"23:59:60-00:30\"\0\"24:59:60+01:00\"\0\"08:59:60-09:00\"\0\"05:44:60+05:30\"\0");
 	judge("{\"format\":\"ipv6\",\"type\":\"string\"}",
 		"\"::1\"\0\"1:2:3:4:5:6:7:8\"\0\"::ffff:1.2.3.4\"\0\"1::\"\0",
 		"\"1:2\"\0\"12345::\"\0\":::\"\0");
@@ -217,6 +226,30 @@ static void schemas(void)
 	judge("{\"format\":\"uuid\",\"type\":\"string\"}",
 		"\"2eb8aa08-AA98-11ea-b4aa-73b441d16380\"\0",
 		"\"2eb8aa08-aa98-11ea-b4aa-73b441d1638\"\0");
+}
+
+/* A format takes its states once, however many properties have it. */
+static void many_dates(void)
+{
+	json_t *properties = json_object(), *schema;
+	struct lm_matcher *m;
+	struct lm_grammar *g;
+	char name[16];
+
+	for (int i = 0; i < LM_GRAMMAR_PROPERTIES_MAX; i++) {
+		snprintf(name, sizeof name, "p%d", i);
+		json_object_set_new(properties, name,
+			json_pack("{s:s,s:s}", "type", "string", "format", "date-time"));
+	}
+	schema = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
+	CHECK(lm_grammar_schema(&g, schema) == 0);
+	m = lm_matcher_new(g, NULL);
+	CHECK_I64(36,
+		(int64_t)lm_matcher_push(m,
+			"{\"p7\":\"2024-02-29T23:59:60Z\",\"p9\":\"2x4", 38));
+	lm_matcher_free(m);
+	lm_grammar_free(g);
+	json_decref(schema);
 }
 
 static void bounds(void)
@@ -583,6 +616,7 @@ int main(int argc, char **argv)
 		return rc;
 	}
 	schemas();
+	many_dates();
 	bounds();
 	masks();
 	sequences();
