@@ -3,7 +3,7 @@
  * `grammar --check` reads lines {"schema":S,"texts":[...]} and prints {"ok":[...]} or {"error":E}.
  * `grammar --walk N SEED` reads lines {"schema":S} and prints N texts that random walks through the
  * masks make, as an array. `grammar --time [WORDS]` prints what masks cost,
- * for a vocabulary of so many words. */
+ * for a vocabulary of so many words. (long because one judge serves all of the schemas) */
 #include "common/lm/grammar/grammar.h"
 
 #include <stdlib.h>
