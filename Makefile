@@ -60,6 +60,9 @@ all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(if $(and
 
 # --- compile -----------------------------------------------------------------------------
 
+# What an object was made of is said for both of its names: who gives BUILD in full, as tests do, makes the same object.
+DEPENDS = -MMD -MP $(foreach name,$(sort $(patsubst $(CURDIR)/%,%,$@) $(abspath $@)),-MT $(name))
+
 # A change of compiler or flags rebuilds everything; a change of headers what includes them.
 FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS)
 $(BUILD)/flags: FORCE
@@ -70,7 +73,7 @@ FORCE:
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPENDS) -c -o $@ $<
 
 # gcc 12's sanitizer aligns the frames that it moves to the heap to 32 bytes, AVX-512 wants 64 (gcc's bug 110027)
 $(BUILD)/obj/kernels/%.o $(BUILD)/obj/tests/unit/kernels/%.o: CFLAGS += $(KERNEL_OPT)
@@ -167,7 +170,7 @@ $(BUILD)/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,EMU )
 	$(Q)$(CC) -x c++ -std=gnu++17 $(OPT) -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
-		-fPIC -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
+		-fPIC -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open $(DEPENDS) -c -o $@ $<
 
 # The same with every access to memory watched: tests/kernels/cuda_race.c, in place of the sanitizer's runtime.
 RACE := $(patsubst %.cu,$(BUILD)/race/%.o,$(filter-out kernels/dev/cuda_probe.cu,$(CUDA)))
@@ -176,7 +179,7 @@ $(BUILD)/race/%.o: %.cu $(BUILD)/flags
 	$(call say,RACE)
 	$(Q)$(CC) -x c++ -std=gnu++17 -O1 -g1 -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
 		-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 \
-		-DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
+		-DCUDA_EMU -Drnp_cuda_open=rnp_emu_open $(DEPENDS) -c -o $@ $<
 
 $(BUILD)/kcheck-race: $(call object,$(KCHECK) tests/kernels/cuda_race.c) $(RACE) $(LIB)
 	@mkdir -p $(@D)
@@ -193,14 +196,14 @@ PLUGIN_C := $(BUILD)/pic/kernels/grad/quant.o
 $(BUILD)/pic/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC $(DEPENDS) -c -o $@ $<
 
 # The same as a plug-in, for tests of what stands above it: RNP_CUDA_PLUGIN=build/emu/librnp_cuda.so
 EMU_PLUGIN := $(BUILD)/emu/librnp_cuda.so
 $(BUILD)/emu/tests/kernels/%.o: tests/kernels/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,EMU )
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC $(DEPENDS) -c -o $@ $<
 
 $(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(BUILD)/emu/tests/kernels/cuda_emu_graph.o $(BUILD)/emu/tests/kernels/cuda_emu_memory.o $(BUILD)/emu/tests/kernels/cuda_emu_wgmma.o $(PLUGIN_C)
 	$(call say,LINK)
@@ -269,7 +272,7 @@ $(BUILD)/lib/librnp_cuda12.so: FORCE
 
 # --- plug-ins for messages ----------------------------------------------------------------
 
-PLUGIN_FLAGS = $(CPPFLAGS) -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fPIC -shared -MMD -MP -MF $(BUILD)/obj/$(@F).d
+PLUGIN_FLAGS = $(CPPFLAGS) -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fPIC -shared $(DEPENDS) -MF $(BUILD)/obj/$(@F).d
 
 $(BUILD)/lib/librnp_mpi.so: common/comm/plugins/comm_mpi.c $(BUILD)/flags
 	@mkdir -p $(@D) $(BUILD)/obj

@@ -47,6 +47,22 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 	[[ $output == *'0 passed, 4 failed, 0 skipped' ]]
 }
 
+@test "make: a header that changes makes its objects anew, by whatever name their folder was given" {
+	local header=common/base/clock.h object=obj/common/base/clock.o
+	cd "$ROOT"
+	for first in "$RNP_BUILD" "${RNP_BUILD#"$PWD/"}"; do
+		rm -rf "$RNP_BUILD/names"
+		make -s NVCC= BUILD="$first/names" "$first/names/$object"
+		for second in "$RNP_BUILD" "${RNP_BUILD#"$PWD/"}"; do
+			run -0 make NVCC= BUILD="$second/names" "$second/names/$object"
+			refute_output --partial "CC "
+			run -0 make NVCC= BUILD="$second/names" -W "$header" "$second/names/$object"
+			assert_output --partial "CC "
+		done
+	done
+	rm -rf "$RNP_BUILD/names"
+}
+
 @test "lint: a check that cannot fail is a complaint" {
 	printf '@''test "x" {\n\t! grep -q a b\n\trun ! wait "$x"\n\t! grep -q a b || false\n\trun ! grep -q a b\n\t! grep -q a b\n}\n' >x.bats
 	run "$ROOT/scripts/lint" "$PWD/x.bats"
