@@ -1,7 +1,8 @@
 /* paged_prompt.cu - attention of prompts over a paged cache on tensor cores. The tile of a prompt's
  * rows, 64 pairs of a row and a head, has a block, of which a warp owns 16 pairs (Dao 2023,
  * FlashAttention-2). Keys are loaded while weights multiply values, values while keys are multiplied.
- * The bits are those of paged_tensor.cu: see paged_tensor.cuh. */
+ * The bits are those of paged_tensor.cu: see paged_tensor.cuh. Multiply-adds are fmaf(), and contraction
+ * (-fmad) changes nothing. */
 #include "kernels/lm/paged_tensor.cuh"
 
 /* with fewer rows no tile is looked for */

@@ -679,6 +679,12 @@ void check_lm_project(struct kcheck *k)
 	together(k, LM_WEIGHT_BF16, 50, 144, 64, true, true, false);
 	together(k, LM_WEIGHT_BF16, 131, 129, 40, false, false, false);
 	together(k, LM_WEIGHT_BF16, 70, 33, 96, true, false, false);
+	/* more steps than stages, of each shape of tiles */
+	together(k, LM_WEIGHT_BF16, 20, 40, 1160, true, false, false);
+	together(k, LM_WEIGHT_BF16, 60, 70, 840, true, false, false);
+	together(k, LM_WEIGHT_BF16, 260, 70, 456, true, false, true);
+	groups(k, LM_WEIGHT_BF16, 300, 120, 140, 456);
+	groups(k, LM_WEIGHT_BF16, 60, 13, 130, 840);
 	for (int type = LM_WEIGHT_Q8_0; type < LM_WEIGHTS; type++) {
 		uint64_t less = lm_weight_is_super((enum lm_weight)type) ? 0 : 96;
 

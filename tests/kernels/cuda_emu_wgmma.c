@@ -12,7 +12,7 @@
 #define MAGIC        0x6d617020666f7220u
 #define BARRIER_MARK 0x6d62617272696572u
 #define BARRIERS_MAX 32
-#define COPIES_MAX   64
+#define COPIES_MAX   256
 #define PRODUCTS_MAX 32 /* of a thread under way */
 #define RESULTS_MAX  4  /* of these */
 #define FIBERS_MAX   1024
