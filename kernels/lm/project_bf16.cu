@@ -151,7 +151,7 @@ struct shared_rows {
 };
 
 /* sum = the products of a block's rows of x with the eight rows of W from j0 on of each warp: of 16 rows
- * r a lane has in sum[r / 16] those of mma.m16n8k16. ask: for more of W than the ring has room for. */
+ * r a lane has in sum[r / 16] those of mma.m16n8k16. */
 template <int EIGHTS, class X>
 __device__ __forceinline__ void multiply_rows(float (&sum)[(EIGHTS + 1) / 2][4],
 	few_room *s, shared_rows &rows, const struct lm_project &p, uint64_t j0,

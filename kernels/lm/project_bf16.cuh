@@ -41,7 +41,7 @@ __device__ __forceinline__ float4 bf16_normed(const float4 &v, float rms, const 
 		bf16_normed_one(v.z, rms, w.z), bf16_normed_one(v.w, rms, w.w));
 }
 
-/* Of rows > 16, by tiles of mma.sync. All three return 0; 1 if the shape is not supported, and nothing was
+/* Of rows > 16, by tiles of mma.sync. All return 0; 1 if the shape is not supported, and nothing was
  * started; -1 on error. */
 int cuda_lm_project_bf16_tiles(struct dev *d, const struct lm_project *p);
 /* The same of any rows, and of layers of one norm, by wgmma; where cuda_of(d)->lm_wide. */

@@ -14,6 +14,7 @@
 #include "kernels/lm/project_bf16.cuh"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -410,8 +411,14 @@ int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g)
 enum { ASK_ROWS = 32, ASK_OUTPUTS = 64, ASK_K = 512, ASK_Y = ASK_ROWS * ASK_OUTPUTS };
 enum { ASK_W = 1 << 16, ASK_X = 2 << 16, ASK_WIDE = 3 << 16, ASK_FEW = 4 << 16 };
 
+/* What is multiplied, and the results of both. */
+struct asked {
+	uint16_t w[ASK_OUTPUTS * ASK_K];
+	float x[ASK_ROWS * ASK_K], y[2][ASK_Y];
+};
+
 /* Numbers of either sign, from 2^-8 to 2^8: sums that lose what is small, and cancel. */
-static void ask_numbers(uint16_t *w, float *x)
+static void ask_numbers(struct asked *a)
 {
 	uint64_t state = 0x9e3779b97f4a7c15;
 
@@ -421,43 +428,56 @@ static void ask_numbers(uint16_t *w, float *x)
 		state ^= state << 13, state ^= state >> 7, state ^= state << 17;
 		bits = (uint32_t)(state >> 32 & 0x807f) | (119 + state % 17) << 7;
 		if (i < ASK_OUTPUTS * ASK_K)
-			w[i] = (uint16_t)bits;
+			a->w[i] = (uint16_t)bits;
 		else
-			x[i - ASK_OUTPUTS * ASK_K] = bf16_to_f32((uint16_t)bits);
+			a->x[i - ASK_OUTPUTS * ASK_K] = bf16_to_f32((uint16_t)bits);
 	}
 }
 
-int cuda_lm_find_wide(struct dev *d)
+static int ask_both(struct dev *d, struct asked *a)
 {
-	static uint16_t w[ASK_OUTPUTS * ASK_K];
-	static float x[ASK_ROWS * ASK_K], y[2][ASK_Y];
-	struct cuda *c = cuda_of(d);
-	float *at = c->lm_scratch;
+	cudaStream_t stream = cuda_of(d)->stream;
+	float *at = cuda_of(d)->lm_scratch;
 	struct lm_project p = { LM_WEIGHT_BF16, at + ASK_WIDE, at + ASK_X, NULL, NULL,
 		NULL, at + ASK_W, ASK_ROWS, ASK_OUTPUTS, ASK_K, ASK_K, ASK_OUTPUTS,
 		false };
 
-	if (!c->wgmma)
-		return 0;
-	ask_numbers(w, x);
-	CUDA_TRY(cudaMemcpyAsync(at + ASK_W, w, sizeof w, cudaMemcpyHostToDevice,
-		c->stream));
-	CUDA_TRY(cudaMemcpyAsync(at + ASK_X, x, sizeof x, cudaMemcpyHostToDevice,
-		c->stream));
+	CUDA_TRY(cudaMemcpyAsync(at + ASK_W, a->w, sizeof a->w, cudaMemcpyHostToDevice,
+		stream));
+	CUDA_TRY(cudaMemcpyAsync(at + ASK_X, a->x, sizeof a->x, cudaMemcpyHostToDevice,
+		stream));
 	if (cuda_lm_project_wide(d, &p))
 		return -1;
 	p.y = at + ASK_FEW;
 	if (cuda_lm_project_bf16_few(d, &p))
 		return -1;
-	CUDA_TRY(cudaMemcpyAsync(y[0], at + ASK_WIDE, sizeof y[0], cudaMemcpyDeviceToHost,
-		c->stream));
-	CUDA_TRY(cudaMemcpyAsync(y[1], at + ASK_FEW, sizeof y[1], cudaMemcpyDeviceToHost,
-		c->stream));
-	CUDA_TRY(cudaStreamSynchronize(c->stream));
-	c->lm_wide = memcmp(y[0], y[1], sizeof y[0]) == 0;
-	if (!c->lm_wide)
+	CUDA_TRY(cudaMemcpyAsync(a->y[0], at + ASK_WIDE, sizeof a->y[0],
+		cudaMemcpyDeviceToHost, stream));
+	CUDA_TRY(cudaMemcpyAsync(a->y[1], at + ASK_FEW, sizeof a->y[1],
+		cudaMemcpyDeviceToHost, stream));
+	CUDA_TRY(cudaStreamSynchronize(stream));
+	return 0;
+}
+
+int cuda_lm_find_wide(struct dev *d)
+{
+	struct cuda *c = cuda_of(d);
+	struct asked *a;
+	int rc;
+
+	if (!c->wgmma)
+		return 0;
+	/* of this call: each GPU has a thread that may ask */
+	a = (struct asked *)malloc(sizeof *a);
+	if (!a)
+		return dev_fail(d, EX_OSERR, "%s: out of memory", d->name);
+	ask_numbers(a);
+	rc = ask_both(d, a);
+	c->lm_wide = rc == 0 && memcmp(a->y[0], a->y[1], sizeof a->y[0]) == 0;
+	if (rc == 0 && !c->lm_wide)
 		snprintf(d->note, sizeof d->note,
 			"%s: some matrix products are slower than they could be: its tensor cores add in two ways",
 			d->name);
-	return 0;
+	free(a);
+	return rc;
 }
