@@ -19,11 +19,12 @@
  * converted to another type. */
 #ifdef CUDA_EMU
 #define LM_SCRATCH_FLOATS ((uint64_t)4 << 20) /* what is large is made in parts there */
+#define LM_COUNTERS       256
 #else
 #define LM_SCRATCH_FLOATS ((uint64_t)16 << 20)
-#endif
 /* behind them: how many blocks have done their part of what the last one puts together, and resets to 0 */
-#define LM_COUNTERS 256
+#define LM_COUNTERS 4096
+#endif
 
 /* --- numbers ------------------------------------------------------------------------------- */
 

@@ -1,13 +1,16 @@
 /* paged_tensor.cu - attention over a paged cache of f16 or q8_0 on tensor cores, for heads of 64,
  * 128 and 256 columns. Of a few rows each part of the keys has a block (Dao et al. 2023,
  * Flash-Decoding), whose warps share its keys, then its columns; that which is the last to end
- * joins the parts. Of many rows a block walks through the parts of its own; prompts have
+ * joins the parts. Of many rows a block walks through the parts of its own, but those of a row that
+ * sees many have blocks again, so that a long conversation does not hold up short ones; prompts have
  * paged_prompt.cu. All do what paged_tensor.cuh describes, so that their bits are the same:
  * multiply-adds are fmaf(), and contraction (-fmad) changes nothing. */
-#include "kernels/lm/paged_tensor.cuh"
+#include "kernels/lm/paged_long.cuh"
 
 /* fewer tasks than this leave multiprocessors idle: parts get their own blocks */
 #define TASKS_WANTED 256
+/* rows of a prompt's few that are computed one by one, in so many launches at most: tiles share their keys */
+#define PROMPT_LAUNCHES 2
 
 /* --- a few rows ---------------------------------------------------------------------------- */
 
@@ -190,16 +193,19 @@ template <int TYPE, int D> struct row_work {
 				lane % 4 * 2) = make_float2(x, y);
 	}
 
+	/* How many parts the row sees. */
+	__device__ __forceinline__ unsigned count(void) const
+	{
+		return parts_seen(keys_seen);
+	}
+
 	/* One part, of which what is computed goes into the room. */
 	__device__ __forceinline__ void leave(const struct lm_paged_attend &a,
-		const division &v, unsigned n)
+		const task_room &room, unsigned n)
 	{
 		unsigned base = keys_seen.first / SPLIT * SPLIT + n * SPLIT;
-		uint64_t pair = (uint64_t)t.r0 * a.heads + t.h0;
-		float *to = v.room + (pair * v.parts + n) * D;
-		float2 *stats = (float2 *)(void *)(v.room +
-					a.rows * a.heads * v.parts * D) +
-			pair * v.parts + n;
+		float *to = room.sums + (uint64_t)n * D;
+		float2 *stats = room.stats + n;
 		unsigned lane = threadIdx.x % 32;
 
 		start(a, true, base, true);
@@ -212,26 +218,22 @@ template <int TYPE, int D> struct row_work {
 
 			UNROLL
 			for (int i = 0; i < COLUMNS / 8; i++)
-				store(to, (uint64_t)v.parts * D, half, i,
+				store(to, (uint64_t)room.parts * D, half, i,
 					sum[i][2 * half], sum[i][2 * half + 1]);
 			if (threadIdx.x < 32 && lane % 4 == 0 && h < t.heads)
-				stats[h * v.parts] = make_float2(largest[half],
+				stats[h * room.parts] = make_float2(largest[half],
 					total[2 * half]);
 		}
 	}
 
-	/* Joins the parts, which lie in the room, where other blocks left them. */
+	/* Joins `count` parts, which lie in the room, where other blocks left them. */
 	__device__ __forceinline__ void join_all(const struct lm_paged_attend &a,
-		const division &v, unsigned count)
+		const task_room &room, unsigned count)
 	{
-		uint64_t first = (uint64_t)t.r0 * a.heads + t.h0;
-		const float2 *stats = (const float2 *)(const void *)(v.room +
-			a.rows * a.heads * v.parts * D);
-
 		for (unsigned i = threadIdx.x; i < t.heads * (D / 4); i += THREADS) {
 			unsigned h = i / (D / 4), c = i % (D / 4) * 4;
-			const float *from = v.room + (first + h) * v.parts * D + c;
-			const float2 *stat = stats + (first + h) * v.parts;
+			const float *from = room.sums + (uint64_t)h * room.parts * D + c;
+			const float2 *stat = room.stats + h * room.parts;
 			float out[4] = {}, one;
 			running so_far = { -INFINITY, 0 };
 
@@ -255,6 +257,61 @@ template <int TYPE, int D> struct row_work {
 };
 #endif
 
+#if CUDA_TENSOR
+/* Whether the row is of a tile that paged_prompt_kernel computes; called by whole warps. */
+__device__ __forceinline__ bool is_in_tile(const struct lm_paged_attend &a,
+	const division &v, unsigned r)
+{
+	unsigned r0;
+
+	if (!v.tile)
+		return false;
+	r0 = r / v.tile * v.tile;
+	return view_of(a, r0, min((unsigned)a.rows - r0, v.tile)).is;
+}
+
+/* Computes one of the row's parts, and joins all of them if it is the last of all blocks that do. */
+template <int TYPE, int D>
+__device__ __forceinline__ void compute_part(const struct lm_paged_attend &a,
+	row_work<TYPE, D> &w, const task_room &room, unsigned part)
+{
+	unsigned count = w.count();
+
+	w.leave(a, room, part);
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		w.m->before = atomicAdd(room.done, 1u);
+		if (w.m->before + 1 == count) {
+			CUDA_ORDERED(room.sums,
+				(uint64_t)w.t.heads * room.parts * D * sizeof(float));
+			CUDA_ORDERED(room.stats,
+				(uint64_t)w.t.heads * room.parts * sizeof(float2));
+		}
+	}
+	__syncthreads();
+	if (w.m->before + 1 < count)
+		return;
+	__threadfence();
+	w.join_all(a, room, count);
+	if (threadIdx.x == 0)
+		*room.done = 0; /* for the next launch */
+}
+
+/* The room of the launch's n-th task, where each has the same. */
+template <int D>
+__device__ __forceinline__ task_room room_of(const division &v, unsigned n)
+{
+	uint64_t each = (uint64_t)v.each * v.parts;
+	task_room room = { v.room + n * each * D,
+		(float2 *)(void *)(v.room + v.tasks * each * D) + n * each, v.done + n,
+		v.parts };
+
+	return room;
+}
+#endif
+
+/* Each part of a task has a block; or without parts each task. */
 template <int TYPE, int D>
 __global__ void __launch_bounds__(THREADS, D == 256 ? 3 : 5)
 	paged_rows_kernel(const GRID_CONSTANT struct lm_paged_attend a,
@@ -267,43 +324,65 @@ __global__ void __launch_bounds__(THREADS, D == 256 ? 3 : 5)
 	unsigned parts = v.parts ? v.parts : 1;
 
 	for (unsigned n = blockIdx.x; n < v.tasks * parts; n += gridDim.x) {
-		unsigned task = n / parts, part = n % parts, count;
-		pairs_task t = task_of(a, task, 1, v.each);
+		unsigned task = n / parts, part = n % parts;
+		pairs_task t = task_of(a, v.first + task, 1, v.each);
 		row_work<TYPE, D> w;
 
 		w.place(a, t, m);
-		if (v.tile) {
-			unsigned r0 = t.r0 / v.tile * v.tile;
-
-			if (view_of(a, r0, min((unsigned)a.rows - r0, v.tile)).is)
-				continue;
-		}
+		if (is_in_tile(a, v, t.r0))
+			continue;
 		if (n != blockIdx.x)
 			__syncthreads(); /* until the previous task is done */
-		if (!v.parts) {
+		if (!v.parts)
 			w.walk(a);
+		else if (part < w.count())
+			compute_part(a, w, room_of<D>(v, task), part);
+	}
+#else
+	(void)a, (void)v;
+#endif
+}
+
+/* --- rows of which some are long ------------------------------------------------------------- */
+
+/* Each task has a block, but each part of a long row's. */
+template <int TYPE, int D>
+__global__ void __launch_bounds__(THREADS, D == 256 ? 3 : 5)
+	paged_mixed_kernel(const GRID_CONSTANT struct lm_paged_attend a,
+		const GRID_CONSTANT struct division v)
+{
+#if CUDA_TENSOR
+	typedef rows_memory<TYPE, D> memory;
+	LARGE_SHARED(uint4, all_shared, sizeof(memory) / 16 + 1);
+	SHARED(mixed_memory, counted, 1);
+	memory *m = (memory *)(void *)all_shared;
+	unsigned all;
+
+	count_rows(a, v, counted);
+	all = v.tasks + min(counted->all, v.spare) * v.chunks;
+	for (unsigned n = blockIdx.x; n < all; n += gridDim.x) {
+		bool whole = n < v.tasks;
+		unsigned at = (whole ? n : n - v.tasks) / v.chunks;
+		unsigned chunk = (whole ? n : n - v.tasks) % v.chunks;
+		row_work<TYPE, D> w;
+		pairs_task t;
+		long_row l;
+
+		if (whole && is_in_tile(a, v, at))
 			continue;
-		}
-		count = (w.keys_seen.first + w.keys_seen.more) / SPLIT -
-			w.keys_seen.first / SPLIT + 1;
-		if (part >= count)
+		l = whole ? long_row_of(a, v, counted, at) :
+			    long_row_with(a, v, counted, at);
+		if (whole == l.is_apart(v))
 			continue;
-		w.leave(a, v, part);
-		__threadfence();
-		__syncthreads();
-		if (threadIdx.x == 0) {
-			m->before = atomicAdd(v.done + task, 1u);
-			if (m->before + 1 == count)
-				CUDA_ORDERED(v.room,
-					a.rows * a.heads * parts * (D + 2) * 4);
-		}
-		__syncthreads();
-		if (m->before + 1 < count)
-			continue;
-		__threadfence();
-		w.join_all(a, v, count);
-		if (threadIdx.x == 0)
-			v.done[task] = 0; /* for the next launch */
+		t = task_of(a, l.r * v.chunks + chunk, 1, v.each);
+		w.place(a, t, m);
+		if (n != blockIdx.x)
+			__syncthreads(); /* until the previous task is done */
+		if (whole)
+			w.walk(a);
+		else
+			compute_part(a, w, long_room<D>(a, v, l, t.h0, chunk),
+				at - l.before);
 	}
 #else
 	(void)a, (void)v;
@@ -321,33 +400,73 @@ static uint64_t parts_of(const struct lm_paged_attend *a)
 	return a->window && window < all ? window : all;
 }
 
+/* Each part has a block: as many tasks at once as there is room for. */
+template <int TYPE, int D>
+static int launch_parts(struct dev *d, const struct lm_paged_attend *a, division v,
+	uint64_t fit)
+{
+	auto rows_kernel = paged_rows_kernel<TYPE, D>;
+	uint64_t all = a->rows * v.chunks;
+
+	v.parts = (unsigned)parts_of(a);
+	for (uint64_t at = 0; at < all; at += fit) {
+		v.first = (unsigned)at;
+		v.tasks = (unsigned)(all - at < fit ? all - at : fit);
+		LAUNCH_LARGE(rows_kernel, cuda_grid(d, (uint64_t)v.tasks * v.parts, 1),
+			THREADS, sizeof(rows_memory<TYPE, D>), cuda_of(d)->stream, *a, v);
+	}
+	return lm_started(d);
+}
+
+/* Each task has a block, but parts of long rows. */
+template <int TYPE, int D>
+static int launch_tasks(struct dev *d, const struct lm_paged_attend *a, division v)
+{
+	auto rows_kernel = paged_rows_kernel<TYPE, D>;
+	auto mixed_kernel = paged_mixed_kernel<TYPE, D>;
+	const size_t bytes = sizeof(rows_memory<TYPE, D>);
+	uint64_t counters = LM_COUNTERS / v.chunks * (WALK_PARTS + 1), blocks, most;
+
+	v.tasks = (unsigned)(a->rows * v.chunks);
+	v.spare = (unsigned)(LM_SCRATCH_FLOATS / (a->heads * (D + 2)));
+	v.spare = v.spare < counters ? v.spare : (unsigned)counters;
+	if (parts_of(a) <= WALK_PARTS || v.spare <= WALK_PARTS ||
+		!allowed(mixed_kernel, bytes)) {
+		LAUNCH_LARGE(rows_kernel, cuda_grid(d, v.tasks, 1), THREADS, bytes,
+			cuda_of(d)->stream, *a, v);
+		return lm_started(d);
+	}
+	/* as many as run at once: each counts the rows */
+	most = (uint64_t)cuda_of(d)->sm_count * (D == 256 ? 3 : 5);
+	blocks = v.tasks + (uint64_t)v.spare * v.chunks;
+	LAUNCH_LARGE(mixed_kernel, (unsigned)(blocks < most ? blocks : most), THREADS,
+		bytes, cuda_of(d)->stream, *a, v);
+	return lm_started(d);
+}
+
 template <int TYPE, int D>
 static int launch(struct dev *d, const struct lm_paged_attend *a)
 {
-	auto rows_kernel = paged_rows_kernel<TYPE, D>;
 	static_assert(TASKS_WANTED <= LM_COUNTERS, "a counter for each task");
-	typedef rows_memory<TYPE, D> memory;
 	unsigned group = (unsigned)(a->heads / a->kv_heads);
 	unsigned chunks = (group + PAIRS - 1) / PAIRS;
-	uint64_t parts = parts_of(a), blocks;
+	uint64_t parts = parts_of(a), tasks, fit;
 	division v = {};
 
 	v.each = (group + chunks - 1) / chunks;
 	v.chunks = chunks * (unsigned)a->kv_heads;
-	v.tasks = (unsigned)a->rows * v.chunks;
 	v.room = cuda_of(d)->lm_scratch;
 	v.done = (unsigned *)(void *)(v.room + LM_SCRATCH_FLOATS);
-	if (!allowed(rows_kernel, sizeof(memory)))
+	if (!allowed(paged_rows_kernel<TYPE, D>, sizeof(rows_memory<TYPE, D>)))
 		return 1;
-	if (parts > 1 && v.tasks < TASKS_WANTED &&
-		a->rows * a->heads * parts * (D + 2) <= LM_SCRATCH_FLOATS)
-		v.parts = (unsigned)parts;
-	else if (cuda_lm_paged_prompt(d, a, &v) < 0)
+	tasks = a->rows * v.chunks;
+	fit = LM_SCRATCH_FLOATS / (v.each * parts * (D + 2));
+	if (parts > 1 && tasks < TASKS_WANTED && fit &&
+		(a->apart || tasks <= PROMPT_LAUNCHES * fit))
+		return launch_parts<TYPE, D>(d, a, v, fit);
+	if (cuda_lm_paged_prompt(d, a, &v) < 0)
 		return -1;
-	blocks = (uint64_t)v.tasks * (v.parts ? v.parts : 1);
-	LAUNCH_LARGE(rows_kernel, cuda_grid(d, blocks, 1), THREADS, sizeof(memory),
-		cuda_of(d)->stream, *a, v);
-	return lm_started(d);
+	return launch_tasks<TYPE, D>(d, a, v);
 }
 
 template <int TYPE>

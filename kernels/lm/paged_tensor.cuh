@@ -39,8 +39,9 @@ template <int TYPE, int D> struct part_of {
 
 /* What a launch is told besides the operation. */
 struct division {
-	unsigned tasks;
+	unsigned first, tasks; /* of the launch: tasks first .. first + tasks - 1 */
 	unsigned parts; /* of a task, each with its own block; 0: a block for a task */
+	unsigned spare; /* paged_mixed_kernel: parts of rows that there is room for */
 	unsigned each;  /* heads of a task, at most */
 	unsigned tile, chunks; /* rows of a tile, and tasks of a row; 0: no tiles */
 	float *room;           /* of parts: sums, then largest score and total */

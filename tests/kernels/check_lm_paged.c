@@ -11,7 +11,7 @@
 
 #define U         0x1p-24
 #define ROWS_MAX  72
-#define LIST_MAX  130 /* blocks of a row's list */
+#define LIST_MAX  270 /* blocks of a row's list */
 #define SEQUENCES 3
 
 struct shape {
@@ -22,6 +22,7 @@ struct shape {
 	bool one;        /* all rows are of one sequence, as those of a prompt */
 	uint32_t first;  /* where not 0, the rows' positions are those from it on */
 	uint64_t others; /* so many rows are before a prompt's, of sequences in turn */
+	uint32_t far; /* where not 0, every 16th row's position is that less its number */
 };
 
 /* Numbers from -1 to 1, the same in every run. */
@@ -290,6 +291,8 @@ static void attend(struct kcheck *k, const struct shape *shape, enum lm_cache_ty
 
 	for (uint64_t r = 0; s.first && r < s.rows; r++)
 		s.position[r] = s.first + (uint32_t)r;
+	for (uint64_t r = 4; s.far && r < s.rows; r += 16)
+		s.position[r] = s.far - (uint32_t)r;
 	attend_in(k, &s, type, false);
 	if (k->dev.is_host)
 		attend_in(k, &s, type, true);
@@ -466,55 +469,55 @@ static void rotate_put(struct kcheck *k, uint64_t heads, uint64_t kv_heads, uint
 void check_lm_paged(struct kcheck *k)
 {
 	static const struct shape shapes[] = {
-		{ 1, 1, 8, 0, 1, { 0 }, 0, false, false, 0, 0 },
-		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false, false, 0, 0 },
-		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false, false, 0, 0 },
-		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false, false, 0, 0 },
+		{ 1, 1, 8, 0, 1, { 0 }, 0, false, false, 0, 0, 0 },
+		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false, false, 0, 0, 0 },
+		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false, false, 0, 0, 0 },
+		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false, false, 0, 0, 0 },
 		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0, false, false, 0,
-			0 },
-		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false, false, 0, 0 },
-		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false, false, 0, 0 },
-		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false, false, 0, 0 },
-		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false, false, 0, 0 },
+			0, 0 },
+		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false, false, 0, 0, 0 },
+		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false, false, 0, 0, 0 },
+		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false, false, 0, 0, 0 },
+		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false, false, 0, 0, 0 },
 		/* heads of 64, 128 and 256 columns: groups of all sizes, keys in several parts */
-		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true, false, 0, 0 },
-		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true, false, 0, 0 },
-		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false, false, 0, 0 },
+		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true, false, 0, 0, 0 },
+		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true, false, 0, 0, 0 },
+		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false, false, 0, 0, 0 },
 	};
 	/* so many rows that a GPU computes all parts of a row in one block */
 	static const struct shape many = { 16, 16, 64, 0, 16,
 		{ 130, 0, 1, 127, 128, 129, 140, 200, 255, 256, 257, 135, 64, 5, 131, 9 },
-		0, true, false, 0, 0 };
+		0, true, false, 0, 0, 0 };
 	/* prompts: a tile whose rows see whole parts and not, positions in no order; a
 	 * window that none has left; rows that are no tile because some have left theirs */
 	static const struct shape prompts[] = {
 		{ 32, 16, 64, 0, 16,
 			{ 126, 127, 128, 129, 130, 255, 131, 132, 256, 257, 258, 0, 259,
 				128, 9, 1 },
-			0, true, true, 0, 0 },
+			0, true, true, 0, 0, 0 },
 		{ 16, 16, 128, 300, 16,
 			{ 160, 128, 129, 255, 256, 257, 258, 130, 131, 132, 133, 134, 135,
 				136, 137, 138 },
-			20, true, true, 0, 0 },
+			20, true, true, 0, 0, 0 },
 		{ 20, 20, 64, 130, 13,
 			{ 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137,
 				138 },
-			0, true, true, 0, 0 },
+			0, true, true, 0, 0, 0 },
 		/* whole chunks and more, in blocks of rows: heads that share keys, odd widths,
 		 * a softcap, a window that no row has reached */
 		{ 6, 2, 64, 0, 16,
 			{ 500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 510, 511, 512,
 				513, 514, 515 },
-			0, true, true, 0, 0 },
+			0, true, true, 0, 0, 0 },
 		{ 4, 1, 96, 900, 13,
 			{ 255, 256, 257, 258, 259, 260, 261, 262, 263, 264, 265, 266,
 				267 },
-			0, true, true, 0, 0 },
+			0, true, true, 0, 0, 0 },
 		{ 2, 2, 256, 0, 11,
 			{ 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200 }, 25,
-			true, true, 0, 0 },
+			true, true, 0, 0, 0 },
 		{ 5, 5, 128, 0, 9, { 330, 331, 332, 333, 334, 335, 336, 337, 338 }, 0,
-			true, true, 0, 0 },
+			true, true, 0, 0, 0 },
 	};
 
 	/* What tensor cores compute: a row alone, whose parts have their own blocks, far from the beginning;
@@ -606,6 +609,42 @@ void check_lm_paged(struct kcheck *k)
 			  .first = 40,
 			  .alone = true,
 			  .one = true },
+			LM_CACHE_F16 },
+		/* a few long rows among many short ones, whose parts have blocks of their own; beside a
+		 * prompt, some of whose rows are long, too, under a window; more of them than there
+		 * is room for in the emulation; and so many parts that rows take turns there */
+		{ { .heads = 16,
+			  .kv_heads = 8,
+			  .head_dim = 64,
+			  .rows = 32,
+			  .first = 1,
+			  .alone = true,
+			  .far = 4250 },
+			LM_CACHE_F16 },
+		{ { .heads = 8,
+			  .kv_heads = 8,
+			  .head_dim = 64,
+			  .window = 4200,
+			  .rows = 36,
+			  .first = 30,
+			  .alone = true,
+			  .one = true,
+			  .others = 19,
+			  .far = 4300 },
+			LM_CACHE_Q8_0 },
+		{ { .heads = 32,
+			  .kv_heads = 32,
+			  .head_dim = 64,
+			  .rows = 37,
+			  .first = 1,
+			  .far = 1530 },
+			LM_CACHE_F16 },
+		{ { .heads = 32,
+			  .kv_heads = 2,
+			  .head_dim = 64,
+			  .rows = 72,
+			  .first = 1,
+			  .far = 1900 },
 			LM_CACHE_F16 },
 	};
 
