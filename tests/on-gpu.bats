@@ -213,6 +213,20 @@ END
 	assert_line --regexp '^(skipped|failed|ok) +memcheck-int8 '
 }
 
+@test "on-gpu: a kernel that is wrong is failed with its first cases, and one in whose place others are used tells it" {
+	cat >"$DIR/bin/kcheck" <<-'EOF'
+		#!/bin/sh
+		for i in 1 2 3 4; do echo "cuda: $3: case $i: differs from the reference: 3 of 9 words, at byte $i" >&2; done
+		echo "kcheck: note: $3: cuda:0: some products are slower" >&2
+		[ "$3" != int8 ] || { echo "$3 FAIL 4/24"; exit 1; }
+		echo "$3 ok 24"
+	EOF
+	run -1 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8,kcheck-philox
+	assert_line --regexp '^failed +kcheck-int8 .*FAIL 4/24 cases; case 1: .* byte 1; case 2: .* byte 2; case 3: .* byte 3; kcheck: note: int8: cuda:0: some products'
+	assert_line --regexp '^ok +kcheck-philox .*cuda:0: some products are slower$'
+	refute_output --partial sha256
+}
+
 @test "on-gpu: kcheck that is asked to end tells the case that was running" {
 	local seconds
 	# a slow machine may need longer until the first case: lm takes minutes in the emulation

@@ -1,4 +1,5 @@
-/* kcheck.c - compares every fast version of every kernel, on every device, with its reference.
+/* kcheck.c - compares every fast version of every kernel, on every device, with its reference; long because its
+ * cases, its table and the tests of itself are one program.
  *
  * usage: kcheck [--bench | [--each] --only COLUMN] [kernel ...] --each: of cases that differ in
  * their sizes alone one of each order of magnitude, once: for an emulation that watches every access.
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "kernels/dev/half.h"
 
 #define GUARD_BYTES  256
 #define GUARD        0xb7
@@ -160,26 +163,51 @@ static void spoil(const struct kcheck *k, const struct kcase *c, unsigned char *
 		area[GUARD_BYTES + middle] ^= 0x40;
 }
 
+/* Four bytes, or as many as there are. */
+static uint32_t word_at(const struct kcase *c, const unsigned char *p, uint64_t at)
+{
+	uint32_t word = 0;
+
+	memcpy(&word, p + at, c->out_bytes - at < 4 ? c->out_bytes - at : 4);
+	return word;
+}
+
+static bool is_right(const struct kcase *c, uint64_t at, uint32_t got, uint32_t want)
+{
+	if (!c->bound)
+		return got == want;
+	/* false for NaN */
+	return fabsf(half_float_of_bits(got) - half_float_of_bits(want)) <=
+		c->bound[at / 4];
+}
+
+/* Tells the first that is wrong, and how many are: one number is another fault than a tile of them. */
 static void compare(struct kcheck *k, const struct kcase *c, const unsigned char *got)
 {
-	const unsigned char *want = c->want;
+	uint64_t wrong = 0, first = 0, last = 0;
+	uint32_t is, wanted;
+	char what[256], bound[40] = "";
 
-	for (uint64_t i = 0; i < c->out_bytes; i += c->bound ? 4 : 1) {
-		float w, g;
-
-		if (!c->bound) {
-			if (got[i] == want[i])
-				continue;
-			complain(k, c, "differs from the reference", i);
-			return;
-		}
-		memcpy(&w, want + i, 4);
-		memcpy(&g, got + i, 4);
-		if (fabsf(g - w) <= c->bound[i / 4]) /* false for NaN */
+	for (uint64_t i = 0; i < c->out_bytes; i += 4) {
+		if (is_right(c, i, word_at(c, got, i), word_at(c, c->want, i)))
 			continue;
-		complain(k, c, "is farther from the reference than the bound", i);
-		return;
+		first = wrong++ ? first : i;
+		last = i;
 	}
+	if (!wrong)
+		return;
+	is = word_at(c, got, first), wanted = word_at(c, c->want, first);
+	if (c->bound)
+		snprintf(bound, sizeof bound, " within %.3g",
+			(double)c->bound[first / 4]);
+	snprintf(what, sizeof what,
+		"%s: %llu of %llu words, to byte %llu; the first is 0x%08x (%.9g), wanted 0x%08x (%.9g)%s,",
+		c->bound ? "is farther from the reference than the bound" :
+			   "differs from the reference",
+		(unsigned long long)wrong, (unsigned long long)(c->out_bytes + 3) / 4,
+		(unsigned long long)last, is, (double)half_float_of_bits(is), wanted,
+		(double)half_float_of_bits(wanted), bound);
+	complain(k, c, what, first);
 }
 
 static void check_guards(struct kcheck *k, const struct kcase *c,
@@ -505,6 +533,9 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 	}
 	now_runs(&k);
 	kernels[which].check(&k);
+	/* of kernels that are not used others are checked in their place */
+	if (*k.dev.note)
+		fprintf(stderr, "kcheck: note: %s: %s\n", k.kernel, k.dev.note);
 	dev_close(&k.dev);
 	snprintf(cell, 24, k.failures ? "FAIL %d/%d" : "ok %d",
 		k.failures ? k.failures : k.cases, k.cases);
