@@ -32,6 +32,18 @@ setup_file() {
 	assert_output --regexp 'lm_paged +ok [1-9]'
 }
 
+@test "emulation: where wgmma adds otherwise it makes the few rows, too; where it does not work or begin it makes none, and that is told" {
+	CUDA_EMU_WGMMA=1 run -0 "$RNP_BUILD/kcheck" --each --only emu lm_project
+	refute_output --partial FAIL
+	refute_output --partial note
+	CUDA_EMU_WGMMA=2 run -0 "$RNP_BUILD/kcheck" --each --only emu lm_project
+	refute_output --partial FAIL
+	assert_line "kcheck: note: lm_project: cuda:0: some matrix products are slower than they could be: its wgmma computes something else"
+	CUDA_EMU_SHARED=150000 run -0 "$RNP_BUILD/kcheck" --each --only emu lm_project
+	refute_output --partial FAIL
+	assert_line --partial "note: lm_project: cuda:0: some matrix products are slower than they could be: cuda:0: cudaFuncSetAttribute: "
+}
+
 @test "emulation: an operand in registers that changes before its product is waited for changes the product" {
 	cd "$BATS_TEST_DIRNAME/.."
 	sed 's/weigh_all<EDGE>(EDGE);/&\n\t\tpack();/' kernels/lm/attend_sm90a.cu >"$BATS_TEST_TMPDIR/attend_sm90a.cu"
@@ -45,6 +57,7 @@ setup_file() {
 	assert_failure
 	assert_output --partial "attend bf16 2 heads on 1 of 64, 0 + 129"
 	assert_output --partial "is farther from the reference than the bound"
+	assert_output --regexp ': [0-9]+ of [0-9]+ words, to byte [0-9]+; the first is 0x[0-9a-f]{8} \(.+\), wanted 0x.* within .*, at byte [0-9]+'
 }
 
 @test "emulation: an mbarrier orders what was written before all arrivals, not what another lane wrote meanwhile" {

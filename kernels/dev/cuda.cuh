@@ -70,7 +70,8 @@ struct cuda {
 	void *scratch; /* scratch memory of huff, which grows as needed */
 	uint64_t scratch_bytes;
 	float *lm_scratch; /* of the language model's operations, once prepared */
-	bool lm_wide;      /* wgmma adds as mma.sync does, as lm's prepare found */
+	/* rows from which wgmma makes layers with bf16 weights, as lm's prepare found; 0: it makes none */
+	unsigned lm_wide_from;
 };
 
 static inline struct cuda *cuda_of(struct dev *d)

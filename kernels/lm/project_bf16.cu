@@ -335,7 +335,7 @@ int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p)
 
 	if (!cuda_tensor(d) || p->k < BF16_K_MIN || p->k % 8 != 0 || p->k >= BF16_K_END)
 		return 1;
-	if (p->rows > 8 && cuda_of(d)->lm_wide)
+	if (cuda_lm_wide(d, p->rows))
 		rc = cuda_lm_project_wide(d, p);
 	if (rc > 0 && p->rows > 16)
 		rc = cuda_lm_project_bf16_tiles(d, p);
@@ -355,8 +355,10 @@ int cuda_lm_project_bf16_group(struct dev *d, const struct lm_project_group *g)
 			return 1;
 		tasks += g->gated && i ? 0 : (p[i].n + OUTPUTS - 1) / OUTPUTS;
 	}
+	if (cuda_lm_wide(d, p->rows))
+		return cuda_lm_project_wide_group(d, g, WIDE_SHAPES);
 	if (p->rows > 8)
-		return cuda_of(d)->lm_wide ? cuda_lm_project_wide_group(d, g) : 1;
+		return 1;
 	CUDA_TRY(cudaFuncSetAttribute(project_bf16_group_kernel,
 		cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(few_room)));
 	LAUNCH_LARGE(project_bf16_group_kernel, cuda_grid(d, tasks, 1), THREADS,

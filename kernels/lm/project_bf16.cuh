@@ -44,13 +44,22 @@ __device__ __forceinline__ float4 bf16_normed(const float4 &v, float rms, const 
 /* Of rows > 16, by tiles of mma.sync. All return 0; 1 if the shape is not supported, and nothing was
  * started; -1 on error. */
 int cuda_lm_project_bf16_tiles(struct dev *d, const struct lm_project *p);
-/* The same of any rows, and of layers of one norm, by wgmma; where cuda_of(d)->lm_wide. */
+/* The same of any rows by wgmma; and of layers of one norm, or of x as it is where there is none, in tiles of
+ * that shape; WIDE_SHAPES: of the best. Where cuda_lm_wide says so. */
+#define WIDE_SHAPES 5
 int cuda_lm_project_wide(struct dev *d, const struct lm_project *p);
-int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g);
-/* Finds out, with the scratch memory, whether wgmma has the bits of mma.sync, of which rows may then be made
- * by either: sets lm_wide. Returns 0 or -1. */
+int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g,
+	unsigned shape);
+/* Finds out, with the scratch memory, which rows wgmma may make: those from nine on where it has the bits of
+ * mma.sync, all where its sums are others, none where it does not work. Returns 0 or -1. */
 int cuda_lm_find_wide(struct dev *d);
 /* Of any rows. */
 int cuda_lm_project_bf16_few(struct dev *d, const struct lm_project *p);
+
+/* Whether so many rows are made by wgmma. */
+static inline bool cuda_lm_wide(struct dev *d, uint64_t rows)
+{
+	return cuda_of(d)->lm_wide_from && rows >= cuda_of(d)->lm_wide_from;
+}
 
 #endif

@@ -7,15 +7,12 @@
  *
  * With 64 rows W bounds it, which is read once, and x for each tile from the level-2 cache; with 256 and more
  * the tensor cores. The sum of an output is that of project_bf16.cu: 16 neighbours along k an instruction,
- * from the first to the last, in one sum (cuda_lm_prepare asks the GPU whether both instructions add the same
+ * from the first to the last, in one sum (project_ask.cu asks the GPU whether both instructions add the same
  * way). Besides wgmma there are additions alone: contraction (-fmad) changes nothing but norm and SwiGLU, as it
  * does where these are kernels of their own. */
 #include "kernels/dev/wgmma_stages.cuh"
 #include "kernels/lm/project_bf16.cuh"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 
 #define DEPTH      WGMMA_WIDE /* along k of a step */
@@ -321,20 +318,40 @@ static uint64_t tiles_of(const struct wide_layers *q, unsigned columns)
 	return tiles * ((q->p->rows + columns - 1) / columns);
 }
 
+/* The shapes of tiles: rows of x, and warpgroups. */
+enum { WIDE_32_1, WIDE_64_1, WIDE_64_2, WIDE_128_2, WIDE_MOST_2 };
+static_assert(WIDE_MOST_2 + 1 == WIDE_SHAPES, "all are asked for");
+
 template <bool GATED>
-static int launch_shape(struct dev *d, const struct wide_layers *q, const uint16_t *x)
+static unsigned best_shape(struct dev *d, const struct wide_layers *q)
 {
 	uint64_t rows = q->p->rows;
 
 	if (rows <= 32)
-		return launch<32, 1, GATED>(d, q, x);
-	if (rows <= 64 && ENOUGH(d, tiles_of<GATED>(q, 64)))
-		return launch<64, 2, GATED>(d, q, x);
+		return WIDE_32_1;
 	if (rows <= 64)
+		return ENOUGH(d, tiles_of<GATED>(q, 64)) ? WIDE_64_2 : WIDE_64_1;
+	return rows <= 128 || !ENOUGH(d, tiles_of<GATED>(q, RATHER)) ? WIDE_128_2 :
+								       WIDE_MOST_2;
+}
+
+/* In tiles of a shape, or of the best where there is no such. */
+template <bool GATED>
+static int launch_shape(struct dev *d, const struct wide_layers *q, const uint16_t *x,
+	unsigned shape)
+{
+	switch (shape < WIDE_SHAPES ? shape : best_shape<GATED>(d, q)) {
+	case WIDE_32_1:
+		return launch<32, 1, GATED>(d, q, x);
+	case WIDE_64_1:
 		return launch<64, 1, GATED>(d, q, x);
-	if (rows <= 128 || !ENOUGH(d, tiles_of<GATED>(q, RATHER)))
+	case WIDE_64_2:
+		return launch<64, 2, GATED>(d, q, x);
+	case WIDE_128_2:
 		return launch<128, 2, GATED>(d, q, x);
-	return launch<RATHER, 2, GATED>(d, q, x);
+	default:
+		return launch<RATHER, 2, GATED>(d, q, x);
+	}
 }
 
 /* Rows at a time of which bf16 have room in the scratch memory; 0: of a tile not even. */
@@ -351,7 +368,7 @@ static bool fits(const struct lm_project *p)
 
 /* Layers of x, whose norm is taken if there are weights of one; as many rows at a time as fit. */
 static int project(struct dev *d, const struct wide_layers *layers, const float *norm,
-	float eps)
+	float eps, unsigned shape)
 {
 	uint16_t *rounded = (uint16_t *)(void *)cuda_of(d)->lm_scratch;
 	uint64_t rows = layers->p->rows, k = layers->p->k, most = rows_at_once(k);
@@ -379,8 +396,8 @@ static int project(struct dev *d, const struct wide_layers *layers, const float 
 				stream, *p, rounded);
 		if (lm_started(d) < 0)
 			return -1;
-		rc = q.gated ? launch_shape<true>(d, &q, rounded) :
-			       launch_shape<false>(d, &q, rounded);
+		rc = q.gated ? launch_shape<true>(d, &q, rounded, shape) :
+			       launch_shape<false>(d, &q, rounded, shape);
 		if (rc < 0)
 			return -1;
 	}
@@ -391,10 +408,11 @@ int cuda_lm_project_wide(struct dev *d, const struct lm_project *p)
 {
 	struct wide_layers q = { { *p }, 1, NULL, false };
 
-	return fits(p) ? project(d, &q, NULL, 0) : 1;
+	return fits(p) ? project(d, &q, NULL, 0, WIDE_SHAPES) : 1;
 }
 
-int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g)
+int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g,
+	unsigned shape)
 {
 	struct wide_layers q = { {}, g->n, g->gated, g->gelu };
 
@@ -403,81 +421,5 @@ int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g)
 			return 1;
 		q.p[i] = g->p[i];
 	}
-	return project(d, &q, g->norm, g->eps);
-}
-
-/* Sizes of the product that both are asked for, and where in the scratch memory it lies, in floats; what is
- * rounded lies at its beginning. */
-enum { ASK_ROWS = 32, ASK_OUTPUTS = 64, ASK_K = 512, ASK_Y = ASK_ROWS * ASK_OUTPUTS };
-enum { ASK_W = 1 << 16, ASK_X = 2 << 16, ASK_WIDE = 3 << 16, ASK_FEW = 4 << 16 };
-
-/* What is multiplied, and the results of both. */
-struct asked {
-	uint16_t w[ASK_OUTPUTS * ASK_K];
-	float x[ASK_ROWS * ASK_K], y[2][ASK_Y];
-};
-
-/* Numbers of either sign, from 2^-8 to 2^8: sums that lose what is small, and cancel. */
-static void ask_numbers(struct asked *a)
-{
-	uint64_t state = 0x9e3779b97f4a7c15;
-
-	for (unsigned i = 0; i < (ASK_OUTPUTS + ASK_ROWS) * ASK_K; i++) {
-		uint32_t bits;
-
-		state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-		bits = (uint32_t)(state >> 32 & 0x807f) | (119 + state % 17) << 7;
-		if (i < ASK_OUTPUTS * ASK_K)
-			a->w[i] = (uint16_t)bits;
-		else
-			a->x[i - ASK_OUTPUTS * ASK_K] = bf16_to_f32((uint16_t)bits);
-	}
-}
-
-static int ask_both(struct dev *d, struct asked *a)
-{
-	cudaStream_t stream = cuda_of(d)->stream;
-	float *at = cuda_of(d)->lm_scratch;
-	struct lm_project p = { LM_WEIGHT_BF16, at + ASK_WIDE, at + ASK_X, NULL, NULL,
-		NULL, at + ASK_W, ASK_ROWS, ASK_OUTPUTS, ASK_K, ASK_K, ASK_OUTPUTS,
-		false };
-
-	CUDA_TRY(cudaMemcpyAsync(at + ASK_W, a->w, sizeof a->w, cudaMemcpyHostToDevice,
-		stream));
-	CUDA_TRY(cudaMemcpyAsync(at + ASK_X, a->x, sizeof a->x, cudaMemcpyHostToDevice,
-		stream));
-	if (cuda_lm_project_wide(d, &p))
-		return -1;
-	p.y = at + ASK_FEW;
-	if (cuda_lm_project_bf16_few(d, &p))
-		return -1;
-	CUDA_TRY(cudaMemcpyAsync(a->y[0], at + ASK_WIDE, sizeof a->y[0],
-		cudaMemcpyDeviceToHost, stream));
-	CUDA_TRY(cudaMemcpyAsync(a->y[1], at + ASK_FEW, sizeof a->y[1],
-		cudaMemcpyDeviceToHost, stream));
-	CUDA_TRY(cudaStreamSynchronize(stream));
-	return 0;
-}
-
-int cuda_lm_find_wide(struct dev *d)
-{
-	struct cuda *c = cuda_of(d);
-	struct asked *a;
-	int rc;
-
-	if (!c->wgmma)
-		return 0;
-	/* of this call: each GPU has a thread that may ask */
-	a = (struct asked *)malloc(sizeof *a);
-	if (!a)
-		return dev_fail(d, EX_OSERR, "%s: out of memory", d->name);
-	ask_numbers(a);
-	rc = ask_both(d, a);
-	c->lm_wide = rc == 0 && memcmp(a->y[0], a->y[1], sizeof a->y[0]) == 0;
-	if (rc == 0 && !c->lm_wide)
-		snprintf(d->note, sizeof d->note,
-			"%s: some matrix products are slower than they could be: its tensor cores add in two ways",
-			d->name);
-	free(a);
-	return rc;
+	return project(d, &q, g->norm, g->eps, shape);
 }

@@ -289,8 +289,10 @@ static void groups(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_
 		for (uint64_t i = 0; i < out; i++)
 			want[out + i] = want[i];
 	c.out_bytes = 2 * out * 4;
-	snprintf(c.label, sizeof c.label, "project %s %llu rows, and %llu at a time",
-		names[type], (unsigned long long)rows, (unsigned long long)each);
+	snprintf(c.label, sizeof c.label,
+		"project %s %llux%llux%llu, and %llu rows at a time", names[type],
+		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
+		(unsigned long long)each);
 	kcheck_case(k, &c);
 	free(w), free(x), free(want);
 }
@@ -384,9 +386,8 @@ static void together(struct kcheck *k, enum lm_weight type, uint64_t rows, uint6
 				    .eps = 1e-5f,
 				    .gated = gates ? values : NULL,
 				    .gelu = gelu },
-		/* of more rows only where there are tensor maps */
-		.must = strcmp(k->column, "emu") == 0 &&
-			(rows <= 8 || !getenv("CUDA_EMU_NO_MAPS")) };
+		/* of more rows only where wgmma is used */
+		.must = strcmp(k->column, "emu") == 0 && (rows <= 8 || !*k->dev.note) };
 	uint64_t count = 0;
 	struct kcase c = { .run = run_together, .arguments = &g };
 	float *want;
@@ -685,6 +686,19 @@ void check_lm_project(struct kcheck *k)
 	together(k, LM_WEIGHT_BF16, 260, 70, 456, true, false, true);
 	groups(k, LM_WEIGHT_BF16, 300, 120, 140, 456);
 	groups(k, LM_WEIGHT_BF16, 60, 13, 130, 840);
+	/* tiles that a chip takes where there is one for each multiprocessor, of which no GPU with wgmma has more
+	 * than 132; the emulation takes them above */
+	if (strcmp(k->dev.isa, "sm_90") == 0) { /* the emulation's is another */
+		enum { MANY = 132 * 128 + 40 };
+
+		groups(k, LM_WEIGHT_BF16, 64, 9, MANY, 840);
+		groups(k, LM_WEIGHT_BF16, 260, 70, MANY, 72);
+		groups(k, LM_WEIGHT_BF16, 260, 8, 600, 4104);
+		together(k, LM_WEIGHT_BF16, 64, MANY / 2, 840, true, false, true);
+		together(k, LM_WEIGHT_BF16, 64, MANY, 136, false, false, false);
+		together(k, LM_WEIGHT_BF16, 260, MANY / 2, 200, true, true, true);
+		together(k, LM_WEIGHT_BF16, 260, MANY, 72, false, false, false);
+	}
 	for (int type = LM_WEIGHT_Q8_0; type < LM_WEIGHTS; type++) {
 		uint64_t less = lm_weight_is_super((enum lm_weight)type) ? 0 : 96;
 

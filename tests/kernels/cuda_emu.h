@@ -591,7 +591,8 @@ template <class T> static inline T max(T a, T b)
  * none), CUDA_EMU_MEMORY (bytes that all allocations together may have), CUDA_EMU_LOST (after so many calls that wait
  * for the GPU it falls off the bus and stays away), CUDA_EMU_ERROR (the number of the error with which the driver refuses
  * to begin), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch),
- * CUDA_EMU_OLD (the chip is older than the build). */
+ * CUDA_EMU_OLD (the chip is older than the build), CUDA_EMU_SHARED (bytes of shared memory that a kernel may be allowed
+ * at most), CUDA_EMU_WGMMA (how wgmma adds: cuda_emu_wgmma.c). */
 
 #include <stdlib.h>
 #include <time.h>
@@ -949,8 +950,8 @@ template <class F>
 static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute, int bytes)
 {
 	/* an SM has 228 KiB, of which a block may have 227 */
-	if (bytes > 227 << 10)
-		return cudaErrorInvalidDeviceFunction;
+	if (bytes > (int)emu_scene("CUDA_EMU_SHARED", 227 << 10))
+		return cudaErrorInvalidValue;
 	*emu_large_of((void (*)(void))kernel) = (size_t)bytes;
 	return cudaSuccess;
 }
