@@ -32,8 +32,10 @@ struct few_room {
 };
 
 #if CUDA_TENSOR
-/* x as it is. */
+/* x as it is. AT_ONCE: so many loads of a thread are on their way, 32 KB of a block: with 8 KB eight rows of 4,096
+ * numbers would take 10 us, in which the ring's weights are long there. */
 struct plain_rows {
+	enum { AT_ONCE = 16 };
 	const float *x;
 	uint64_t ld;
 
@@ -45,6 +47,7 @@ struct plain_rows {
 
 /* x times its factor and the norm's weights, as lm_norm has it. */
 struct normed_rows {
+	enum { AT_ONCE = 8 }; /* and as many of weights */
 	const float *x, *w, *rms;
 	uint64_t ld;
 
@@ -110,6 +113,7 @@ struct weight_ring {
 /* The numbers of x that a block has in shared memory: `rows` rows, of which each lane reads those of its
  * operands, of `piece` numbers from `first` on. */
 struct shared_rows {
+	enum : unsigned { NOWHERE = 0xffffffff };
 	uint16_t *at;
 	unsigned rows, piece, first;
 
@@ -123,21 +127,34 @@ struct shared_rows {
 	__device__ __forceinline__ void fill(const X &x, unsigned k, unsigned end)
 	{
 		unsigned count = end - k < piece ? end - k : piece;
+		/* of four numbers each, of a row */
+		unsigned quads = (count + STEP - 1) / STEP * (STEP / 4);
+		unsigned r = 0, c = threadIdx.x;
 
 		if (first == k)
 			return;
 		first = k;
 		__syncthreads(); /* until those before are used */
 		UNROLL_1
-		for (unsigned r = 0; r < rows; r++)
-			UNROLL_4
-		for (unsigned c = threadIdx.x * 4; c < (count + STEP - 1) / STEP * STEP;
-			c += THREADS * 4) {
-			float4 v = make_float4(0, 0, 0, 0);
+		for (unsigned n = threadIdx.x; n < rows * quads;
+			n += X::AT_ONCE * THREADS) {
+			float4 v[X::AT_ONCE];
+			unsigned to[X::AT_ONCE];
 
-			if (c < count)
-				v = x.four(r, k + c);
-			*(uint2 *)(void *)(at + r * (piece + X_GAP) + c) = bf16_four(v);
+			UNROLL
+			for (unsigned i = 0; i < X::AT_ONCE; i++) {
+				while (c >= quads)
+					c -= quads, r++;
+				v[i] = make_float4(0, 0, 0, 0);
+				to[i] = r < rows ? r * (piece + X_GAP) + c * 4 : NOWHERE;
+				if (r < rows && c * 4 < count)
+					v[i] = x.four(r, k + c * 4);
+				c += THREADS;
+			}
+			UNROLL
+			for (unsigned i = 0; i < X::AT_ONCE; i++)
+				if (to[i] != NOWHERE)
+					*(uint2 *)(void *)(at + to[i]) = bf16_four(v[i]);
 		}
 		__syncthreads();
 	}
@@ -149,6 +166,22 @@ struct shared_rows {
 			(k - first) + threadIdx.x % 4 * 4);
 	}
 };
+
+/* Asks for what follows what the rings have asked for at k, of rows j0 to j0 + OUTPUTS - 1: while a block finds its
+ * x nothing else would. */
+__device__ __forceinline__ void ask_ahead(const struct lm_project &p, uint64_t j0,
+	unsigned k)
+{
+	enum { LINES = 16, LINE = 64 };
+
+	k += (SLOTS - 1) * STEP;
+	for (unsigned i = threadIdx.x; i < OUTPUTS * LINES; i += THREADS) {
+		uint64_t j = j0 + i / LINES, at = k + i % LINES * LINE;
+
+		if (j < p.n && at < p.k)
+			tensor_ask((const uint16_t *)p.w + j * p.k + at);
+	}
+}
 
 /* sum = the products of a block's rows of x with the eight rows of W from j0 on of each warp: of 16 rows
  * r a lane has in sum[r / 16] those of mma.m16n8k16. */
@@ -168,6 +201,8 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[(EIGHTS + 1) / 2][4],
 	for (unsigned k0 = 0; k0 < all; k0 += rows.piece) {
 		unsigned end = all - k0 < rows.piece ? all : k0 + rows.piece;
 
+		if (k0)
+			ask_ahead(p, j0, k0);
 		rows.fill(x, k0, all);
 		UNROLL_STEPS
 		for (unsigned k = k0; k < end; k += STEP) {
@@ -195,19 +230,6 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[(EIGHTS + 1) / 2][4],
 	__syncwarp(); /* until the last step is read */
 }
 
-/* Asks for what follows what the rings have asked for, of rows j0 to j0 + OUTPUTS - 1: while a block finds its
- * x nothing else would. */
-__device__ __forceinline__ void ask_ahead(const struct lm_project &p, uint64_t j0)
-{
-	enum { FROM = (SLOTS - 1) * STEP, LINES = 16, LINE = 64 };
-
-	for (unsigned i = threadIdx.x; i < OUTPUTS * LINES; i += THREADS) {
-		uint64_t j = j0 + i / LINES, k = FROM + i % LINES * LINE;
-
-		if (j < p.n && k < p.k)
-			tensor_ask((const uint16_t *)p.w + j * p.k + k);
-	}
-}
 #endif
 
 /* A block makes OUTPUTS outputs of 8 EIGHTS rows. */
@@ -230,7 +252,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 		plain_rows x = { p.x + r0 * p.ldx, p.ldx };
 		float sum[(EIGHTS + 1) / 2][4];
 
-		ask_ahead(p, j0);
+		ask_ahead(p, j0, 0);
 		multiply_rows<EIGHTS>(sum, s, rows, p, j0, x);
 		UNROLL
 		for (unsigned e = 0; e < sizeof sum / 4; e++) {
@@ -271,7 +293,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 		while (left >= (q.p[which].n + OUTPUTS - 1) / OUTPUTS)
 			left -= (q.p[which++].n + OUTPUTS - 1) / OUTPUTS;
 		for (unsigned i = 0; i < parts; i++)
-			ask_ahead(q.p[which + i], left * OUTPUTS);
+			ask_ahead(q.p[which + i], left * OUTPUTS, 0);
 		for (unsigned i = warp; i < count && task == blockIdx.x; i += WARPS) {
 			float v = lm_row_rms(q.p[0].x + i * q.p[0].ldx, q.p[0].k, q.eps,
 				true);
