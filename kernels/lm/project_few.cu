@@ -450,8 +450,10 @@ template <int TYPE> static int launch(struct dev *d, const struct lm_project_gro
 		return 1;
 	grid = (unsigned)(tasks < (uint64_t)c->sm_count ? tasks : (uint64_t)c->sm_count);
 	bytes = warps * few_ring<TYPE>::WARP_BYTES + x_bytes;
+	/* all that a block may have, and not what this one needs: of a kernel there is one such number, and while one
+	 * launch lowers it, another thread's, or one that is being captured, may need more */
 	CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-		(int)bytes));
+		c->shared_bytes));
 	LAUNCH_LARGE(kernel, grid, 32 * warps, bytes, cuda_of(d)->stream, *q,
 		(unsigned)tasks);
 	CUDA_TRY(cudaGetLastError());

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -952,6 +953,12 @@ static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute, int
 	/* an SM has 228 KiB, of which a block may have 227 */
 	if (bytes > (int)emu_scene("CUDA_EMU_SHARED", 227 << 10))
 		return cudaErrorInvalidValue;
+	/* one number for all threads and captures: who lowers it takes it from a launch that needs more */
+	if ((size_t)bytes < *emu_large_of((void (*)(void))kernel) &&
+		*emu_large_of((void (*)(void))kernel) != 48 << 10) {
+		fprintf(stderr, "emulation: a kernel's shared memory is lowered\n");
+		abort();
+	}
 	*emu_large_of((void (*)(void))kernel) = (size_t)bytes;
 	return cudaSuccess;
 }
