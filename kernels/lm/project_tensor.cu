@@ -232,15 +232,21 @@ static int launch(struct dev *d, const struct lm_project *p)
 	return 0;
 }
 
-/* Up to 32 rows are bound by memory, and more steps are on their way. */
+/* Up to 32 rows are bound by memory, and more steps are on their way. So are tiles of half the outputs and rows
+ * better where others are fewer than multiprocessors: they take 1.6 times as many instructions for an MMA, but
+ * four times as many warps issue them (64 rows and 4,096 outputs are 64 tiles, or 256). */
 template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
 {
+	typedef tile<TYPE, 4, 2, 2> large;
+	uint64_t tiles = (p->n + WARPS * large::OUTPUTS - 1) / (WARPS * large::OUTPUTS) *
+		((p->rows + large::ROWS - 1) / large::ROWS);
 	/* on an SM, for which those of super blocks have too many registers, and others most often more
 	 * shared memory than an H100 has for three */
 	enum { BLOCKS = TYPE == LM_WEIGHT_Q4_0 ? 3 : 2 };
 
-	return p->rows <= 32 ? launch<TYPE, 2, 1, 4, 3>(d, p) :
-			       launch<TYPE, 4, 2, 2, BLOCKS>(d, p);
+	return p->rows <= 32 || tiles < (uint64_t)cuda_of(d)->sm_count ?
+		launch<TYPE, 2, 1, 4, 3>(d, p) :
+		launch<TYPE, 4, 2, 2, BLOCKS>(d, p);
 }
 
 int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p)

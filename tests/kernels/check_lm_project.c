@@ -665,6 +665,10 @@ void check_lm_project(struct kcheck *k)
 		{ 32, 65, 1280 }, { 33, 66, 768 }, { 130, 67, 512 }, { 1, 35, 32 },
 		{ 3, 17, 2080 }, { 8, 12, 224 }, { 12, 37, 1312 }, { 65, 9, 288 } };
 
+	/* not the emulation by its own name, nor as a plug-in */
+	const bool on_chip = strcmp(k->column, "cuda") == 0 &&
+		strcmp(k->dev.model, "emulation") != 0;
+
 	(void)k->dev.ops->lm->prepare(&k->dev, NULL); /* the emulated GPU needs none */
 	quantize(k, 1, 32);
 	quantize(k, 3, 160);
@@ -688,7 +692,7 @@ void check_lm_project(struct kcheck *k)
 	groups(k, LM_WEIGHT_BF16, 60, 13, 130, 840);
 	/* tiles that a chip takes where there is one for each multiprocessor, of which no GPU with wgmma has more
 	 * than 132; the emulation takes them above */
-	if (strcmp(k->dev.isa, "sm_90") == 0) { /* the emulation's is another */
+	if (on_chip && strcmp(k->dev.isa, "sm_90") == 0) {
 		enum { MANY = 132 * 128 + 40 };
 
 		groups(k, LM_WEIGHT_BF16, 64, 9, MANY, 840);
@@ -734,6 +738,11 @@ void check_lm_project(struct kcheck *k)
 					aligned[i][2] % 256))
 				one(k, (enum lm_weight)type, aligned[i][0], aligned[i][1],
 					aligned[i][2], i % 2, 0);
+		/* tiles that a chip takes where multiprocessors are no more than they */
+		if (on_chip &&
+			(type == LM_WEIGHT_Q8_0 || type == LM_WEIGHT_Q4_0 ||
+				type == LM_WEIGHT_Q4_K || type == LM_WEIGHT_Q6_K))
+			one(k, (enum lm_weight)type, 34, 132 * 64 + 9, 768, true, 0);
 		if (type <= LM_WEIGHT_BF16) {
 			/* more than a chunk of k, and edges of every kind of tile */
 			one(k, (enum lm_weight)type, 9, 21, 552, true, 0);
