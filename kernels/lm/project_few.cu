@@ -316,16 +316,25 @@ template <int TYPE> struct few_sums {
 	}
 };
 
-/* Asks for all weights of eight outputs, which lie one after the other, while the norm is found. */
+/* Asks for what follows the steps that the ring has asked for, of the eight outputs that a warp begins with: while
+ * x is made nothing else would. 64 KB of a block are what comes meanwhile. More would have x wait behind them, and
+ * all of a layer's weights, asked for at once, would come before anything is multiplied, and not while. */
 template <int TYPE>
-__device__ __forceinline__ void ask_outputs(const struct lm_project &p, uint64_t j0)
+__device__ __forceinline__ void ask_outputs(const struct lm_project &p, uint64_t j0,
+	unsigned warps)
 {
+	enum { LINE = 128, LINES = (64 << 10) / (OUTPUTS * LINE) };
 	uint64_t bytes = lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
-	uint64_t n = (p.n - j0 < OUTPUTS ? p.n - j0 : OUTPUTS) * bytes;
-	const char *w = (const char *)p.w + j0 * bytes;
+	uint64_t j = j0 + threadIdx.x % 32 / 4;
+	const char *row = (const char *)p.w + j * bytes;
 
-	for (uint64_t i = threadIdx.x % 32 * 128; i < n; i += 32 * 128)
-		tensor_ask(w + i);
+	for (unsigned i = threadIdx.x % 4; i < LINES / warps; i += 4) {
+		unsigned at = (few_ring<TYPE>::STAGES - 1) * eight_blocks<TYPE>::BYTES +
+			i * LINE;
+
+		if (j < p.n && at < bytes)
+			tensor_ask(row + at);
+	}
 }
 
 /* Stores outputs j0 + 2 t and the next of row g; of g and u together only what SwiGLU makes of them. */
@@ -390,8 +399,8 @@ __global__ void __launch_bounds__(32 * WARPS_MAX, 1)
 		if (ahead.steps && ahead.step == ahead.steps)
 			ahead.turn(q);
 	}
-	for (unsigned i = 0; q.norm && now.task < tasks && i < ahead.parts; i++)
-		ask_outputs<TYPE>(q.p[now.which + i], now.j0);
+	if (!q.p[0].x8 && now.task < tasks)
+		ask_outputs<TYPE>(q.p[now.which], now.j0, warps);
 	if (q.p[0].x8)
 		x.copy(q.p[0].x8);
 	else
