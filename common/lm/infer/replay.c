@@ -21,6 +21,14 @@ static int capture(struct dev *d, void **graph, lm_replay_fn all, void *arg)
 	return -1;
 }
 
+static void give_up(struct lm_replays *r, struct dev *d, const char *what)
+{
+	err_warn("the operations of a token are not %s, and launched one by one: %s",
+		what, d->error);
+	lm_replays_free(r, d);
+	r->off = true;
+}
+
 void lm_replay_prepare(struct lm_replays *r, struct dev *d, unsigned kind, uint64_t key,
 	lm_replay_fn all, void *arg)
 {
@@ -34,11 +42,7 @@ void lm_replay_prepare(struct lm_replays *r, struct dev *d, unsigned kind, uint6
 	}
 	if (r->kinds[kind].graph || capture(d, &r->kinds[kind].graph, all, arg) == 0)
 		return;
-	err_warn(
-		"the operations of a token are not captured, and launched one by one: %s",
-		d->error);
-	lm_replays_free(r, d);
-	r->off = true;
+	give_up(r, d, "captured");
 }
 
 int lm_replay_run(struct lm_replays *r, struct dev *d, unsigned kind, lm_replay_fn all,
@@ -46,7 +50,12 @@ int lm_replay_run(struct lm_replays *r, struct dev *d, unsigned kind, lm_replay_
 {
 	void *graph = r->kinds[kind].graph;
 
-	return graph ? d->ops->graph_launch(d, graph) : all(arg);
+	if (graph && d->ops->graph_launch(d, graph) == 0)
+		return 0;
+	/* nothing of it has run; of a device that is lost these fail, too */
+	if (graph)
+		give_up(r, d, "replayed");
+	return all(arg);
 }
 
 void lm_replays_free(struct lm_replays *r, struct dev *d)

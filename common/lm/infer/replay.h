@@ -4,7 +4,7 @@
  * What varies lies in the device's memory, or is the key: operations of one kind (a number below LM_REPLAYS)
  * with the same key have the same arguments. They are launched one by one the first time, which loads what they
  * need, captured the second, and replayed from then on; with another key all begins again. A device that
- * captures nothing launches them one by one, with one warning. */
+ * captures nothing, or does not launch what it captured, launches them one by one, with one warning. */
 #ifndef RNP_COMMON_LM_INFER_REPLAY_H
 #define RNP_COMMON_LM_INFER_REPLAY_H
 
@@ -15,7 +15,7 @@
 #define LM_REPLAYS 8
 
 struct lm_replays {
-	bool off; /* this device captures nothing */
+	bool off; /* this device captures nothing, or replays nothing */
 	struct {
 		void *graph; /* NULL: not captured */
 		uint64_t key;

@@ -656,6 +656,11 @@ static void graphs(const struct model_file *s)
 	speak(w, false, got);
 	CHECK(memcmp(want, got, sizeof want) == 0);
 	CHECK_I64(0, replayed);
+	/* what is captured and then not launched is launched one by one from there on */
+	setenv("CUDA_EMU_CAPTURE", "launch", 1);
+	speak(w, false, got);
+	CHECK(memcmp(want, got, sizeof want) == 0);
+	CHECK_I64(1, replayed);
 	unsetenv("CUDA_EMU_CAPTURE");
 	lm_weights_close(w);
 	dev_close(&d);
