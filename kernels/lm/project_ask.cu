@@ -2,7 +2,11 @@
  * of tiles (project_sm90a.cu) multiplies the same numbers, and so does mma.sync (project_bf16.cu). All with the
  * same bits: few rows are made by one and many by the other. Shapes with the same bits and mma.sync with others,
  * as another order of additions has: wgmma makes all rows, so that a row's bits are still its own. What does not
- * begin, or is no such sum, is not used, and the device says so. */
+ * begin, or is no such sum, is not used, and the device says so.
+ *
+ * The first is what others found of an H100 (Khattak and Mikaitis 2025, Accurate Models of NVIDIA Tensor Cores):
+ * sixteen products and the sum so far are cut off at 2^-25 of the largest and added exactly, by either
+ * instruction and in any order. NVIDIA promises it nowhere. */
 #include "kernels/lm/project_bf16.cuh"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * rounded to bf16: 16 rows of x are the left operand, eight rows of W the right one. Each output is one
  * sum of one tensor core, 16 neighbours along k an instruction, from the first to the last; tiles for many
  * rows (project_bf16_tiles.cu, project_sm90a.cu) give the same numbers to the same instructions in the same order, so
- * that the bits of a row do not depend on which it was. Besides tensor cores there are additions alone:
+ * that the bits of a row do not depend on which it was (where wgmma has others it makes all: project_ask.cu). Besides tensor cores there are additions alone:
  * contraction (-fmad) changes nothing, but the norm and SwiGLU of layers that are made together, as it
  * does where these are kernels of their own.
  *
