@@ -2,9 +2,9 @@
  * rounded to bf16: 16 rows of x are the left operand, eight rows of W the right one. Each output is one
  * sum of one tensor core, 16 neighbours along k an instruction, from the first to the last; tiles for many
  * rows (project_bf16_tiles.cu, project_sm90a.cu) give the same numbers to the same instructions in the same order, so
- * that the bits of a row do not depend on which it was (where wgmma has others it makes all: project_ask.cu). Besides tensor cores there are additions alone:
- * contraction (-fmad) changes nothing, but the norm and SwiGLU of layers that are made together, as it
- * does where these are kernels of their own.
+ * that the bits of a row do not depend on which it was (where wgmma has others it makes all: project_ask.cu).
+ * Besides tensor cores there are additions alone: contraction (-fmad) changes nothing, but the norm and SwiGLU of
+ * layers that are made together, as it does where these are kernels of their own.
  *
  * What bounds it is W, which is read once. A warp makes eight outputs, and what it takes of W passes
  * through a ring of its own in shared memory, so that memory is never idle while a step is multiplied:

@@ -277,6 +277,7 @@ __global__ void round_normed_kernel(struct lm_project p, const float *w, float e
 
 /* --- on the host --------------------------------------------------------------------------- */
 
+/* Returns 0; 1: the driver makes no map of these sizes, and nothing was started; -1 on error. */
 template <unsigned COLUMNS, unsigned GROUPS, bool GATED>
 static int launch(struct dev *d, const struct wide_layers *q, const uint16_t *x)
 {
@@ -287,14 +288,13 @@ static int launch(struct dev *d, const struct wide_layers *q, const uint16_t *x)
 	wide_maps maps;
 
 	if (wgmma_map_of(&maps.x, x, rows, k, k, COLUMNS))
-		return dev_fail(d, EX_SOFTWARE, "%s: no map of a product", d->name);
+		return 1;
 	for (unsigned i = 0; i < LM_GROUP; i++) {
 		const struct lm_project *p = &q->p[i < q->n ? i : 0];
 
 		if (wgmma_map_of(&maps.w[i], p->w, p->n, k, k,
 			    GATED ? 8 : GROUPS * GROUP_ROWS))
-			return dev_fail(d, EX_SOFTWARE, "%s: no map of a product",
-				d->name);
+			return 1;
 	}
 	for (unsigned i = 0; i < (GATED ? 1 : q->n); i++)
 		tasks += (q->p[i].n + shape::OUTPUTS - 1) / shape::OUTPUTS *
@@ -398,8 +398,12 @@ static int project(struct dev *d, const struct wide_layers *layers, const float 
 			return -1;
 		rc = q.gated ? launch_shape<true>(d, &q, rounded, shape) :
 			       launch_shape<false>(d, &q, rounded, shape);
-		if (rc < 0)
-			return -1;
+		/* where the driver makes no map of these sizes the layers have other kernels */
+		if (rc)
+			return rc > 0 && row ?
+				dev_fail(d, EX_SOFTWARE, "%s: no map of a product",
+					d->name) :
+				rc;
 	}
 	return 0;
 }

@@ -593,7 +593,8 @@ template <class T> static inline T max(T a, T b)
  * for the GPU it falls off the bus and stays away), CUDA_EMU_ERROR (the number of the error with which the driver refuses
  * to begin), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch),
  * CUDA_EMU_OLD (the chip is older than the build), CUDA_EMU_SHARED (bytes of shared memory that a kernel may be allowed
- * at most), CUDA_EMU_WGMMA (how wgmma adds: cuda_emu_wgmma.c). */
+ * at most), CUDA_EMU_WGMMA (how wgmma adds: cuda_emu_wgmma.c), CUDA_EMU_MAP_MOST (columns that the driver makes a tensor map
+ * of). */
 
 #include <stdlib.h>
 #include <time.h>

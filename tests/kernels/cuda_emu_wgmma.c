@@ -248,8 +248,13 @@ void emu_registers(bool more, unsigned n)
 int emu_tensor_map(struct emu_tensor_map *map, const void *at, uint64_t rows,
 	uint64_t columns, uint64_t row_bytes, uint32_t box_rows, uint32_t box_columns)
 {
+	/* a driver that makes maps of so many columns at most */
+	const char *most = getenv("CUDA_EMU_MAP_MOST");
+
 	*map = (struct emu_tensor_map){ MAGIC, at, rows, columns, row_bytes, 0, 0,
 		box_rows, box_columns, { 0 } };
+	if (most && columns > strtoull(most, NULL, 0))
+		return 1;
 	return (uintptr_t)at % 16 || !rows || !columns || rows > UINT32_MAX ||
 		columns > UINT32_MAX || row_bytes % 16 || row_bytes >> 40 || !box_rows ||
 		box_rows > 256 || !box_columns || box_columns * 2 > 128 ||
