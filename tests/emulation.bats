@@ -29,6 +29,9 @@ setup_file() {
 @test "emulation: attention over a cache on GPUs without tensor cores is within its bound, of the same bits alone" {
 	CUDA_EMU_TENSOR=0 run -0 "$RNP_BUILD/kcheck" --only emu lm_paged
 	refute_output --partial FAIL
+	# and so are linear layers
+	CUDA_EMU_TENSOR=0 run -0 "$RNP_BUILD/kcheck" --each --only emu lm_project
+	refute_output --partial FAIL
 	assert_output --regexp 'lm_paged +ok [1-9]'
 }
 

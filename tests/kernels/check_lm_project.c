@@ -155,11 +155,24 @@ static void check_packed(struct kcheck *k, struct kcase *c, struct lm_project *p
 	free(packed);
 }
 
+/* Whether the emulation is that of a GPU without tensor cores. */
+static bool without_tensor(void)
+{
+	const char *text = getenv("CUDA_EMU_TENSOR");
+
+	return text && strcmp(text, "0") == 0;
+}
+
+static bool has_emulated_tensor(const struct kcheck *k)
+{
+	return strcmp(k->column, "emu") == 0 && !without_tensor();
+}
+
 /* Whether a GPU takes x as bf16, as project.h says. */
 static bool rounds(struct kcheck *k, enum lm_weight type, uint64_t cols, unsigned offset)
 {
-	return !k->dev.is_host && type == LM_WEIGHT_BF16 && cols >= 32 && cols % 8 == 0 &&
-		offset % 8 == 0;
+	return !k->dev.is_host && !without_tensor() && type == LM_WEIGHT_BF16 &&
+		cols >= 32 && cols % 8 == 0 && offset % 8 == 0;
 }
 
 static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n,
@@ -387,7 +400,7 @@ static void together(struct kcheck *k, enum lm_weight type, uint64_t rows, uint6
 				    .gated = gates ? values : NULL,
 				    .gelu = gelu },
 		/* of more rows only where wgmma is used */
-		.must = strcmp(k->column, "emu") == 0 &&
+		.must = has_emulated_tensor(k) &&
 			(rows <= 8 || (!*k->dev.note && !getenv("CUDA_EMU_MAP_MOST"))) };
 	uint64_t count = 0;
 	struct kcase c = { .run = run_together, .arguments = &g };
@@ -712,7 +725,7 @@ void check_lm_project(struct kcheck *k)
 			true);
 		together(k, (enum lm_weight)type, 5, 130, 2304, false, false, true);
 		/* on a chip before 8.0 it returns 1 */
-		if (strcmp(k->column, "emu") == 0) {
+		if (has_emulated_tensor(k)) {
 			floats(k, (enum lm_weight)type, 1, 43, 768 - less);
 			floats(k, (enum lm_weight)type, 8, 17, 2304);
 		}
