@@ -226,7 +226,7 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		lm_quantize_ref(&(struct lm_quantize){ x8, x, rows, cols, ldx }, 0,
 			rows * (cols / LM_WEIGHT_BLOCK));
 	lm_project_ref(&host, 0, n);
-	for (uint64_t r = 0; r < rows; r++)
+	for (uint64_t r = 0; r < rows && !exact; r++)
 		for (uint64_t j = 0; j < n; j++)
 			bound[r * ldy + j] = (float)((double)(cols + 4) * 0x1p-22 *
 				terms(&host, r, j));
