@@ -11,7 +11,7 @@
 /* Up to so many logits one thread reads them all sooner than others wake up: some 15 us. One whose share is computed
  * counts as WEIGHED. */
 #define ALONE_LOGITS 131072
-#define WEIGHED      16
+#define WEIGHED      8
 #define PIECES       4 /* of a thread's share: what rows cost differs */
 
 struct work {

@@ -5,8 +5,9 @@
  * sampling: Holtzman et al., arXiv 1904.09751); of these the ones with at least min_p times the
  * share of the most likely (Nguyen et al., arXiv 2407.01082). The token at position p of a text
  * is drawn with block p of the Philox sequence (seed, choice) and nothing else, so that a text
- * does not depend on the other texts in the batch, on interruptions, or on speculation. Tokens
- * that are less likely than e^-32 of the most likely are never drawn. */
+ * does not depend on the other texts in the batch, on interruptions, or on speculation: where a
+ * walk over the shares of the tokens that are left, in the order of their ids, reaches that number.
+ * Tokens that are less likely than e^-32 of the most likely are never drawn. */
 #ifndef RNP_COMMON_LM_INFER_SAMPLE_H
 #define RNP_COMMON_LM_INFER_SAMPLE_H
 
@@ -69,10 +70,12 @@ struct lm_mask {
 
 /* Working memory of a thread. Initialise with zeros; it grows to the vocabulary. */
 struct lm_scratch {
-	float *logits;
-	struct lm_candidate *kept;
-	float *max;   /* of each block of logits */
-	double *sums; /* of the shares of each block */
+	float *logits;       /* those that were changed */
+	float *kept;         /* candidates, in the order of their ids, */
+	uint32_t *ids;       /* and which they are */
+	const float **block; /* each block of logits */
+	float *max;          /* of each block of logits */
+	double *sums;        /* of the shares of each block */
 	uint32_t cap;
 };
 

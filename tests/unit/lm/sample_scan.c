@@ -2,6 +2,7 @@
  * the program runs itself again at the other levels. */
 #include "common/lm/infer/sample_scan.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +29,10 @@ static void draw_logits(void)
 
 static void check_shares(double temperature)
 {
-	const struct scan how = { .max = 20,
-		.min = 20 - 32 * temperature,
-		.temperature = temperature };
 	double share[SCAN_BLOCK];
+	struct scan how;
 
+	scan_init(&how, 20, temperature, 32);
 	for (int i = 0; i < COUNT; i += SCAN_BLOCK) {
 		uint32_t n = i / SCAN_BLOCK % SCAN_BLOCK + 1;
 		double sum = scan_shares(share, logits + i, n, &how), all = 0;
@@ -84,27 +84,76 @@ static void check_exclude(void)
 	CHECK(to[3] == -INFINITY && to[4] == logits[4]);
 }
 
+/* What is kept is in order and at least min; a NaN is not, nor is -infinity. */
+static void check_keep(void)
+{
+	float kept[2 * SCAN_BLOCK];
+	uint32_t ids[2 * SCAN_BLOCK];
+
+	for (int i = 0; i < COUNT; i += SCAN_BLOCK)
+		for (uint32_t size = 1; size <= SCAN_BLOCK; size += 9) {
+			float min = logits[i + (int)size - 1]; /* is kept, or a NaN */
+			uint32_t n = scan_keep(kept + 3, ids + 3, logits + i, size, 1000,
+				min);
+			uint32_t at = 3;
+
+			for (uint32_t j = 0; j < size; j++)
+				if (logits[i + (int)j] >= min) {
+					CHECK(kept[at] == logits[i + (int)j]);
+					CHECK_I64(1000 + j, ids[at++]);
+				}
+			CHECK_I64(at - 3, n);
+		}
+	CHECK_I64(3,
+		scan_keep(kept, ids, logits + 1, 5, 0,
+			-FLT_MAX)); /* 3 is NaN, 5 -infinity */
+}
+
+/* The least float that is not below: what is between two floats excludes the lower one. */
+static void check_raise(void)
+{
+	struct scan how;
+
+	scan_init(&how, 3, 1, 1);
+	CHECK(how.min == 2);
+	scan_raise(&how, 2 + 1e-12);
+	CHECK(how.min == nextafterf(2, 3));
+	scan_raise(&how, 1);
+	CHECK(how.min == nextafterf(2, 3));
+	scan_init(&how, 3, 1e39, 32);
+	CHECK(how.min == -FLT_MAX);
+	scan_init(&how, 3, 1e-320, 32);
+	CHECK(how.min == 3 && how.scale == DBL_MAX);
+}
+
 /* FNV-1a of all bits */
-static uint64_t add_hash(uint64_t h, const double *x, size_t bytes)
+static uint64_t add_hash(uint64_t h, const void *x, size_t bytes)
 {
 	for (size_t j = 0; j < bytes; j++)
 		h = (h ^ ((const unsigned char *)x)[j]) * UINT64_C(0x100000001b3);
 	return h;
 }
 
-static uint64_t hash_of_shares(void)
+static uint64_t hash_of_blocks(void)
 {
-	const struct scan hows[] = { { .max = 20, .min = -35, .temperature = 1.7 },
-		{ .max = 20, .min = -12, .temperature = 1 } };
 	uint64_t h = UINT64_C(0xcbf29ce484222325);
 	double share[SCAN_BLOCK + 1];
+	float kept[SCAN_BLOCK];
+	uint32_t ids[SCAN_BLOCK], n;
+	struct scan how;
 
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < 2; k++) {
+		scan_init(&how, 20, k ? 1 : 1.7, 32);
 		for (int i = 0; i < COUNT; i += SCAN_BLOCK) {
 			share[SCAN_BLOCK] = scan_shares(share, logits + i,
-				SCAN_BLOCK - i % 3, &hows[k]);
+				SCAN_BLOCK - i % 3, &how);
 			h = add_hash(h, share, sizeof share);
+			n = scan_keep(kept, ids, logits + i, SCAN_BLOCK - i % 3, 0,
+				how.min);
+			h = add_hash(h, kept, n * sizeof *kept);
+			h = add_hash(h, ids, n * sizeof *ids);
 		}
+	}
 	return h;
 }
 
@@ -119,7 +168,7 @@ static void check_version(const char *self, const char *level)
 	CHECK(f && fscanf(f, "%llx", &there) == 1);
 	if (f)
 		CHECK_I64(0, pclose(f));
-	CHECK(there == hash_of_shares());
+	CHECK(there == hash_of_blocks());
 }
 
 /* At the levels that this CPU has; this process has the best one. */
@@ -136,7 +185,7 @@ int main(int argc, char **argv)
 {
 	draw_logits();
 	if (argc > 1) {
-		printf("%llx\n", (unsigned long long)hash_of_shares());
+		printf("%llx\n", (unsigned long long)hash_of_blocks());
 		return 0;
 	}
 	check_shares(1);
@@ -144,6 +193,8 @@ int main(int argc, char **argv)
 	check_shares(2);
 	check_max();
 	check_exclude();
+	check_keep();
+	check_raise();
 	check_versions(argv[0]);
 	TEST_END();
 }
