@@ -87,20 +87,29 @@ bool table_fit(struct table_column *columns, int n, size_t width)
 	return true;
 }
 
+/* Whether a name may go on in the next line behind this character. */
+static bool joins(char c)
+{
+	return c == '.' || c == '_' || c == '/' || c == ',' || c == ':';
+}
+
 /* Returns the bytes of the next line of text, at most width characters (0: all): it ends at the
- * last space that fits, else at the width. *skip: bytes up to the next line. */
+ * last space that fits, else behind the last part of a name, else at the width. *skip: bytes up to the next
+ * line. */
 static size_t next_line(const char *text, size_t width, size_t *skip)
 {
-	size_t bytes = 0, chars = 0, blank = 0;
+	size_t bytes = 0, chars = 0, blank = 0, part = 0;
 
 	while (text[bytes] && (!width || chars < width || continues(text[bytes]))) {
 		if (text[bytes] == ' ')
 			blank = bytes;
 		chars += !continues(text[bytes]);
 		bytes++;
+		if (joins(text[bytes - 1]))
+			part = bytes;
 	}
-	if (text[bytes] && text[bytes] != ' ' && blank)
-		bytes = blank;
+	if (text[bytes] && text[bytes] != ' ' && (blank || part))
+		bytes = blank ? blank : part;
 	*skip = bytes;
 	while (text[*skip] == ' ')
 		++*skip;

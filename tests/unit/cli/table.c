@@ -22,6 +22,13 @@ static void check_rows(void)
 	row[0] = "abcdefghi", row[1] = NULL, row[2] = "";
 	table_headings(&out, columns, 3, row, "<", ">");
 	CHECK_TEXT("<abcd    ->\n<efgh>\n<i>\n", buf_text(&out));
+	/* a name goes on behind one of its parts */
+	buf_reset(&out);
+	columns[0].width = 10;
+	row[0] = "rnp_serve_steps.total";
+	table_row(&out, columns, 3, row);
+	CHECK_TEXT("rnp_serve_    -\nsteps.\ntotal\n", buf_text(&out));
+	columns[0].width = 4;
 	/* a number that is wider than those before it stays whole, and the columns after it in line */
 	buf_reset(&out);
 	columns[1].number = columns[0].number = true;
