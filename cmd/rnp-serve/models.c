@@ -43,7 +43,8 @@ struct served *models_find(struct models *m, const char *name, uint32_t *adapter
 			return &m->at[i];
 	if (name)
 		api_error_set(e, 404, "model_not_found", "model",
-			"model '%.100s' is not here", name);
+			"model '%.100s' is not here: GET /v1/models lists those that are",
+			name);
 	else
 		api_error_set(e, 400, "missing_required_parameter", "model",
 			"'model' is missing");

@@ -84,11 +84,6 @@ static void add_quoted(struct buf *out, const char *text, const char *escaped)
 	}
 }
 
-static bool takes_value(const struct opt *o)
-{
-	return o->kind != OPT_FLAG && o->kind != OPT_COUNT;
-}
-
 static void zsh_options(struct buf *out, const struct opt *o)
 {
 	for (; o && o->kind != OPT_END; o++) {
@@ -96,7 +91,7 @@ static void zsh_options(struct buf *out, const struct opt *o)
 			o->kind == OPT_LIST || o->kind == OPT_COUNT ? "*" : "", o->name);
 		add_quoted(out, o->help, "[]:\\");
 		buf_addc(out, ']');
-		if (takes_value(o)) {
+		if (opt_takes_value(o)) {
 			buf_addc(out, ':');
 			add_quoted(out, o->metavar ? o->metavar : "value", "[]:\\");
 			if (o->choices) {
@@ -159,7 +154,7 @@ static void fish_options(struct buf *out, const struct program *p,
 			for (const char *s = o->choices; *s; s++)
 				buf_addc(out, *s == '|' ? ' ' : *s);
 			buf_addc(out, '\'');
-		} else if (takes_value(o)) {
+		} else if (opt_takes_value(o)) {
 			buf_adds(out, " -r");
 		}
 		buf_adds(out, " -d '");

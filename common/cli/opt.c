@@ -1,5 +1,4 @@
-/* opt.c - parses options, and prints what there is of them: usage lines, help, the SYNOPSIS of man
- * pages. */
+/* opt.c - parses options. */
 #include "common/cli/opt.h"
 
 #include <stdlib.h>
@@ -13,11 +12,6 @@
 #include "common/base/num.h"
 #include "common/base/suggest.h"
 #include "common/cli/human.h"
-
-static bool takes_value(const struct opt *o)
-{
-	return o->kind != OPT_FLAG && o->kind != OPT_COUNT;
-}
 
 static const struct opt *find_in(const struct opt *o, const char *name, size_t len,
 	char letter)
@@ -200,6 +194,37 @@ static int apply(struct parse *p, const struct opt *o, const char *value)
 	return 0;
 }
 
+static const struct opt_elsewhere *elsewhere;
+
+void opt_use_elsewhere(const struct opt_elsewhere *names)
+{
+	elsewhere = names;
+}
+
+/* Returns what an option of another program is here, or NULL. */
+static const char *here(const struct parse *p, const char *name)
+{
+	for (const struct opt_elsewhere *e = elsewhere; e && e->name; e++) {
+		bool is_option = strncmp(e->here, "--", 2) == 0;
+		const char *option = e->here + (is_option ? 2 : 0);
+
+		if (strcmp(e->name, name) == 0 &&
+			(is_option ? find_in(p->command->opts, option,
+					     strcspn(option, " "), 0) != NULL :
+				     p->command->args_max == 1))
+			return e->here;
+	}
+	return NULL;
+}
+
+static int no_letter(const struct parse *p, char letter)
+{
+	const char name[] = { '-', letter, '\0' }, *ours = here(p, name);
+
+	return err_set(EX_USAGE, "there is no option %s%s%s", name,
+		ours ? "; here it is " : "", ours ? ours : "");
+}
+
 static int no_option(const struct parse *p, const char *arg, size_t len)
 {
 	char name[41];
@@ -209,6 +234,9 @@ static int no_option(const struct parse *p, const char *arg, size_t len)
 		len = sizeof name - 1;
 	memcpy(name, arg, len);
 	name[len] = '\0';
+	if (here(p, name))
+		return err_set(EX_USAGE, "there is no option --%s; here it is %s", name,
+			here(p, name));
 	for (const struct opt *o = p->command->opts; o && o->kind != OPT_END; o++)
 		suggest_offer(&near, o->name, strlen(o->name));
 	for (const struct opt *o = p->common; o && o->kind != OPT_END; o++)
@@ -228,7 +256,7 @@ static int parse_long(struct parse *p, const char *arg)
 		o = find_in(p->common, arg, n, 0);
 	if (!o)
 		return no_option(p, arg, n);
-	if (value && !takes_value(o))
+	if (value && !opt_takes_value(o))
 		return err_set(EX_USAGE, "option --%s takes no value", o->name);
 	return apply(p, o, value);
 }
@@ -241,8 +269,8 @@ static int parse_letters(struct parse *p, const char *letters)
 		if (!o)
 			o = find_in(p->common, NULL, 0, *letters);
 		if (!o)
-			return err_set(EX_USAGE, "there is no option -%c", *letters);
-		if (takes_value(o))
+			return no_letter(p, *letters);
+		if (opt_takes_value(o))
 			return apply(p, o, letters[1] ? letters + 1 : NULL);
 		if (apply(p, o, NULL) < 0)
 			return -1;
@@ -305,15 +333,24 @@ static int apply_settings(struct parse *p)
 	return 0;
 }
 
+/* A command that takes no arguments got one: it may be the value. */
+static int lacks(const struct parse *p, const struct opt *o, int nargs)
+{
+	bool found = nargs == 1 && p->command->args_max == 0;
+
+	return err_set(EX_USAGE, "option --%s %s is required%s%s%s%.60s%s", o->name,
+		o->metavar ? o->metavar : "", found ? "; did you mean --" : "",
+		found ? o->name : "", found ? " " : "", found ? p->argv[1] : "",
+		found ? "?" : "");
+}
+
 static int check_complete(const struct parse *p, int nargs)
 {
 	const struct command *c = p->command;
 
 	for (int i = 0; c->opts && c->opts[i].kind != OPT_END; i++)
 		if (c->opts[i].required && !(p->seen >> i & 1))
-			return err_set(EX_USAGE, "option --%s %s is required",
-				c->opts[i].name,
-				c->opts[i].metavar ? c->opts[i].metavar : "");
+			return lacks(p, &c->opts[i], nargs);
 	if (nargs < c->args_min)
 		return err_set(EX_USAGE, "%s is missing", c->arguments);
 	if (c->args_max >= 0 && nargs > c->args_max)
@@ -364,7 +401,7 @@ int opt_preset(const struct command *c, const char *name, const char *value)
 		return err_set(EX_USAGE, "there is no option '%.40s'%s", name,
 			suggest_text(&near, words, sizeof words));
 	}
-	if (takes_value(o) != (value != NULL))
+	if (opt_takes_value(o) != (value != NULL))
 		return err_set(EX_USAGE,
 			value ? "'%.40s' is true or false" : "'%.40s' needs a value",
 			name);
@@ -396,190 +433,6 @@ bool opt_given(const struct command *c, const char *name)
 	if (!o)
 		bug("there is no option --%s", name);
 	return last_seen >> (o - c->opts) & 1;
-}
-
-static void synopsis_option(struct buf *out, const struct opt *o)
-{
-	buf_addf(out, o->required ? " --%s" : " [--%s", o->name);
-	if (takes_value(o))
-		buf_addf(out, " %s", o->choices ? o->choices : o->metavar);
-	if (!o->required)
-		buf_addc(out, ']');
-	if (o->kind == OPT_LIST || o->kind == OPT_COUNT)
-		buf_adds(out, "...");
-}
-
-void opt_synopsis(struct buf *out, const char *program, const struct command *c)
-{
-	buf_addf(out, "%s %s", program, c->name);
-	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++)
-		if (o->required)
-			synopsis_option(out, o);
-	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++)
-		if (!o->required)
-			synopsis_option(out, o);
-	if (c->arguments)
-		buf_addf(out, " %s", c->arguments);
-	buf_addc(out, '\n');
-}
-
-/* Appends one word of a usage line; a line that would reach 80 columns is continued below. */
-static void usage_word(struct buf *out, size_t *column, const char *word)
-{
-	size_t n = strlen(word);
-
-	if (*column + 1 + n >= 80) {
-		buf_adds(out, "\n      ");
-		*column = 6;
-	}
-	buf_addf(out, " %s", word);
-	*column += 1 + n;
-}
-
-void opt_usage(struct buf *out, const char *program, const struct command *c)
-{
-	struct buf word = BUF_INIT;
-	size_t begin = out->len, column;
-	bool optional = false;
-
-	buf_addf(out, "usage: %s %s", program, c->name);
-	column = out->len - begin;
-	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++) {
-		optional |= !o->required;
-		if (!o->required)
-			continue;
-		buf_reset(&word);
-		buf_addf(&word, "--%s", o->name);
-		if (takes_value(o))
-			buf_addf(&word, " %s", o->choices ? o->choices : o->metavar);
-		buf_adds(&word, o->kind == OPT_LIST ? "..." : "");
-		usage_word(out, &column, word.data);
-	}
-	if (optional)
-		usage_word(out, &column, "[options]");
-	if (c->arguments)
-		usage_word(out, &column, c->arguments);
-	buf_addc(out, '\n');
-	buf_release(&word);
-}
-
-#define HELP_COLUMNS 79
-
-/* Appends choices, in further lines where they are more than one holds. */
-static void add_choices(struct buf *out, const char *choices)
-{
-	size_t column = out->len + 2; /* labels are indented by two */
-
-	while (*choices) {
-		size_t n = strcspn(choices, "|");
-
-		n += choices[n] == '|';
-		if (column + n > HELP_COLUMNS) {
-			buf_adds(out, "\n        ");
-			column = 8;
-		}
-		buf_add(out, choices, n);
-		column += n;
-		choices += n;
-	}
-}
-
-static void option_label(struct buf *out, const struct opt *o)
-{
-	buf_reset(out);
-	if (o->letter)
-		buf_addf(out, "-%c, ", o->letter);
-	buf_addf(out, "--%s", o->name);
-	if (takes_value(o))
-		buf_addc(out, ' ');
-	if (takes_value(o) && o->choices)
-		add_choices(out, o->choices);
-	else if (takes_value(o))
-		buf_adds(out, o->metavar);
-}
-
-/* The commands of the man page's EXAMPLES by "PROGRAM SUBCOMMAND", see scripts/examples. */
-extern const char *const examples_embedded_kinds[], *const examples_embedded_texts[];
-
-const char *opt_examples(const char *program, const char *command)
-{
-	size_t n = strlen(program);
-
-	for (int i = 0; examples_embedded_kinds[i]; i++) {
-		const char *kind = examples_embedded_kinds[i];
-
-		if (strncmp(kind, program, n) == 0 && kind[n] == ' ' &&
-			strcmp(kind + n + 1, command) == 0)
-			return examples_embedded_texts[i];
-	}
-	return NULL;
-}
-
-/* If there are more options than this, the first few stand apart. */
-#define OPTIONS_MANY   8
-#define OPTIONS_COMMON 5
-
-void opt_wrap(struct buf *out, const char *text, size_t column)
-{
-	size_t at = column;
-
-	while (*text) {
-		size_t n = strcspn(text, " \n");
-
-		if (at > column && at + 1 + n > HELP_COLUMNS) {
-			buf_addf(out, "\n%*s", (int)column, "");
-			at = column;
-		}
-		if (at > column)
-			buf_addc(out, ' ');
-		buf_add(out, text, n);
-		at += n + (at > column);
-		text += n;
-		text += strspn(text, " \n");
-	}
-	buf_addc(out, '\n');
-}
-
-static void help_options(struct buf *out, const struct opt *opts)
-{
-	struct buf label = BUF_INIT;
-	size_t width = 0;
-	int n = 0, at = 0;
-
-	for (const struct opt *o = opts; o && o->kind != OPT_END; o++, n++) {
-		option_label(&label, o);
-		if (label.len > width && label.len <= 30)
-			width = label.len;
-	}
-	for (const struct opt *o = opts; o && o->kind != OPT_END; o++, at++) {
-		option_label(&label, o);
-		if (at == 0)
-			buf_addc(out, '\n');
-		if (at == OPTIONS_COMMON && n > OPTIONS_MANY)
-			buf_adds(out, "\nFurther options:\n\n");
-		if (label.len > width)
-			buf_addf(out, "  %s\n  %*s  ", label.data, (int)width, "");
-		else
-			buf_addf(out, "  %-*s  ", (int)width, label.data);
-		opt_wrap(out, o->help, width + 4);
-	}
-	buf_release(&label);
-}
-
-void opt_help(struct buf *out, const char *program, const struct command *c)
-{
-	const char *examples = opt_examples(program, c->name);
-
-	opt_usage(out, program, c);
-	buf_addf(out, "\n%s\n", c->summary);
-	help_options(out, c->opts);
-	if (c->details) {
-		buf_addc(out, '\n');
-		opt_wrap(out, c->details, 0);
-	}
-	if (examples)
-		buf_addf(out, "\nExamples:\n\n%s", examples);
-	buf_addf(out, "\nSee %s(1).\n", program);
 }
 
 void opt_list_release(struct opt_list *l)

@@ -46,6 +46,11 @@ struct opt {
 	bool address; /* the text, or each item of a list, is an address (address.h) */
 };
 
+static inline bool opt_takes_value(const struct opt *o)
+{
+	return o->kind != OPT_FLAG && o->kind != OPT_COUNT;
+}
+
 struct command {
 	const char *name; /* "quote" */
 	/* the arguments after the options: "[file ...]", or NULL */
@@ -60,6 +65,15 @@ struct command {
 	/* args: the n arguments. Returns an exit code, or err_report(). */
 	int (*run)(int n, char **args);
 };
+
+/* What other programs call an option, "port" or "-m", and what it is here: "--listen HOST:PORT", or words for what is
+ * the one argument of a command. */
+struct opt_elsewhere {
+	const char *name, *here;
+};
+
+/* Sets what is answered to such names where the command has the option; ends with a row of NULL. NULL: nothing is. */
+void opt_use_elsewhere(const struct opt_elsewhere *names);
 
 /* Reads the options of a command and those common to all (may be NULL) from argv[1..argc).
  * Options end at "--" or mix freely with arguments; "-" is an argument. The arguments are moved

@@ -384,6 +384,7 @@ static int run_command(const struct program *p, const struct command *c, int arg
 	if (settings_load() < 0)
 		return err_report();
 	opt_use_settings(settings_find);
+	opt_use_elsewhere(p->elsewhere);
 	if (opt_parse(c, common_opts, argc, argv, &nargs) < 0)
 		return usage_error(p, c);
 	if (prog.json && prog.table) {

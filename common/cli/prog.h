@@ -14,6 +14,7 @@ struct program {
 	const char *summary;                   /* one sentence */
 	const struct command *const *commands; /* ends with NULL */
 	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
+	const struct opt_elsewhere *elsewhere; /* options of its like; or NULL */
 };
 
 /* Parses, runs the subcommand, closes standard output; returns the value for main(). Handles

@@ -487,12 +487,17 @@ static void sleep_ms(const struct http_request *q, int64_t ms)
 			return;
 }
 
+static int check_scheme(const char *url)
+{
+	if (strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0)
+		return 0;
+	return err_set(EX_USAGE, "'%s' is not an http or https URL (http://HOST:PORT)",
+		url);
+}
+
 static int prepare(struct http *h, const struct http_request *q)
 {
-	if (strncasecmp(q->url, "http://", 7) != 0 &&
-		strncasecmp(q->url, "https://", 8) != 0)
-		return err_set(EX_USAGE, "'%s' is not an http or https URL", q->url);
-	if (http_curl_open() < 0)
+	if (check_scheme(q->url) < 0 || http_curl_open() < 0)
 		return -1;
 	if (!h->curl)
 		h->curl = http_curl.easy_init();
@@ -571,8 +576,8 @@ int http_url(struct buf *out, const char *base, const char *path)
 {
 	size_t n = strlen(base);
 
-	if (strncasecmp(base, "http://", 7) != 0 && strncasecmp(base, "https://", 8) != 0)
-		return err_set(EX_USAGE, "'%s' is not an http or https URL", base);
+	if (check_scheme(base) < 0)
+		return -1;
 	if (strpbrk(base, "?# \t\r\n"))
 		return err_set(EX_USAGE, "'%s' has a query, a fragment or a space", base);
 	while (n && base[n - 1] == '/')

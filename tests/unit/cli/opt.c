@@ -152,6 +152,39 @@ static void check_bad(void)
 	err_clear();
 }
 
+/* Names of other programs are answered with what they are here, where the command has it. */
+static void check_elsewhere(void)
+{
+	static const struct opt_elsewhere names[] = { { "term", "--nothing T" },
+		{ "term", "--word W" }, { "-t", "--word W" },
+		{ "standing", "one argument" }, { NULL, NULL } };
+
+	opt_use_elsewhere(names);
+	PARSE("--term=5");
+	CHECK_TEXT("there is no option --term; here it is --word W", err_get()->text);
+	PARSE("-fty");
+	CHECK_TEXT("there is no option -t; here it is --word W", err_get()->text);
+	PARSE("--standing");
+	CHECK_TEXT("there is no option --standing", err_get()->text); /* it takes two */
+	opt_use_elsewhere(NULL);
+	PARSE("-t");
+	CHECK_TEXT("there is no option -t", err_get()->text);
+	err_clear();
+}
+
+/* What stands alone, where nothing may, is taken for the value that is missing. */
+static void check_found(void)
+{
+	const struct command alone = { .name = "sub", .opts = opts };
+	char *argv[] = { (char *)"sub", (char *)"x", NULL };
+	int nargs;
+
+	CHECK(opt_parse(&alone, common, 2, argv, &nargs) < 0);
+	CHECK_TEXT("option --word W is required; did you mean --word x?",
+		err_get()->text);
+	err_clear();
+}
+
 static void check_help(void)
 {
 	struct buf text = BUF_INIT;
@@ -181,6 +214,8 @@ int main(void)
 	check_forms();
 	check_values();
 	check_bad();
+	check_elsewhere();
+	check_found();
 	check_help();
 	opt_list_release(&got.list);
 	opt_list_release(&got.addresses);
