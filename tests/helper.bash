@@ -105,3 +105,34 @@ wait_port() {
 		fail "the server has ended"
 	}
 }
+
+# on_terminal COLUMNS COMMAND [TEXT N]: prints what the command writes to a terminal of that width. One that goes on
+# gets Ctrl-C when it has written the text N times.
+on_terminal() {
+	python3 - "$@" <<-'END'
+		import fcntl, os, pty, signal, struct, sys, termios
+		signal.alarm(120)
+		pid, fd = pty.fork()
+		if pid == 0:
+		    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored by what a shell starts in the background
+		    os.environ["TERM"] = "xterm"
+		    os.environ.pop("COLUMNS", None)
+		    os.read(0, 1)
+		    os.execvp("bash", ["bash", "-c", sys.argv[2]])
+		fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(sys.argv[1]), 0, 0))
+		os.write(fd, b"\n")
+		out = b""
+		while True:
+		    try:
+		        piece = os.read(fd, 65536)
+		    except OSError:
+		        break
+		    if not piece:
+		        break
+		    out += piece
+		    if len(sys.argv) > 3 and out.count(sys.argv[3].encode()) >= int(sys.argv[4]):
+		        os.write(fd, b"\x03")
+		os.waitpid(pid, 0)
+		sys.stdout.write(out.decode().replace("\r\n", "\n").lstrip("\n"))
+	END
+}

@@ -188,3 +188,35 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	cmp "$BATS_TEST_TMPDIR/q8_0" "$BATS_TEST_TMPDIR/f32"
 	refused 64 "a cache is of" rnp-serve ask --model "$DIR/model" --cache-type q4 x
 }
+
+@test "ask, run, plan: who knows llama.cpp or vLLM is told what an option is here" {
+	said() {
+		run --separate-stderr "${@:2}"
+		assert_equal "$status" 64
+		[[ $stderr == "rnp-serve: $1"$'\n'* ]] || fail "stderr is '$stderr', not '$1'"
+	}
+	said 'there is no option --port; here it is --listen HOST:PORT' rnp-serve run --model m --port 8080
+	said 'there is no option -m; here it is --model M' rnp-serve ask -m model x
+	said 'there is no option -p; here it is TEXT alone' rnp-serve ask --model model -p x
+	said 'there is no option --ctx-size; here it is --context N' rnp-serve plan --model model --ctx-size 4096
+	said 'there is no option --served-model-name; here it is --model NAME=M' rnp-serve run --served-model-name a
+	said 'there is no option --max-concurrency; here it is --clients N' rnp-serve bench --url http://x --max-concurrency 8
+	said 'option --model M is required; did you mean --model model.gguf?' rnp-serve plan model.gguf
+	said 'option --model [NAME=]M is required; did you mean --model model.gguf?' rnp-serve run model.gguf
+	refused 64 "'localhost:8080' is not an http or https URL (http://HOST)" \
+		rnp-serve bench --url localhost:8080
+}
+
+@test "ask: a terminal is told that its prompt is read, and a context that is too long is warned of" {
+	on_terminal 80 "NO_COLOR=1 rnp-serve ask --model $DIR/model -n 1" 'Ctrl-D ends it' 1 >"$BATS_TEST_TMPDIR/screen"
+	grep -q 'rnp-serve: reads what you type here; Ctrl-D ends it' "$BATS_TEST_TMPDIR/screen"
+	made_for=$(rnp-serve plan --model "$DIR/model" | jq .context)
+	for command in "ask -n 1 x" plan; do
+		# shellcheck disable=SC2086 # words
+		run_split rnp-serve $command --model "$DIR/model" --context "$((made_for + 1))"
+		assert_equal "$status" 0
+		[[ $stderr == *"was made for $made_for tokens"* ]]
+		run_split rnp-serve $command --model "$DIR/model" --context "$made_for"
+		assert_equal "$stderr" ""
+	done
+}

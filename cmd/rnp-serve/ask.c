@@ -331,6 +331,7 @@ static int answer(struct answer *a, int n, char **args)
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
 	c = model_file_config(a->l.model_file);
+	loaded_check_context(a->l.model_file, model, context);
 	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
 		context = ids_count(a) + tokens + 1; /* no more memory than needed */
 	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context, cache) < 0 ||

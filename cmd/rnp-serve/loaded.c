@@ -115,3 +115,14 @@ int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **o
 	buf_release(&text);
 	return rc;
 }
+
+void loaded_check_context(const struct model_file *model, const char *name,
+	int64_t context)
+{
+	uint32_t made_for = model_file_config(model)->context;
+
+	if (context > made_for)
+		err_warn(
+			"%s was made for %u tokens: beyond these, of --context %lld, it says little that makes sense",
+			name, made_for, (long long)context);
+}

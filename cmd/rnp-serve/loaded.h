@@ -33,6 +33,10 @@ void loaded_release(struct loaded *l);
  * messages; close *out either way. */
 int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **out);
 
+/* Warns of a context that is longer than what the model was made for. */
+void loaded_check_context(const struct model_file *model, const char *name,
+	int64_t context);
+
 /* Whether a token ends an answer. */
 bool loaded_ends(const struct loaded *l, uint32_t id);
 

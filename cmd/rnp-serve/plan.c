@@ -213,6 +213,7 @@ static int plan(struct dev *d, struct model_file **s, bool *fits)
 		return -1;
 	if (available(d, &there) < 0 || plan_of(&p, d, *s, (uint32_t)context, type) < 0)
 		return -1;
+	loaded_check_context(*s, model, context);
 	*fits = !there || p.total <= there;
 	return write_plan(*s, d, &p, there, *fits);
 }

@@ -377,6 +377,7 @@ static int open_files(struct served *m, const struct served_options *o)
 	context = o->context ? o->context : model_file_config(m->l.model_file)->context;
 	if (context < 2)
 		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path, context);
+	loaded_check_context(m->l.model_file, m->path, context);
 	find_ends(m);
 	if (open_chat(m, o->template) < 0)
 		return -1;

@@ -19,6 +19,12 @@
 #define READ_CHUNK_BYTES ((size_t)64 << 10)
 #define FLUSHED_FDS      256 /* below it, files that are flushed stay open */
 
+void io_say_typed(void)
+{
+	if (isatty(STDIN_FILENO))
+		err_warn("reads what you type here; Ctrl-D ends it, Ctrl-C gives up");
+}
+
 int io_read(struct buf *out, const char *path, size_t max_bytes)
 {
 	bool is_stdin = strcmp(path, "-") == 0;
@@ -29,6 +35,8 @@ int io_read(struct buf *out, const char *path, size_t max_bytes)
 
 	if (fd < 0)
 		return err_sys(0, "cannot open '%s'", path);
+	if (is_stdin)
+		io_say_typed();
 	for (;;) {
 		ssize_t n = read(fd, buf_reserve(out, READ_CHUNK_BYTES),
 			READ_CHUNK_BYTES);

@@ -9,6 +9,9 @@
 
 #include "common/base/buf.h"
 
+/* Says on a terminal that standard input is read: who forgot a file would wait for ever. */
+void io_say_typed(void);
+
 /* Appends the file at path ("-": standard input) to out. Returns 0, or -1: 66 or 77 if it
  * cannot be opened, 65 if it is larger than max_bytes, 74 if reading fails. */
 int io_read(struct buf *out, const char *path, size_t max_bytes);

@@ -11,6 +11,7 @@
 
 #include "common/base/ahead.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/base/threads.h"
 
@@ -91,10 +92,7 @@ static int next_file(struct lines *l)
 	if (strcmp(path, "-") == 0) {
 		l->fd = STDIN_FILENO;
 		l->name = "stdin";
-		/* who forgot a file would wait for an answer for ever */
-		if (isatty(STDIN_FILENO))
-			err_warn(
-				"reads what you type here; Ctrl-D ends it, Ctrl-C gives up");
+		io_say_typed();
 	} else {
 		l->fd = open(path, O_RDONLY | O_CLOEXEC);
 		l->name = path;

@@ -487,12 +487,11 @@ static void sleep_ms(const struct http_request *q, int64_t ms)
 			return;
 }
 
-static int check_scheme(const char *url)
+static int check_scheme(const char *u)
 {
-	if (strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0)
+	if (strncasecmp(u, "http://", 7) == 0 || strncasecmp(u, "https://", 8) == 0)
 		return 0;
-	return err_set(EX_USAGE, "'%s' is not an http or https URL (http://HOST:PORT)",
-		url);
+	return err_set(EX_USAGE, "'%s' is not an http or https URL (http://HOST)", u);
 }
 
 static int prepare(struct http *h, const struct http_request *q)
