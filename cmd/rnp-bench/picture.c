@@ -372,14 +372,8 @@ int picture_save(const json_t *records, const char *path)
 void picture_write(struct buf *out, const json_t *records, const char *title)
 {
 	struct plot p = PLOT_INIT;
-	struct buf svg = BUF_INIT;
-	const char *begin;
 
 	add_all(&p, records);
-	plot_write(&svg, &p, title, NULL);
-	/* within a page there is no place for the declaration */
-	begin = strstr(svg.data, "<svg");
-	buf_adds(out, begin);
+	plot_embed(out, &p, title);
 	plot_release(&p);
-	buf_release(&svg);
 }

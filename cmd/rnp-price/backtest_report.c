@@ -144,18 +144,6 @@ static void add_table(struct buf *out, const char *title, const json_t *records)
 	buf_release(&headings);
 }
 
-static void add_picture(struct buf *out, const struct plot *plot)
-{
-	struct buf picture = BUF_INIT;
-	const char *svg;
-
-	plot_write(&picture, plot, NULL, NULL);
-	/* inside a page the SVG has no XML declaration */
-	svg = strstr(buf_text(&picture), "<svg");
-	buf_adds(out, svg ? svg : "");
-	buf_release(&picture);
-}
-
 static int save_page(const struct backtest_report *r, const char *path,
 	const char *command)
 {
@@ -169,7 +157,7 @@ static int save_page(const struct backtest_report *r, const char *path,
 	html_text(&out, command);
 	buf_adds(&out, "</pre>\n");
 	add_table(&out, "Results", r->records);
-	add_picture(&out, &r->plot);
+	plot_embed(&out, &r->plot, NULL);
 	add_table(&out, "Each world", r->worlds);
 	html_end(&out);
 	rc = io_replace(path, out.data, out.len, 0644);

@@ -115,7 +115,7 @@ static void title(struct page *p)
 		"th,td{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #8885;white-space:nowrap}\n"
 		".n{text-align:right;font-variant-numeric:tabular-nums}\n"
 		"pre{background:#8882;padding:.5rem;overflow-x:auto}\n"
-		"svg{max-width:100%;height:auto}\n</style></head><body>\n<h1>Rewards</h1>\n<p>");
+		".plot{overflow-x:auto}\n</style></head><body>\n<h1>Rewards</h1>\n<p>");
 	html_text(&p->out, store);
 	buf_addf(&p->out, ": %ld %s. Amounts are in tokens.</p>\n", p->n,
 		p->n == 1 ? "epoch" : "epochs");
@@ -178,20 +178,13 @@ static void draw(struct page *p, const struct merkle_leaf *leaves, long n)
 		.lines = &line,
 		.n = 1 };
 	struct plot plot = PLOT_INIT;
-	struct buf picture = BUF_INIT;
-	const char *svg;
-
 	for (long i = 0; i < n; i++) {
 		x[i] = (double)(i + 1);
 		y[i] = (double)(leaves[i].unlocked + leaves[i].locked) / TOKEN;
 	}
 	qsort(y, (size_t)n, sizeof *y, by_amount);
 	plot_add_chart(&plot, &chart);
-	plot_write(&picture, &plot, NULL, NULL);
-	/* inside a page the SVG has no XML declaration */
-	svg = strstr(buf_text(&picture), "<svg");
-	buf_adds(&p->out, svg ? svg : "");
-	buf_release(&picture);
+	plot_embed(&p->out, &plot, NULL);
 	plot_release(&plot);
 	free(x);
 	free(y);

@@ -2,6 +2,7 @@
  * itself. */
 #include "common/plot/plot.h"
 
+#include <string.h>
 #include <math.h>
 
 #include "common/base/io.h"
@@ -190,6 +191,17 @@ void plot_write(struct buf *out, const struct plot *p, const char *title,
 				.colour = DRAW_QUIET },
 			note);
 	buf_adds(out, "</svg>\n");
+}
+
+void plot_embed(struct buf *out, const struct plot *p, const char *title)
+{
+	struct buf picture = BUF_INIT;
+
+	plot_write(&picture, p, title, NULL);
+	buf_adds(out, "<div class=\"plot\" tabindex=\"0\">\n");
+	buf_adds(out, strstr(picture.data, "<svg")); /* without the XML declaration */
+	buf_adds(out, "</div>\n");
+	buf_release(&picture);
 }
 
 int plot_save(const struct plot *p, const char *title, const char *note, const char *path)
