@@ -155,6 +155,13 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch -
 	printf 'a note of mine' | cmp - <(tail -n 1 questions)
 	sed 1d out >questions
 	refused 65 "questions:1: not the answer to line 1" rnp-serve batch --model "$DIR/model" --resume questions few
+	# nor is what a disk lost in the middle, or the answers to other questions
+	sed '2s/.\{20\}$//' out >questions
+	refused 65 "questions:2: the end of the answer is missing" rnp-serve batch --model "$DIR/model" --resume questions in
+	head -3 out >questions
+	sed 2d in >others
+	refused 65 "others:2: 'questions' has an answer to another custom_id" rnp-serve batch --model "$DIR/model" --resume questions others
+	head -3 out | cmp - questions
 	refused 66 "not a regular file" rnp-serve batch --model "$DIR/model" --resume /dev/full few
 }
 

@@ -69,8 +69,11 @@ struct batch {
 	pthread_cond_t ready;
 	struct item *first, **end; /* in the order of the input */
 	int64_t pending, lines, failed;
-	int fd;       /* the file of --resume; -1: standard output */
-	int64_t skip; /* lines that were answered in an earlier run */
+	int fd; /* the file of --resume; -1: standard output */
+	/* what was answered in an earlier run, as long as there are lines to skip: how many, and the next one's */
+	int64_t skip;
+	struct buf answered;
+	const char *answer;
 };
 
 /* --- what was answered before -------------------------------------------------------------------------- */
@@ -79,10 +82,9 @@ struct batch {
  * that was killed, is truncated. */
 static int open_resume(struct batch *b)
 {
-	struct buf text = BUF_INIT;
+	struct buf *text = &b->answered;
 	const char *last;
 	struct stat st;
-	int rc = -1;
 
 	b->fd = open(resume, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (b->fd < 0)
@@ -92,18 +94,32 @@ static int open_resume(struct batch *b)
 			resume);
 	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0)
 		return err_set(EX_TEMPFAIL, "'%s' is written by another process", resume);
-	if (io_read(&text, resume, SIZE_MAX / 4) < 0 ||
-		batch_line_count(&b->skip, buf_text(&text), text.len, resume) < 0)
-		goto out;
-	last = text.len ? memrchr(text.data, '\n', text.len) : NULL;
-	text.len = last ? (size_t)(last - text.data) + 1 : 0;
-	if (ftruncate(b->fd, (off_t)text.len) < 0 || lseek(b->fd, 0, SEEK_END) < 0)
-		err_sys(EX_IOERR, "cannot write '%s'", resume);
-	else
-		rc = 0;
-out:
-	buf_release(&text);
-	return rc;
+	if (io_read(text, resume, SIZE_MAX / 4) < 0 ||
+		batch_line_count(&b->skip, buf_text(text), text->len, resume) < 0)
+		return -1;
+	last = text->len ? memrchr(text->data, '\n', text->len) : NULL;
+	text->len = last ? (size_t)(last - text->data) + 1 : 0;
+	b->answer = buf_text(text);
+	if (ftruncate(b->fd, (off_t)text->len) < 0 || lseek(b->fd, 0, SEEK_END) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", resume);
+	return 0;
+}
+
+/* Passes over a line that was answered. Its answer has its name: the answers to other questions are not added to. */
+static int skip_line(struct batch *b, const struct lines *lines, const char *text)
+{
+	char *id = batch_line_custom_id(text);
+	bool is_its = batch_line_answers(b->answer, b->lines + 1, id);
+
+	free(id);
+	b->lines++;
+	if (!is_its)
+		return err_set(EX_DATAERR, "%s: '%s' has an answer to another custom_id",
+			lines_where(lines), resume);
+	b->answer = strchr(b->answer, '\n') + 1;
+	if (!--b->skip)
+		buf_release(&b->answered);
+	return 0;
 }
 
 /* --- one line --------------------------------------------------------------------------------------------- */
@@ -256,7 +272,7 @@ static void add_answer(struct buf *out, const struct batch *b, const struct item
 	buf_addf(out, ",\"response\":{\"status_code\":%d,\"request_id\":\"%s\",\"body\":",
 		item->reply.status, item->x ? item->x->id : "");
 	buf_add(out, body->data, len);
-	buf_adds(out, "},\"error\":null}\n");
+	buf_adds(out, BATCH_LINE_END "\n");
 }
 
 static int write_answer(struct batch *b, const struct item *item)
@@ -323,15 +339,13 @@ static int answer_lines(struct batch *b, int n, char **files)
 	lines.cuts = true;
 	while ((rc = lines_next(&lines, &line, &len)) > 0) {
 		if (b->skip) {
-			b->skip--;
-			b->lines++;
-			continue;
+			rc = skip_line(b, &lines, line);
+		} else {
+			take_line(b, &lines, line, len);
+			rc = write_ready(b, streams * AHEAD);
 		}
-		take_line(b, &lines, line, len);
-		if (write_ready(b, streams * AHEAD) < 0) {
-			rc = -1;
+		if (rc < 0)
 			break;
-		}
 	}
 	lines_close(&lines);
 	if (rc == 0 && b->skip)
@@ -386,6 +400,7 @@ static int run(int n, char **args)
 {
 	struct batch b = { .model = { .l = LOADED_INIT },
 		.fd = -1,
+		.answered = BUF_INIT,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.ready = PTHREAD_COND_INITIALIZER };
 	struct item *item;
@@ -405,6 +420,7 @@ static int run(int n, char **args)
 	served_release(&b.model);
 	lm_events_free(b.outbox);
 	opt_list_release(&adapters);
+	buf_release(&b.answered);
 	if (b.fd >= 0)
 		close(b.fd);
 	if (rc < 0)

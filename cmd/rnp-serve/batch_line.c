@@ -8,23 +8,35 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 
 /* --- answers ----------------------------------------------------------------------------------------- */
 
+/* Writes how the answer to line n begins; returns its length. */
+static size_t begin_of(char begin[64], int64_t n)
+{
+	return (size_t)snprintf(begin, 64,
+		BATCH_LINE_BEGIN "\",\"custom_id\":", (long long)n);
+}
+
 int batch_line_count(int64_t *out, const char *text, size_t len, const char *where)
 {
+	const size_t tail = strlen(BATCH_LINE_END);
 	const char *at = text, *end = at + len, *newline;
 	int64_t lines = 0;
 	char begin[64];
 
 	for (; (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
-		int n = snprintf(begin, sizeof begin, BATCH_LINE_BEGIN "\"",
-			(long long)lines + 1);
+		size_t n = begin_of(begin, lines + 1), bytes = (size_t)(newline - at);
 
-		if (newline - at < n || memcmp(at, begin, (size_t)n) != 0)
+		if (bytes < n || memcmp(at, begin, n) != 0)
 			return err_set(EX_DATAERR, "%s:%lld: not the answer to line %lld",
 				where, (long long)lines + 1, (long long)lines + 1);
+		if (bytes < n + tail || memcmp(newline - tail, BATCH_LINE_END, tail) != 0)
+			return err_set(EX_DATAERR,
+				"%s:%lld: the end of the answer is missing", where,
+				(long long)lines + 1);
 		lines++;
 	}
 	/* nor what a process that was killed left of the next one */
@@ -34,6 +46,22 @@ int batch_line_count(int64_t *out, const char *text, size_t len, const char *whe
 			where, (long long)lines + 1);
 	*out = lines;
 	return 0;
+}
+
+bool batch_line_answers(const char *answer, int64_t n, const char *custom_id)
+{
+	struct buf want = BUF_INIT;
+	char begin[64];
+	const char *has = answer + begin_of(begin, n);
+	bool is_it;
+
+	if (!custom_id || strncmp(has, "null,", 5) == 0)
+		return true;
+	canon_string(&want, custom_id, strlen(custom_id));
+	buf_addc(&want, ',');
+	is_it = strncmp(has, buf_text(&want), want.len) == 0;
+	buf_release(&want);
+	return is_it;
 }
 
 /* --- a line's beginning -------------------------------------------------------------------------------- */
