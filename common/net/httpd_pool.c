@@ -8,54 +8,69 @@
 
 #define WAITING_MAX 1024
 
+/* A body from this size on may take seconds to read as JSON and tokens, where smaller ones take milliseconds. */
+#define LARGE_BODY 65536
+
 struct httpd_pool {
 	struct httpd *h;
 	pthread_mutex_t lock;
 	pthread_cond_t work;
 	struct httpd_exchange *first, **end;
 	int waiting;
+	/* requests with large bodies that run, and how many may: a thread is left for the others */
+	int large, large_max;
 	bool stop;
 	pthread_t *threads;
 	int nthreads;
 };
 
+static bool is_large(const struct httpd_exchange *x)
+{
+	return x->q.body.len >= LARGE_BODY;
+}
+
 /* Finds the next request: the oldest of the clients that have the fewest handlers running, so
- * that a client that asks much does not make the others wait. */
+ * that a client that asks much does not make the others wait; nor do large requests make small ones of
+ * the same client, which may be many behind a proxy. NULL: none may run now. */
 static struct httpd_exchange **find_next(struct httpd_pool *p)
 {
-	struct httpd_exchange **best = &p->first;
+	struct httpd_exchange **best = NULL;
 
-	for (struct httpd_exchange **at = best; *at; at = &(*at)->next_job)
-		if ((*at)->client->in_pool < (*best)->client->in_pool)
+	for (struct httpd_exchange **at = &p->first; *at; at = &(*at)->next_job)
+		if ((p->large < p->large_max || !is_large(*at)) &&
+			(!best || (*at)->client->in_pool < (*best)->client->in_pool))
 			best = at;
 	return best;
 }
 
-/* Returns the next request; NULL: the pool ends. */
+/* Returns the next request; NULL: the pool ends, and what still waits is for a thread that has a large one. */
 static struct httpd_exchange *next(struct httpd_pool *p)
 {
-	struct httpd_exchange **at, *x;
+	struct httpd_exchange **at, *x = NULL;
 
 	pthread_mutex_lock(&p->lock);
-	while (!p->first && !p->stop)
+	while (!(at = find_next(p)) && !p->stop)
 		pthread_cond_wait(&p->work, &p->lock);
-	at = find_next(p);
-	x = *at;
-	if (x) {
+	if (at) {
+		x = *at;
 		*at = x->next_job;
 		if (!*at)
 			p->end = at;
 		p->waiting--;
+		p->large += is_large(x);
 		x->client->in_pool++;
 	}
 	pthread_mutex_unlock(&p->lock);
 	return x;
 }
 
-static void is_done(struct httpd_pool *p, struct httpd_client *client)
+static void is_done(struct httpd_pool *p, struct httpd_client *client, bool large)
 {
 	pthread_mutex_lock(&p->lock);
 	client->in_pool--;
+	p->large -= large;
+	if (large) /* this thread may find another client's request, and a large one goes to one that sleeps */
+		pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -66,6 +81,7 @@ static void *work(void *arg)
 
 	while ((x = next(p))) {
 		enum httpd_when when = HTTPD_NOW;
+		bool large = is_large(x); /* the handler may take the body */
 
 		if (!x->left) { /* otherwise nobody waits for it any more */
 			x->begun = true;
@@ -73,7 +89,8 @@ static void *work(void *arg)
 		}
 		if (when == HTTPD_GO_ON)
 			bug("a handler went on");
-		is_done(p, x->client); /* before the next lines, which may free both */
+		is_done(p, x->client,
+			large); /* before the next lines, which may free both */
 		httpd_exchange_left_pool(x, when == HTTPD_NOW);
 	}
 	return NULL;
@@ -102,6 +119,7 @@ struct httpd_pool *httpd_pool_start(struct httpd *h, int threads)
 
 	p->h = h;
 	p->end = &p->first;
+	p->large_max = threads > 1 ? threads - 1 : 1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->work, NULL);
 	p->threads = xcalloc((size_t)threads, sizeof *p->threads);

@@ -308,6 +308,14 @@ static enum httpd_when post_length(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+/* Runs on the pool, with a body. */
+static enum httpd_when post_slow(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	usleep(400000);
+	return post_length(ctx, q, r);
+}
+
 /* Runs on the pool: waits for that many ms, or answers later from there. */
 static enum httpd_when get_slow(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
@@ -366,6 +374,8 @@ static const struct httpd_route routes[] = {
 	HTTPD_POST("/small", post_length, 1000, .class = HTTPD_SMALL),
 	HTTPD_GET("/big", get_big),
 	HTTPD_GET("/half", get_half),
+	HTTPD_POST("/slow", post_slow, 1000000, .slow = true, .begin = begin,
+		.done = done),
 	HTTPD_GET("/slow", get_slow, .slow = true, .begin = begin, .gone = gone,
 		.done = done),
 	{ 0 },
@@ -1138,6 +1148,36 @@ static void slow_clients_take_turns(void)
 	buf_release(&b);
 }
 
+/* Large requests leave a thread to the small ones of the same address, and each is answered. */
+static void large_bodies_leave_a_thread(void)
+{
+	static char body[100000];
+	struct buf b = BUF_INIT;
+	int fds[5];
+
+	memset(body, 'x', sizeof body);
+	for (int i = 0; i < 5; i++) {
+		fds[i] = dial();
+		CHECK(says(fds[i],
+			"POST /slow HTTP/1.1\r\n" CLOSE
+			"Content-Length: 100000\r\n\r\n"));
+		CHECK(say(fds[i], body, sizeof body));
+	}
+	CHECK(until(&works, 5));
+	for (int i = 0; i < 3; i++)
+		answers("GET /slow?ms=1 HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+			"slow");
+	CHECK(works >= 3);
+	for (int i = 0; i < 5; i++) {
+		buf_reset(&b);
+		hear(fds[i], &b, NULL);
+		CHECK_TEXT("100000", body_of(buf_text(&b)));
+		close(fds[i]);
+	}
+	CHECK(until(&works, 0));
+	buf_release(&b);
+}
+
 /* --- limits ------------------------------------------------------------------------------ */
 
 /* A body of each class fills its own budget; replies have one for all. */
@@ -1391,6 +1431,7 @@ int main(void)
 	leave_at_once();
 	slow_handlers();
 	slow_clients_take_turns();
+	large_bodies_leave_a_thread();
 	CHECK_I64(0, works);
 	httpd_stop(h);
 	budgets();
