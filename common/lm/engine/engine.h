@@ -80,10 +80,12 @@ struct lm_request {
 	/* Results, valid after its last event. */
 	enum lm_finish finish;
 	uint32_t generated;
-	uint32_t cached;             /* tokens of the prompt found in the cache */
-	uint32_t proposed, accepted; /* draft tokens */
-	uint32_t preempted;          /* how often */
-	int64_t submitted_ns, admitted_ns, first_ns; /* monotonic; 0: not yet */
+	uint32_t cached;                /* tokens of the prompt found in the cache */
+	uint32_t proposed, accepted;    /* draft tokens */
+	uint32_t preempted;             /* how often */
+	int64_t submitted_ns, first_ns; /* monotonic; 0: not yet */
+	/* the same; any thread may read it at any time: clients leave before the end */
+	_Atomic int64_t admitted_ns;
 	struct err *error; /* with LM_FINISH_ERROR; the caller frees it */
 
 	/* Private to the engine. */
