@@ -453,6 +453,14 @@ static void shared_pages(struct lm_weights *w)
 	free(want);
 }
 
+/* ThreadSanitizer keeps a shadow as large as what is touched, and it is resident, too: of 33.9 MB that 16.8 MB of
+ * pages took, half lay below all our addresses. AddressSanitizer's is an eighth, for which bounds have room. */
+#ifdef __SANITIZE_THREAD__
+#define MEASURES false
+#else
+#define MEASURES true
+#endif
+
 static uint64_t resident(void)
 {
 	unsigned long long all, pages = 0;
@@ -481,7 +489,7 @@ static void found_where_written(struct lm_weights *w)
 	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
 	before = resident();
 	read_on(f, c, &a, 0, 20, got);
-	CHECK(resident() < before + (3 << 20));
+	CHECK(!MEASURES || resident() < before + (3 << 20));
 	lm_sequence_release(&a, c);
 	lm_forward_close(f);
 	lm_cache_close(c);
@@ -502,6 +510,9 @@ static void touched(struct lm_weights *w)
 	struct lm_cache *c = NULL;
 	int calls = 0;
 
+	if (!MEASURES)
+		fprintf(stderr,
+			"SKIP that memory is not more than was asked for: ThreadSanitizer's shadow is resident, too\n");
 	alone(w, 0, want);
 	CHECK(lm_cache_open(&c, w, PAGES_ALL, LM_CACHE_F32) == 0);
 	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
@@ -514,7 +525,7 @@ static void touched(struct lm_weights *w)
 		calls++;
 	CHECK(calls > 2 * LAYERS && calls < 1000);
 	CHECK(resident() - before > AHEAD * bytes * 3 / 4);
-	CHECK(resident() - before < AHEAD * bytes * 3 / 2);
+	CHECK(!MEASURES || resident() - before < AHEAD * bytes * 3 / 2);
 	read_on(f, c, &a, 0, LENGTH, got);
 	CHECK(memcmp(got, want[LENGTH - 1], sizeof got) == 0);
 	CHECK(lm_cache_touch(c, AHEAD)); /* for the pages it took */
