@@ -118,6 +118,20 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	! grep -qF "$key" metrics requests.log serve.err
 }
 
+@test "access: fifty thousand keys are read in little time, and nobody waits meanwhile" {
+	cd "$BATS_TEST_TMPDIR"
+	key=$(rnp-serve key --name anna --append keys)
+	start_serve --api-keys keys
+	python3 -c 'for i in range(50000): print("{\"kind\":\"rnp.api_key\",\"v\":1,\"name\":\"k%d\",\"blake2b\":\"%064x\"}" % (i, i))' >many
+	other=$(rnp-serve key --name bob --append many)
+	cat keys many >new && mv new keys
+	known() { [ "$(code "$url/v1/models" -H "Authorization: Bearer $other")" = 200 ]; }
+	eventually known
+	[ "$(code "$url/v1/completions" -d '{"prompt":"x","max_tokens":2}' -H "Authorization: Bearer $key")" = 200 ]
+	# comparing each with each took 16 s of a processor, and requests waited for most of it
+	[ "$(awk '{ print $14 + $15 }' "/proc/$server/stat")" -lt 500 ]
+}
+
 @test "access: limits of a key are 429 with Retry-After, and another's are its own" {
 	cd "$BATS_TEST_TMPDIR"
 	few=$(rnp-serve key --name few --limit-tokens 20 --append keys)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <search.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,23 +106,58 @@ static int read_key(struct api_key *key, const char *line, size_t len, const cha
 	return rc;
 }
 
-static int add_key(struct api_key ***list, size_t *count, size_t *cap,
-	const struct api_key *key, const char *where)
+/* The keys of a file so far, as trees of tsearch(3): there may be a hundred thousand. */
+struct seen {
+	void *by_name, *by_hash;
+};
+
+static int compare_name(const void *a, const void *b)
 {
-	for (size_t i = 0; i < *count; i++)
-		if (strcmp((*list)[i]->name, key->name) == 0 ||
-			memcmp((*list)[i]->hash, key->hash, API_KEY_HASH) == 0)
-			return err_set(EX_DATAERR, "%s: '%s' is there twice", where,
-				key->name);
-	*list = xgrow(*list, cap, *count + 1, sizeof **list);
-	(*list)[*count] = xmalloc(sizeof *key);
-	*(*list)[(*count)++] = *key;
+	return strcmp(((const struct api_key *)a)->name,
+		((const struct api_key *)b)->name);
+}
+
+static int compare_hash(const void *a, const void *b)
+{
+	return memcmp(((const struct api_key *)a)->hash,
+		((const struct api_key *)b)->hash, API_KEY_HASH);
+}
+
+static int is_new(void **tree, struct api_key *key,
+	int (*compare)(const void *, const void *), const char *where)
+{
+	struct api_key **at = tsearch(key, tree, compare);
+
+	if (!at)
+		return err_set(EX_OSERR, "out of memory");
+	if (*at != key)
+		return err_set(EX_DATAERR, "%s: '%s' is there twice", where, key->name);
 	return 0;
+}
+
+static int add_key(struct api_key ***list, size_t *count, size_t *cap, struct seen *seen,
+	const struct api_key *read, const char *where)
+{
+	struct api_key *key = xmalloc(sizeof *key);
+
+	*key = *read;
+	*list = xgrow(*list, cap, *count + 1, sizeof **list);
+	(*list)[(*count)++] = key;
+	return is_new(&seen->by_name, key, compare_name, where) < 0 ?
+		-1 :
+		is_new(&seen->by_hash, key, compare_hash, where);
+}
+
+/* The keys themselves are the list's. */
+static void keep(void *key)
+{
+	(void)key;
 }
 
 static int read_file(const char *path, struct api_key ***list, size_t *count)
 {
 	char *files[] = { (char *)path }, *line;
+	struct seen seen = { NULL, NULL };
 	struct lines lines;
 	size_t len, cap = 0;
 	int rc;
@@ -133,12 +169,15 @@ static int read_file(const char *path, struct api_key ***list, size_t *count)
 		struct api_key key = { 0 };
 
 		if (read_key(&key, line, len, lines_where(&lines)) < 0 ||
-			add_key(list, count, &cap, &key, lines_where(&lines)) < 0) {
+			add_key(list, count, &cap, &seen, &key, lines_where(&lines)) <
+				0) {
 			rc = -1;
 			break;
 		}
 	}
 	lines_close(&lines);
+	tdestroy(seen.by_name, keep);
+	tdestroy(seen.by_hash, keep);
 	return rc;
 }
 
@@ -185,19 +224,35 @@ void keys_release(struct keys *k)
 	*k = (struct keys){ 0 };
 }
 
-static struct api_key *same(const struct keys *k, const struct api_key *key)
+static int compare_listed(const void *a, const void *b)
 {
-	for (size_t i = 0; i < k->count; i++)
-		if (memcmp(k->list[i]->hash, key->hash, API_KEY_HASH) == 0)
-			return k->list[i];
-	return NULL;
+	return compare_hash(*(struct api_key *const *)a, *(struct api_key *const *)b);
+}
+
+/* Returns a copy of the list in the order of hashes; the caller frees it. */
+static struct api_key **sorted(struct api_key *const *list, size_t count)
+{
+	struct api_key **copy = xcalloc(count + 1, sizeof *copy);
+
+	if (count)
+		memcpy(copy, list, count * sizeof *copy);
+	qsort(copy, count, sizeof *copy, compare_listed);
+	return copy;
+}
+
+static struct api_key *same(struct api_key **known, size_t count,
+	const struct api_key *key)
+{
+	struct api_key **at = bsearch(&key, known, count, sizeof *known, compare_listed);
+
+	return at ? *at : NULL;
 }
 
 int keys_refresh(struct keys *k)
 {
-	struct api_key **list = NULL;
+	struct api_key **list = NULL, **known;
 	int64_t changed_ns;
-	size_t count = 0;
+	size_t count = 0, known_count = k->count;
 
 	if (look(k->path, &changed_ns) < 0)
 		return -1;
@@ -208,11 +263,13 @@ int keys_refresh(struct keys *k)
 		list_release(list, count);
 		return -1;
 	}
+	/* without the lock, for which requests wait: nobody else changes the list, and hashes stay */
+	known = sorted(k->list, known_count);
 	pthread_mutex_lock(&k->lock);
 	for (size_t i = 0; i < k->count; i++)
 		k->list[i]->revoked = true;
 	for (size_t i = 0; i < count; i++) {
-		struct api_key *old = same(k, list[i]);
+		struct api_key *old = same(known, known_count, list[i]);
 
 		if (old) {
 			memcpy(old->name, list[i]->name, sizeof old->name);
@@ -226,6 +283,7 @@ int keys_refresh(struct keys *k)
 		list[i] = NULL;
 	}
 	pthread_mutex_unlock(&k->lock);
+	free(known);
 	list_release(list, count);
 	return 0;
 }
