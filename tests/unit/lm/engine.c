@@ -68,7 +68,8 @@ static void write_model(const char *path)
 	CHECK(fclose(f) == 0);
 }
 
-static void open_model(void)
+/* device: NULL is the CPU */
+static void open_model(const char *device)
 {
 	char path[] = "/tmp/rnp-engine-XXXXXX";
 	int fd = mkstemp(path);
@@ -77,7 +78,10 @@ static void open_model(void)
 	write_model(path);
 	CHECK(model_file_open(&model, path) == 0);
 	unlink(path);
-	CHECK(dev_open(&dev, "cpu") == 0);
+	if (dev_open(&dev, device ? device : "cpu") < 0) {
+		fprintf(stderr, "%s\n", dev.error);
+		exit(1);
+	}
 	CHECK(lm_weights_open(&weights, &dev, model) == 0);
 }
 
@@ -910,10 +914,25 @@ static void memory_runs_out(void)
 	mem_reserve(0);
 }
 
+static void close_model(void)
+{
+	lm_weights_close(weights);
+	model_file_close(model);
+	dev_close(&dev);
+}
+
 int main(void)
 {
-	open_model();
+	/* tests/soak/chat: random requests alone, on this device */
+	const char *device = getenv("RNP_ENGINE_DEVICE");
+
+	open_model(device);
 	make_texts();
+	if (device) {
+		random_requests();
+		close_model();
+		TEST_END();
+	}
 	among_others(400, 16, 256, false);
 	among_others(400, 16, 16, false);
 	among_others(400, 40, 23, false);
@@ -941,8 +960,6 @@ int main(void)
 	service();
 	free_at_once();
 	memory_runs_out();
-	lm_weights_close(weights);
-	model_file_close(model);
-	dev_close(&dev);
+	close_model();
 	TEST_END();
 }
