@@ -67,6 +67,20 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	refused 65 "not finite" rnp-serve ask --model "$BATS_TEST_TMPDIR/nan" -n 5 --temperature 0 x
 }
 
+@test "ask: what was said is less likely with a penalty, and min-p leaves the most likely" {
+	# greedy, this model says one token again and again
+	ask --json -n 30 --temperature 0 "This" >"$BATS_TEST_TMPDIR/again"
+	ask --json -n 30 --temperature 0 --repetition-penalty 100 "This" >"$BATS_TEST_TMPDIR/other"
+	rnp-serve ask --model "$DIR/model" --json -n 30 --temperature 0 --presence-penalty 2 --frequency-penalty 2 "This" |
+		jq -e --slurpfile a "$BATS_TEST_TMPDIR/again" '.text != $a[0].text'
+	jq -e --slurpfile a "$BATS_TEST_TMPDIR/again" '.text != $a[0].text' "$BATS_TEST_TMPDIR/other"
+	ask --json -n 30 --seed 3 --top-k 0 --top-p 1 --min-p 1 "This" |
+		jq -e --slurpfile a "$BATS_TEST_TMPDIR/again" '.text == $a[0].text'
+	refused 64 "--min-p: from 0 to 1" rnp-serve ask --model "$DIR/model" --min-p 1.5 x
+	refused 64 "--repetition-penalty: from 0.01 to 100" rnp-serve ask --model "$DIR/model" --repetition-penalty 0 x
+	refused 64 "--presence-penalty: from -2 to 2" rnp-serve ask --model "$DIR/model" --presence-penalty=-3 x
+}
+
 @test "ask: a NUL that the model says is U+FFFD in the record, and ends nothing" {
 	all=(--context 5000 -n 4000 --seed 5 --top-k 0 --top-p 1 x)
 	ask "${all[@]}" >"$BATS_TEST_TMPDIR/a"

@@ -32,6 +32,11 @@ teardown() { stop_serve; }
 	rnp-serve ask --model "$DIR/model" --chat -n 30 --seed 7 "Hello" >want
 	post /v1/chat/completions '{"messages":[{"role":"user","content":[{"type":"text","text":"Hel"},{"type":"text","text":"lo"}]}],"max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}' |
 		jq -r '.choices[0].message.content' | cmp - want
+	rnp-serve ask --model "$DIR/model" -n 30 --seed 7 --min-p 0.1 --repetition-penalty 1.5 --presence-penalty 0.5 \
+		--frequency-penalty 0.25 "This program" >want
+	post /v1/completions '{"model":"chat","prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40,
+		"min_p":0.1,"repetition_penalty":1.5,"presence_penalty":0.5,"frequency_penalty":0.25}' |
+		jq -r '.choices[0].text' | cmp - want
 }
 
 @test "run: a seed's text is the same alone, among 16 others, after a cache hit, and preempted" {

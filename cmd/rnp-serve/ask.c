@@ -23,7 +23,7 @@
 static const char *model, *tokenizer, *device, *system_text, *chat_template, *cache_type,
 	*adapter, *type;
 static int64_t threads, tokens = 256, context, top_k = 40;
-static double temperature = 0.8, top_p = 0.95;
+static double temperature = 0.8, top_p = 0.95, min_p, repetition = 1, presence, frequency;
 static uint64_t seed = UINT64_MAX; /* not given */
 static bool chat, json, echo;
 
@@ -68,6 +68,26 @@ static const struct opt opts[] = {
 		.min = 0,
 		.max = LM_VOCAB_MAX,
 		.help = "choose among the K most likely; 0: all (default 40)" },
+	{ .name = "min-p",
+		.kind = OPT_F64,
+		.to = &min_p,
+		.metavar = "P",
+		.help = "and of these as likely as P of the most likely (default 0: all)" },
+	{ .name = "repetition-penalty",
+		.kind = OPT_F64,
+		.to = &repetition,
+		.metavar = "R",
+		.help = "above 1: what was said, prompt and all, is less likely (default 1)" },
+	{ .name = "presence-penalty",
+		.kind = OPT_F64,
+		.to = &presence,
+		.metavar = "X",
+		.help = "taken from the logit of a token that was answered (default 0)" },
+	{ .name = "frequency-penalty",
+		.kind = OPT_F64,
+		.to = &frequency,
+		.metavar = "X",
+		.help = "and for each time that it was (default 0)" },
 	{ .name = "seed",
 		.kind = OPT_U64,
 		.to = &seed,
@@ -220,6 +240,18 @@ static int show(struct answer *a)
 	return rc;
 }
 
+/* For penalties, which count what was said before. */
+static void remember_prompt(struct answer *a, uint32_t vocab)
+{
+	const uint32_t *ids = (const uint32_t *)(const void *)a->ids.data;
+
+	if (!lm_sampling_penalises(&a->sampler.how))
+		return;
+	lm_history_init(&a->sampler.history, vocab);
+	for (uint32_t i = 0; i < ids_count(a); i++)
+		lm_history_prompt(&a->sampler.history, ids[i]);
+}
+
 static int speak(struct answer *a)
 {
 	uint32_t vocab = model_file_config(a->l.model_file)->vocab, id;
@@ -231,6 +263,7 @@ static int speak(struct answer *a)
 	a->finish = "length";
 	/* the server starts at the same position, so both draw the same text */
 	a->sampler.position = a->prompt_tokens;
+	remember_prompt(a, vocab);
 	while (a->made < tokens) {
 		id = lm_sample(&a->sampler, a->logits, vocab);
 		if (!isfinite(a->logits[id]))
@@ -345,8 +378,19 @@ static int answer(struct answer *a, int n, char **args)
 
 static int check_options(void)
 {
-	if (!(temperature >= 0 && temperature <= 100))
-		return err_set(EX_USAGE, "--temperature: from 0 to 100");
+	const struct {
+		const char *option;
+		double value, from, to;
+	} numbers[] = { { "temperature", temperature, 0, 100 }, { "min-p", min_p, 0, 1 },
+		{ "repetition-penalty", repetition, 0.01, 100 },
+		{ "presence-penalty", presence, -2, 2 },
+		{ "frequency-penalty", frequency, -2, 2 } };
+
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (!(numbers[i].value >= numbers[i].from &&
+			    numbers[i].value <= numbers[i].to))
+			return err_set(EX_USAGE, "--%s: from %g to %g", numbers[i].option,
+				numbers[i].from, numbers[i].to);
 	if (!(top_p > 0 && top_p <= 1))
 		return err_set(EX_USAGE, "--top-p: above 0, at most 1");
 	if (system_text && !chat)
@@ -369,6 +413,10 @@ static int run(int n, char **args)
 	a.sampler.how.temperature = temperature;
 	a.sampler.how.top_p = top_p;
 	a.sampler.how.top_k = (uint32_t)top_k;
+	a.sampler.how.min_p = min_p;
+	a.sampler.how.repetition_penalty = repetition;
+	a.sampler.how.presence_penalty = presence;
+	a.sampler.how.frequency_penalty = frequency;
 	if (rc == 0)
 		rc = answer(&a, n, args);
 	lm_stream_close(a.stream);

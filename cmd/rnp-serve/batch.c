@@ -106,7 +106,7 @@ static int open_resume(struct batch *b)
 }
 
 /* Passes over a line that was answered. Its answer has its name: the answers to other questions are not added to. */
-static int skip_line(struct batch *b, const struct lines *lines, const char *text)
+static int skip_line(struct batch *b, struct lines *lines, const char *text)
 {
 	char *id = batch_line_custom_id(text);
 	bool is_its = batch_line_answers(b->answer, b->lines + 1, id);

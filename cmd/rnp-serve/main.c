@@ -30,6 +30,7 @@ static const struct opt_elsewhere elsewhere[] = {
 	{ "predict", "--tokens N" },
 	{ "max-tokens", "--tokens N" },
 	{ "temp", "--temperature T" },
+	{ "repeat-penalty", "--repetition-penalty R" },
 	{ "system-prompt", "--system TEXT" },
 	{ "-p", "TEXT alone" },
 	{ "prompt", "TEXT alone" },

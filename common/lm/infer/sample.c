@@ -446,9 +446,16 @@ void lm_sampler_init(struct lm_sampler *s, uint64_t seed)
 void lm_sampler_release(struct lm_sampler *s)
 {
 	lm_scratch_release(&s->scratch);
+	lm_history_release(&s->history);
 }
 
 uint32_t lm_sample(struct lm_sampler *s, const float *logits, uint32_t count)
 {
-	return lm_draw(&s->scratch, &s->how, NULL, NULL, logits, count, s->position++);
+	bool counts = s->history.seen != NULL;
+	uint32_t id = lm_draw(&s->scratch, &s->how, counts ? &s->history : NULL, NULL,
+		logits, count, s->position++);
+
+	if (counts)
+		lm_history_add(&s->history, id);
+	return id;
 }

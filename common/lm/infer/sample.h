@@ -107,13 +107,15 @@ void lm_logprobs(struct lm_logprobs *out, const float *logits, uint32_t count,
 struct lm_sampler {
 	struct lm_sampling how;
 	uint64_t position; /* of the next token to draw */
+	struct lm_history
+		history; /* zeros, unless the caller initialises it, as penalties want */
 	struct lm_scratch scratch;
 };
 
 void lm_sampler_init(struct lm_sampler *s, uint64_t seed);
 void lm_sampler_release(struct lm_sampler *s);
 
-/* Draws the next token and advances the position. */
+/* Draws the next token, advances the position and counts the token in the history. */
 uint32_t lm_sample(struct lm_sampler *s, const float *logits, uint32_t count);
 
 #endif
