@@ -172,7 +172,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch -
 	# of the windows of a load that stood still most of its time, most have no tokens
 	jq -s -e 'map(.test) == ["tokens_per_second", "first_token", "token", "request"] and
 		all(.kind == "rnp.bench" and .suite == "serve" and (.high > 0 or .test == "tokens_per_second") and .low <= .median and .params.failed == 0 and
-			.params.model == "chat" and .params.clients == 4)' closed
+			.params.model == "chat" and .params.clients == 4) and
+		(.[1:] | all(.params.p90 >= .median and .params.p99 >= .params.p90))' closed
 	rnp-serve bench --url "$url" --rate 100 --requests 10 --tokens 4 --chat >open
 	jq -s -e '.[1].params.loop == "open" and .[1].samples == 10' open
 	printf '%s\n' 'a text' '{"prompt":"another","tokens":3}' >prompts

@@ -54,6 +54,17 @@ static void from_unsorted(double *x, size_t n, struct stats *out)
 	out->high = x[n - k];
 }
 
+double stats_percentile(const double *samples, size_t n, unsigned percent)
+{
+	double *x = xmalloc(n * sizeof *x), at;
+
+	memcpy(x, samples, n * sizeof *x);
+	qsort(x, n, sizeof *x, compare);
+	at = x[(n * percent + 99) / 100 - 1];
+	free(x);
+	return at;
+}
+
 void stats_of(const double *samples, size_t n, struct stats *out)
 {
 	double *x = xmalloc(n * sizeof *x);

@@ -40,6 +40,9 @@ static void check_medians(void)
 	CHECK(s.median == 5.5 && s.low == 2 && s.high == 9);
 	CHECK_I64(636364, stats_spread_ppm(&s)); /* 3.5 / 5.5 */
 	CHECK(ten[0] == 10);
+	CHECK(stats_percentile(ten, 10, 90) == 9 && stats_percentile(ten, 10, 91) == 10);
+	CHECK(stats_percentile(ten, 10, 1) == 1 && stats_percentile(ten, 10, 100) == 10);
+	CHECK(stats_percentile(ten, 1, 99) == 10 && stats_percentile(odd, 3, 50) == 5);
 	stats_of(ten, 1, &s);
 	CHECK(s.median == 10 && s.low == 10 && s.high == 10);
 }
