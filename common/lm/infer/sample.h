@@ -107,8 +107,8 @@ void lm_logprobs(struct lm_logprobs *out, const float *logits, uint32_t count,
 struct lm_sampler {
 	struct lm_sampling how;
 	uint64_t position; /* of the next token to draw */
-	struct lm_history
-		history; /* zeros, unless the caller initialises it, as penalties want */
+	/* zeros, unless the caller initialises it, as penalties want */
+	struct lm_history history;
 	struct lm_scratch scratch;
 };
 
