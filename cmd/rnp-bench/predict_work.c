@@ -90,7 +90,7 @@ static struct predict_kernel product(const struct predict_step *s, const char *p
 		.bytes = bytes };
 }
 
-/* Whether SwiGLU and its gradient are kernels of their own, as kernels/lm/rows.cu chooses. */
+/* Whether SwiGLU and its gradient are kernels of their own, as kernels/lm/swiglu.cu chooses. */
 static bool gates_apart(const struct predict_step *s)
 {
 	return s->library && s->wgmma;
@@ -180,7 +180,7 @@ static struct predict_kernel swiglu_back(const struct predict_step *s,
 	return k;
 }
 
-/* Blocks of 2,048 tokens, each on a multiprocessor: as rows.cu sorts and merges them. */
+/* Blocks of 2,048 tokens, each on a multiprocessor: as embed_back.cu sorts and merges them. */
 #define SORT_ROWS 2048.0
 
 static struct predict_kernel sort_tokens(double t)
