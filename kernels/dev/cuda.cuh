@@ -70,6 +70,9 @@ struct cuda {
 	void *scratch; /* scratch memory of huff, which grows as needed */
 	uint64_t scratch_bytes;
 	float *lm_scratch; /* of the language model's operations, once prepared */
+	/* where attention leaves parts of rows: scratch memory, or more of its own */
+	float *lm_room;
+	uint64_t lm_room_floats;
 	/* rows from which wgmma makes layers with bf16 weights, as lm's prepare found; 0: it makes none */
 	unsigned lm_wide_from;
 };

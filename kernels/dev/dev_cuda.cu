@@ -304,6 +304,8 @@ static void dev_shut(struct dev *d)
 		cuda_lt_close(d);
 		if (c->scratch)
 			cudaFree(c->scratch);
+		if (c->lm_room != c->lm_scratch)
+			cudaFree(c->lm_room);
 		if (c->lm_scratch)
 			cudaFree(c->lm_scratch);
 		if (c->from)

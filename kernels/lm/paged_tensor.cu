@@ -425,11 +425,12 @@ static int launch_tasks(struct dev *d, const struct lm_paged_attend *a, division
 	auto rows_kernel = paged_rows_kernel<TYPE, D>;
 	auto mixed_kernel = paged_mixed_kernel<TYPE, D>;
 	const size_t bytes = sizeof(rows_memory<TYPE, D>);
-	uint64_t counters = LM_COUNTERS / v.chunks * (WALK_PARTS + 1), blocks, most;
+	uint64_t counters = LM_COUNTERS / v.chunks * (WALK_PARTS + 1);
+	uint64_t spare, blocks, most;
 
 	v.tasks = (unsigned)(a->rows * v.chunks);
-	v.spare = (unsigned)(LM_SCRATCH_FLOATS / (a->heads * (D + 2)));
-	v.spare = v.spare < counters ? v.spare : (unsigned)counters;
+	spare = cuda_of(d)->lm_room_floats / (a->heads * (D + 2));
+	v.spare = (unsigned)(spare < counters ? spare : counters);
 	if (parts_of(a) <= WALK_PARTS || v.spare <= WALK_PARTS ||
 		!allowed(mixed_kernel, bytes)) {
 		LAUNCH_LARGE(rows_kernel, cuda_grid(d, v.tasks, 1), THREADS, bytes,
@@ -455,12 +456,12 @@ static int launch(struct dev *d, const struct lm_paged_attend *a)
 
 	v.each = (group + chunks - 1) / chunks;
 	v.chunks = chunks * (unsigned)a->kv_heads;
-	v.room = cuda_of(d)->lm_scratch;
-	v.done = (unsigned *)(void *)(v.room + LM_SCRATCH_FLOATS);
+	v.room = cuda_of(d)->lm_room;
+	v.done = (unsigned *)(void *)(cuda_of(d)->lm_scratch + LM_SCRATCH_FLOATS);
 	if (!allowed(paged_rows_kernel<TYPE, D>, sizeof(rows_memory<TYPE, D>)))
 		return 1;
 	tasks = a->rows * v.chunks;
-	fit = LM_SCRATCH_FLOATS / (v.each * parts * (D + 2));
+	fit = cuda_of(d)->lm_room_floats / (v.each * parts * (D + 2));
 	if (parts > 1 && tasks < TASKS_WANTED && fit &&
 		(a->apart || tasks <= PROMPT_LAUNCHES * fit))
 		return launch_parts<TYPE, D>(d, a, v, fit);
