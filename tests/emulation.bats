@@ -29,10 +29,11 @@ setup_file() {
 @test "emulation: attention over a cache on GPUs without tensor cores is within its bound, of the same bits alone" {
 	CUDA_EMU_TENSOR=0 run -0 "$RNP_BUILD/kcheck" --only emu lm_paged
 	refute_output --partial FAIL
+	assert_output --regexp 'lm_paged +ok [1-9]'
 	# and so are linear layers
 	CUDA_EMU_TENSOR=0 run -0 "$RNP_BUILD/kcheck" --each --only emu lm_project
 	refute_output --partial FAIL
-	assert_output --regexp 'lm_paged +ok [1-9]'
+	assert_output --regexp 'lm_project +ok [1-9]'
 }
 
 @test "emulation: where wgmma adds otherwise it makes the few rows, too; where it does not work or begin it makes none, and that is told" {

@@ -211,7 +211,8 @@ loaded() { # NAME WANT
 	plan_of --cache-type q8_0 >q8_0
 	jq -e '.streams == 16 and .fits and (has("proposals") | not)' f16
 	export CUDA_EMU_MEMORY=$((($(jq .total_bytes f16) + $(jq .total_bytes q8_0)) / 2))
-	run -1 plan_of
+	# beside the record there is a line about the context
+	run -1 --separate-stderr plan_of
 	jq -e '.fits == false and (.proposals | any(startswith("--cache-type q8_0 takes ")))' <<<"$output"
 	plan_of --cache-type q8_0 | jq -e .fits
 	start_serve --device cuda --streams 16 --context 2048

@@ -233,7 +233,7 @@ disk_of_coordinator() {
 	wait_until 'a round' rounds_are 1
 	fill
 	# a piece is refused and the worker waits; or the round cannot be closed, and the coordinator ends with one line
-	is_refused() { grep -q 'No space left' a.err c.err; }
+	is_refused() { grep -Eq 'No space left|database or disk is full' a.err c.err; }
 	wait_until 'somebody to say so' is_refused
 	rm small/filler
 	rnp-train eval --model m --data "$DIR/valid" --length 32 --tokens 256 --device cpu >/dev/null

@@ -9,9 +9,9 @@
 /* A row of more parts is long: one block would walk through it for longer than 64 streams of 1,024 keys take
  * together, some 80 us of an H200. */
 #ifdef CUDA_EMU
-#define WALK_PARTS 6
+#define WALK_PARTS 3
 #else
-#define WALK_PARTS 64
+#define WALK_PARTS 34
 #endif
 /* The parts of long rows are counted from the first row on; those of a row have blocks while v.spare is not
  * exceeded. Of a thread's rows: how many lie before them. */
