@@ -432,9 +432,10 @@ static int write_figure(const struct load *l, const char *test, const char *unit
 	else
 		json_set_i64(params, "clients", clients);
 	json_set_i64(params, "tokens_max", tokens);
-	for (unsigned p = 90; p <= 99 && strcmp(unit, "ns") == 0; p += 9)
-		json_set_i64(params, p == 90 ? "p90" : "p99",
-			(int64_t)stats_percentile(samples, n, p));
+	if (strcmp(unit, "ns") == 0) {
+		json_set_i64(params, "p90", (int64_t)stats_percentile(samples, n, 90));
+		json_set_i64(params, "p99", (int64_t)stats_percentile(samples, n, 99));
+	}
 	json_set(r, "params", params);
 	rc = out_record(r);
 	json_decref(r);

@@ -13,6 +13,7 @@
 #else
 #define WALK_PARTS 34
 #endif
+
 /* The parts of long rows are counted from the first row on; those of a row have blocks while v.spare is not
  * exceeded. Of a thread's rows: how many lie before them. */
 struct mixed_memory {
