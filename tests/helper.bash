@@ -5,7 +5,8 @@ load "${BATS_LIBS:-/usr/lib/bats}/bats-assert/load"
 ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 RNP_BUILD=${RNP_BUILD:-$ROOT/build}
 PATH=$RNP_BUILD/bin:$PATH
-export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
+# what programs measure of this machine once is kept for all tests of a run
+export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config XDG_CACHE_HOME=${RNP_TEST_CACHE:-$BATS_RUN_TMPDIR}/cache
 export PYTHONDONTWRITEBYTECODE=1 # the tests leave nothing beside their modules
 unset RNP_NOW RNP_DEVICE
 # a server that does not answer fails a test, in two minutes: see .curlrc there
@@ -46,9 +47,9 @@ misused() {
 }
 bats_require_minimum_version 1.5.0
 
-# Skips without llama.cpp's own library, which tests/llama_cpp.py loads
+# Skips without llama.cpp's own library, which tests/tools/llama_cpp.py loads
 need_llama_cpp() {
-	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import llama_cpp; sys.exit(not llama_cpp.folder())' "$ROOT/tests" ||
+	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import llama_cpp; sys.exit(not llama_cpp.folder())' "$ROOT/tests/tools" ||
 		skip "llama.cpp is not there: scripts/bootstrap"
 }
 
@@ -135,4 +136,10 @@ on_terminal() {
 		os.waitpid(pid, 0)
 		sys.stdout.write(out.decode().replace("\r\n", "\n").lstrip("\n"))
 	END
+}
+
+# advised FILTER FILE: the commands of the advice that a filter of jq finds in a record, a line each, as printed
+advised() {
+	jq -r "$1 | if type == \"array\" then .[] else . end" "$2" |
+		sed -nE 's/^.*: ((rnp-|sudo |systemctl |install |man |\/).*)$/\1/p'
 }

@@ -1,10 +1,10 @@
 // solana_front.mjs - three Solana RPC servers over one real virtual machine (litesvm), of which any may
 // lie. Usage: node solana_front.mjs DIR PAYER [DECIMALS [BLOCK_MS [POOL [NEW_OR_OLD_WALLETS_FILE]]]]
-// RNP_FRONT: {"token_2022": true, "fee_bps": N, "fee_max": N, "hook": true, "authority": true, "nonces": N, "lamports": N}: a
+// RNP_FRONT: {"token_2022": true, "extensions": hex of more extensions of that mint, "fee_bps": N, "fee_max": N, "hook": true, "authority": true, "nonces": N, "lamports": N}: a
 // mint of Token-2022 with a transfer fee or a hook; the payer may issue; that many nonce accounts, and so much SOL, of the payer.
 // Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
-// POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
-// "steal": [wallets], "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}],
+// POST /control {"lies": [["null"], [], []], "forks": 1, "block_ms": N, "pass": blocks that pass at once, "land_failures": true, "freeze": [wallets], "extend": {wallet: hex of its account's extensions},
+// "steal": [wallets], "place": {"token": [addresses], "mint": .., "stake": .., "wallet": ..}, "advance": [nonce accounts], "stranger": memo, "forged": [{signature, memo, bytes}],
 // "shown": [base64 for each server]} sets, and answers what each wallet has, how many transactions landed, the bytes of the last, and how often bytes were asked for.
 //
 // One block every BLOCK_MS; a transaction is processed at once, confirmed after 2 blocks, final after
@@ -57,7 +57,7 @@ function extended(data) {
 	}
 	if (setup.hook)
 		parts.push(Buffer.from([14, 0, 64, 0]), Buffer.alloc(64, 7));
-	return Buffer.concat(parts);
+	return Buffer.concat([...parts, Buffer.from(setup.extensions ?? "", "hex")]);
 }
 function nonceAccount(value) {
 	const data = Buffer.alloc(80);
@@ -169,6 +169,8 @@ function heightFor(server, commitment) {
 function statusFor(server, signature) {
 	if (lying(server, "null"))
 		return null;
+	if (lying(server, "processed"))
+		return { slot: height, confirmations: 0, err: null, confirmationStatus: "processed" };
 	if (lying(server, "final") || lying(server, "confirmed"))
 		return { slot: height, confirmations: null, err: null, confirmationStatus: lying(server, "final") ? "finalized" : "confirmed" };
 	if (lying(server, "failed"))
@@ -188,10 +190,22 @@ function accountFor(server, address) {
 	const a = svm.getAccount(address);
 	if (!a.exists)
 		return null;
+	if (lying(server, "plain"))
+		a.data = a.data.slice(0, 165); // no extensions
 	if (lying(server, "oldnonce") && firstNonces[address])
 		a.data = firstNonces[address];
-	return { data: [Buffer.from(a.data).toString("base64"), "base64"], executable: false, lamports: Number(a.lamports),
+	return { data: [Buffer.from(a.data).toString("base64"), "base64"], executable: a.executable, lamports: Number(a.lamports),
 		owner: a.programAddress, rentEpoch: 0, space: a.data.length };
+}
+
+// that the payment to the last wallet fails
+const blame = (tx) => `InstructionError(${kit.getCompiledTransactionMessageDecoder().decode(tx.messageBytes).instructions.length - 1}, Custom(36))`;
+// a server names the instruction that fails in data, another one in words, as nodes have them, and a third as Rust has them
+function refusal(server, error) {
+	const failed = error.match(/InstructionError\((\d+)/);
+	const text = !failed || server === 2 ? error : server ? `Error processing Instruction ${failed[1]}: custom program error` : "a program's error";
+	return { code: -32002, message: `Transaction simulation failed: ${text}`,
+		data: failed && !server ? { err: { InstructionError: [Number(failed[1]), { Custom: 36 }] } } : undefined };
 }
 
 const context = () => ({ slot: height, apiVersion: "2.0.0" });
@@ -239,11 +253,11 @@ const methods = {
 				late.push({ at: height + 60, tx, signature });
 			return signature;
 		}
-		const error = execute(tx, signature);
+		const error = lying(s, "blame") ? blame(tx) : execute(tx, signature);
 		if (lying(s, "accept-hangup"))
 			return "hangup";
 		if (error || lying(s, "error"))
-			throw { code: -32002, message: `Transaction simulation failed: ${error}` };
+			throw refusal(s, String(error));
 		return signature;
 	},
 };
@@ -254,13 +268,13 @@ function answer(server, text) {
 	try {
 		reply.result = methods[q.method](server, q.params ?? []);
 	} catch (e) {
-		reply.error = { code: e.code ?? -32601, message: String(e.message ?? e) };
+		reply.error = { code: e.code ?? -32601, message: String(e.message ?? e), data: e.data };
 	}
 	return reply;
 }
 
 // A stranger sends lamports to the payer's token account, with a memo, which somebody else may sign, too.
-async function strange(memo, witness) {
+async function tryStrange(memo, witness) {
 	const who = await kit.generateKeyPairSigner(), other = await kit.generateKeyPairSigner(), data = Buffer.alloc(12);
 	svm.airdrop(who.address, kit.lamports(1000000000n));
 	data.writeUInt32LE(2, 0);
@@ -274,9 +288,17 @@ async function strange(memo, witness) {
 			{ programAddress: SYSTEM, data: new Uint8Array(data), accounts: [
 				{ address: who.address, role: kit.AccountRole.WRITABLE_SIGNER }, { address: ownAccount, role: kit.AccountRole.WRITABLE }] }], m));
 	const tx = await kit.signTransactionMessageWithSigners(message);
-	const error = execute(tx, kit.getSignatureFromTransaction(tx));
-	if (error)
-		throw new Error(`the stranger's transaction: ${error}`);
+	return execute(tx, kit.getSignatureFromTransaction(tx));
+}
+async function strange(memo, witness) {
+	for (;;) {
+		const before = height, error = await tryStrange(memo, witness);
+		if (!error)
+			return;
+		// on a busy machine the blockhash may expire before the transaction is signed
+		if (height - before < VALID)
+			throw new Error(`the stranger's transaction: ${error}`);
+	}
 }
 
 async function control(text) {
@@ -284,11 +306,23 @@ async function control(text) {
 	if (c.lies) { lies = c.lies; frozen = [null, null, null]; }
 	if (c.forks !== undefined) forks = c.forks;
 	if (c.block_ms !== undefined) blockMs = c.block_ms;
+	if (c.pass) {
+		for (const x of late.splice(0))
+			execute(x.tx, x.signature);
+		height += c.pass; // the next block() expires the blockhash
+	}
 	if (c.land_failures !== undefined) landFailures = c.land_failures;
 	for (const wallet of c.freeze ?? [])
 		setAccount(await ata(wallet), tokenAccount(wallet, 0, 2));
+	for (const [wallet, hex] of Object.entries(c.extend ?? {}))
+		setAccount(await ata(wallet), Buffer.concat([tokenAccount(wallet, 0), Buffer.from("02" + hex, "hex")]));
 	for (const wallet of c.steal ?? [])
 		setAccount(await ata(wallet), tokenAccount(payer, 0));
+	for (const [what, list] of Object.entries(c.place ?? {}))
+		for (const address of list)
+			what === "wallet" ? svm.airdrop(address, kit.lamports(1000000n)) :
+			what === "token" ? setAccount(address, tokenAccount(payer, 0)) : what === "mint" ? setAccount(address, mintData) :
+			setAccount(address, Buffer.alloc(200), "Stake11111111111111111111111111111111111111");
 	for (const nonce of c.advance ?? [])
 		setAccount(nonce, nonceAccount(createHash("sha256").update(String(Math.random())).digest()), SYSTEM);
 	if (c.forged)

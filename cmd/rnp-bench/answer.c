@@ -4,9 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-bench/bandwidth.h"
+#include "cmd/rnp-bench/peer/bandwidth.h"
 #include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
+#include "cmd/rnp-bench/prove/watch.h"
+#include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -14,29 +16,23 @@
 #include "common/json/json.h"
 #include "common/record/key.h"
 #include "common/base/lines.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/record/signature.h"
 
 static const char *key_path, *verifier, *ca_file, *signer;
+static int64_t per_hour_ms = 600000;
 
 static const struct opt opts[] = {
-	{ .name = "verifier",
-		.kind = OPT_TEXT,
-		.to = &verifier,
-		.metavar = "URL",
-		.help = "the registry, or rnp-bench serve, that measures the bandwidth" },
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &ca_file,
-		.metavar = "F",
-		.help = "trust these certificates, not the system's" },
-	{ .name = "signer",
-		.kind = OPT_TEXT,
-		.address = true,
-		.to = &signer,
-		.metavar = "A",
-		.help = "answer only what this address has signed (default anybody)" },
+	OPT(TEXT, "verifier", &verifier, "URL",
+		"the registry, or rnp-bench serve, that measures the bandwidth"),
+	OPT(TEXT, "ca", &ca_file, "F", "trust these certificates, not the system's"),
+	OPT(TEXT, "signer", &signer, "A",
+		"answer only what this address has signed (default anybody)",
+		.address = true),
+	OPT_IN(DURATION, "per-hour", &per_hour_ms, "D", 1000, 3600000,
+		"how long challenges may take in an hour (default 10min)"),
 	OPT_KEY(&key_path),
 	{ 0 },
 };
@@ -94,19 +90,6 @@ static int check_memory(const struct poc_challenge *c, const char *where)
 			where, need / (1 << 30), here / (1 << 30));
 }
 
-/* An answer without the bandwidth is still useful; the error of prove() is kept. */
-static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
-{
-	struct err error;
-
-	err_save(&error);
-	if (bandwidth_finish(b) < 0)
-		prog_warn("no bandwidth was measured: %s", err_get()->text);
-	err_clear();
-	if (!proved)
-		err_restore(&error);
-}
-
 /* Writes one of our records, signed now. */
 static int write_signed(json_t *record, const struct key *k)
 {
@@ -131,30 +114,139 @@ static int write_roots(const struct poc_challenge *c, const json_t *answer,
 	return rc;
 }
 
+/* A challenge that waits: a busy node gets several, of which the newest has the most time left. */
+struct waiting {
+	char *line, *where;
+	size_t len;
+	int64_t beat_ms; /* when it came with a heartbeat, by our clock; 0: not known */
+};
+
+static int64_t waited_ms(const struct waiting *w)
+{
+	return w->beat_ms ? clock_now_ms() - w->beat_ms : 0;
+}
+
+/* Whether a challenge has waited here for longer than it gives. */
+static int check_time(const struct waiting *w, const struct poc_challenge *c)
+{
+	struct buf text = BUF_INIT;
+
+	if (waited_ms(w) <= c->deadline_ms)
+		return 0;
+	buf_adds(&text, "skipped, the challenge gave ");
+	human_duration(&text, (double)c->deadline_ms / 1e3);
+	buf_adds(&text, " and has waited for ");
+	human_duration(&text, (double)waited_ms(w) / 1e3);
+	err_set(EX_TEMPFAIL, "%s: %s", w->where, buf_text(&text));
+	buf_release(&text);
+	return -1;
+}
+
+/* Whether a challenge is one that we answer at all. */
+static int check_parties(const struct poc_challenge *c, const char *where,
+	const struct key *k)
+{
+	if (strcmp(c->node, k->address) != 0)
+		return err_set(EX_DATAERR,
+			"%s: the challenge is for %s, not for this key's %s", where,
+			c->node, k->address);
+	if (signer && strcmp(c->signer, signer) != 0)
+		return err_set(EX_NOPERM, "%s: the challenge is by %s, not by --signer",
+			where, c->signer);
+	return 0;
+}
+
+/* Work, and the exchange of bytes beside it, which a challenge that is refused does not get. */
+struct work {
+	struct watch watch;
+	struct bandwidth bandwidth;
+};
+
+static void on_begun(void *ctx)
+{
+	struct work *work = ctx;
+	const struct watch *w = &work->watch;
+
+	work->bandwidth.left_ms = w->c->deadline_ms -
+		(clock_mono_ns() - w->came_ns) / 1000000;
+	bandwidth_start(&work->bandwidth);
+}
+
+/* Does the work. Returns the answer, which the caller owns, or NULL. finish_work ends it. */
+static json_t *do_work(struct work *work, const struct poc_challenge *c,
+	const struct waiting *w, const struct key *k)
+{
+	json_t *answer;
+
+	*work = (struct work){ .watch = { .c = c,
+				       .where = w->where,
+				       .came_ns = clock_mono_ns() -
+					       waited_ms(w) * 1000000,
+				       .per_hour_ms = per_hour_ms,
+				       .begun = on_begun,
+				       .ctx = work },
+		.bandwidth = { .verifier = verifier,
+			.ca_file = ca_file,
+			.c = c,
+			.key = k } };
+	if (check_time(w, c) < 0 || check_memory(c, w->where) < 0)
+		return NULL;
+	answer = prove(c, memory_for_rounds(), watch_start(&work->watch));
+	watch_end(&work->watch);
+	return answer;
+}
+
+/* An answer without the bandwidth is still useful; the error of prove() is kept. */
+static void finish_work(struct work *work, const json_t *proved)
+{
+	struct err error;
+
+	err_save(&error);
+	if (bandwidth_finish(&work->bandwidth) < 0)
+		prog_warn("no bandwidth was measured: %s", err_get()->text);
+	err_clear();
+	watch_count(&work->watch);
+	if (!proved)
+		err_restore(&error);
+}
+
+/* Tells the verifier why no answer comes: the pending error, which stays. */
+static void write_reason(const struct poc_challenge *c, const char *where,
+	const struct key *k)
+{
+	struct err error;
+	const char *reason;
+	size_t len = strlen(where);
+	json_t *record;
+
+	err_save(&error);
+	reason = error.text;
+	if (strncmp(reason, where, len) == 0 && strncmp(reason + len, ": ", 2) == 0)
+		reason += len + 2;
+	record = poc_unanswered_write(c, reason);
+	if (write_signed(record, k) < 0)
+		err_clear();
+	json_decref(record);
+	err_restore(&error);
+}
+
 /* Sets *signed_one once the answer is computed, so that a later error is one of writing it. */
-static int answer(const json_t *record, const char *where, const struct key *k,
+static int answer(const json_t *record, const struct waiting *w, const struct key *k,
 	bool *signed_one)
 {
-	struct bandwidth b;
+	struct work work;
 	struct poc_challenge c;
 	json_t *v;
 	int rc;
 
-	if (poc_challenge_read(&c, record, where) < 0)
+	if (poc_challenge_read(&c, record, w->where) < 0 ||
+		check_parties(&c, w->where, k) < 0)
 		return -1;
-	if (strcmp(c.node, k->address) != 0)
-		return err_set(EX_DATAERR,
-			"%s: the challenge is for %s, not for this key's %s", where,
-			c.node, k->address);
-	if (signer && strcmp(c.signer, signer) != 0)
-		return err_set(EX_NOPERM, "%s: the challenge is by %s, not by --signer",
-			where, c.signer);
-	if (check_memory(&c, where) < 0)
-		return -1;
-	bandwidth_start(&b, verifier, ca_file, &c, k);
-	v = prove(&c, memory_for_rounds(), NULL);
+	v = do_work(&work, &c, w, k);
 	rc = v ? write_roots(&c, v, k) : 0;
-	finish_bandwidth(&b, v);
+	if (!v)
+		write_reason(&c, w->where, k);
+	finish_work(&work, v);
 	if (!v)
 		return -1;
 	*signed_one = true;
@@ -163,13 +255,6 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 	json_decref(v);
 	return rc;
 }
-
-/* A challenge that waits: a busy node gets several, of which the newest has the most time left. */
-struct waiting {
-	char *line, *where;
-	size_t len;
-	int64_t beat_ms; /* when it came with a heartbeat, by our clock; 0: not known */
-};
 
 #define WAITING_MAX 64
 
@@ -212,29 +297,12 @@ static void enqueue(const char *line, size_t len, const char *where)
 		.beat_ms = queue.beat_ms };
 }
 
-/* Whether a challenge has waited here for longer than it gives. */
-static int check_time(const struct waiting *w, const json_t *record)
-{
-	struct poc_challenge c;
-	int64_t waited_ms = w->beat_ms ? clock_now_ms() - w->beat_ms : 0;
-
-	if (poc_challenge_read(&c, record, w->where) < 0)
-		return -1;
-	return waited_ms <= c.deadline_ms ?
-		0 :
-		err_set(EX_TEMPFAIL,
-			"%s: skipped, the challenge gave %.3g s and has waited for %.3g s",
-			w->where, (double)c.deadline_ms / 1e3, (double)waited_ms / 1e3);
-}
-
 /* Answers one. Returns the exit code; sets *end when there is no use in going on. */
 static int take(const struct waiting *w, const struct key *k, bool *end)
 {
 	json_t *record = json_parse_object(w->line, w->len, w->where);
-	int rc = record ? check_time(w, record) : -1;
+	int rc = record ? answer(record, w, k, end) : -1;
 
-	if (rc == 0)
-		rc = answer(record, w->where, k, end);
 	*end = *end && rc < 0;
 	json_decref(record);
 	return rc < 0 ? err_report() : EX_OK;
@@ -293,9 +361,9 @@ const struct command command_answer = {
 	.details =
 		"Reads rnp.challenge records, computes what they ask and writes one signed rnp.answer each;\n"
 		"the rnp.heartbeat records between them are passed over.\n"
-		"Of several that wait in a pipe the newest is answered first, and one whose time is over is\n"
-		"skipped.\n"
-		"A device that is not here is an error (69). What cannot be answered is told, and the next is.\n"
+		"Of several that wait in a pipe the newest is answered first.\n"
+		"What cannot end in its time, or in the time that an hour has for challenges, is refused.\n"
+		"What is not answered is told, with an rnp.unanswered for the verifier, and the next is.\n"
 		"The exit status is that of the first error.",
 	.columns = "node,challenge_sha256,at",
 	.card = true,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/pairs.h"
+#include "cmd/rnp-bench/figures/pairs.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
@@ -79,11 +79,8 @@ static int run(int n, char **args)
 }
 
 static const struct opt opts[] = {
-	{ .name = "threshold",
-		.kind = OPT_F64,
-		.to = &options.threshold,
-		.metavar = "P",
-		.help = "percent that a median may get worse (default 5)" },
+	OPT(F64, "threshold", &options.threshold, "P",
+		"percent that a median may get worse (default 5)"),
 	{ 0 },
 };
 

@@ -1,6 +1,6 @@
 /* list.c - rnp-bench list: lists suites and their tests. */
 #include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"

@@ -3,12 +3,12 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_answer, &command_challenge,
-	&command_compare, &command_report, &command_list, &command_predict, &command_run,
-	&command_serve, &command_verdict, NULL };
+	&command_compare, &command_report, &command_list, &command_run, &command_serve,
+	&command_verdict, NULL };
 
 static const char *const kinds[] = { "rnp.answer", "rnp.bench", "rnp.challenge",
-	"rnp.compare", "rnp.error", "rnp.heartbeat", "rnp.node", "rnp.peer",
-	"rnp.prediction", "rnp.roots", "rnp.sass", "rnp.test", "rnp.verdict", NULL };
+	"rnp.compare", "rnp.error", "rnp.heartbeat", "rnp.node", "rnp.peer", "rnp.roots",
+	"rnp.test", "rnp.unanswered", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-bench",

@@ -2,24 +2,20 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/pairs.h"
-#include "cmd/rnp-bench/picture.h"
+#include "cmd/rnp-bench/figures/pairs.h"
+#include "cmd/rnp-bench/figures/picture.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/cli/html.h"
 #include "common/cli/human.h"
+#include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
 static const char *html;
 
 static const struct opt opts[] = {
-	{ .name = "html",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &html,
-		.metavar = "F",
-		.help = "the page: one file, whole by itself" },
+	OPT(TEXT, "html", &html, "F", "the page: one file, whole by itself"),
 	{ 0 },
 };
 
@@ -149,30 +145,43 @@ static void add_machine(struct buf *out, const struct entries *e, const char *pa
 	json_decref(records);
 }
 
+static int write_page(const struct entries *files, int n, char **args)
+{
+	struct buf out = BUF_INIT;
+	int rc;
+
+	html_begin(&out, n == 2 ? "Two machines, measured" : "A machine, measured");
+	if (n == 2)
+		add_comparison(&out, &files[0], &files[1]);
+	for (int i = 0; i < n; i++)
+		add_machine(&out, &files[i], args[i]);
+	html_end(&out);
+	rc = io_replace(html, out.data, out.len, 0644);
+	buf_release(&out);
+	if (rc == 0)
+		prog_info("wrote %s", html);
+	return rc;
+}
+
 static int run(int n, char **args)
 {
 	struct entries files[2] = { { 0 }, { 0 } };
-	struct buf out = BUF_INIT;
-	int rc = io_check_place(html);
+	int rc = html ? io_check_place(html) : 0;
 
+	if (!html && n == 2)
+		rc = err_set(EX_USAGE,
+			"two files without --html F: rnp-bench compare tells how they differ");
 	for (int i = 0; i < n && rc == 0; i++) {
 		rc = entries_load(&files[i], args[i]);
 		if (rc == 0 && !files[i].n)
 			rc = err_set(EX_DATAERR, "%s: no rnp.bench records", args[i]);
 	}
-	if (rc == 0) {
-		html_begin(&out,
-			n == 2 ? "Two machines, measured" : "A machine, measured");
-		if (n == 2)
-			add_comparison(&out, &files[0], &files[1]);
-		for (int i = 0; i < n; i++)
-			add_machine(&out, &files[i], args[i]);
-		html_end(&out);
-		rc = io_replace(html, out.data, out.len, 0644);
-	}
+	if (rc == 0 && html)
+		rc = write_page(files, n, args);
+	for (size_t i = 0; i < files[0].n && rc == 0 && !html; i++)
+		rc = out_record(files[0].at[i].record);
 	entries_release(&files[0]);
 	entries_release(&files[1]);
-	buf_release(&out);
 	return rc < 0 ? err_report() : EX_OK;
 }
 
@@ -183,8 +192,10 @@ const struct command command_report = {
 	.args_max = 2,
 	.summary = "Figures as one page with tables and pictures.",
 	.details =
-		"Reads rnp.bench records, writes one HTML file without scripts, which loads nothing. Of two\n"
-		"files it also says which figures differ, and why or why not.",
+		"Reads rnp.bench records and writes them on, as rows for people. --html writes one HTML file\n"
+		"without scripts, which loads nothing; of two files it also says which figures differ, and why\n"
+		"or why not.",
+	.columns = BENCH_COLUMNS,
 	.opts = opts,
 	.run = run,
 };

@@ -5,17 +5,19 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/gpu.h"
-#include "cmd/rnp-bench/measure.h"
-#include "cmd/rnp-bench/metrics.h"
-#include "cmd/rnp-bench/picture.h"
-#include "cmd/rnp-bench/record.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/gpu.h"
+#include "cmd/rnp-bench/suites/measure.h"
+#include "cmd/rnp-bench/figures/metrics.h"
+#include "cmd/rnp-bench/figures/picture.h"
+#include "cmd/rnp-bench/suites/record.h"
+#include "cmd/rnp-bench/suites/suite.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
 #include "common/base/mem.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
@@ -26,6 +28,8 @@
 #define TIME_QUICK_MS 1000
 /* for all tests together: with their preparation and the courses at most a minute */
 #define QUICK_ALL_MS 8500
+/* what takes longer says so before it begins */
+#define SAY_MS 30000 /* who waits for less looks on */
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
 	&suite_link, &suite_compress, &suite_train, &suite_serve, &suite_net, &suite_comm,
@@ -70,6 +74,7 @@ struct entry {
 	char device[256];
 	json_t *params;
 	bool done, left_out;
+	int64_t expected_ms; /* of a course */
 };
 
 struct entries {
@@ -164,7 +169,7 @@ static int segments_due(int pass, int passes)
 
 static int run_segments(struct entry *e, const struct settings *s, int n)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n && !*s->interrupted; i++)
 		if (e->suite->workload->segment(e->suite->workload->state, s) < 0)
 			return -1;
 	return 0;
@@ -175,8 +180,27 @@ struct passes {
 	const struct settings *tests, *courses; /* these differ in time */
 	int n, at;
 	struct progress bar;
-	int64_t bar_ms;
+	int64_t bar_ms, expected_ms;
+	bool said; /* how long it takes */
 };
+
+/* Who knows how long it takes does not end it shortly before its end. Said once, and not by a run
+ * whose first test fails. */
+static void say_time(struct passes *p)
+{
+	struct buf text = BUF_INIT;
+	int64_t ms = p->expected_ms;
+
+	if (p->said || ms < SAY_MS)
+		return;
+	p->said = true;
+	human_duration(&text, (double)(ms / 1000));
+	progress_wipe();
+	prog_info(
+		"this takes about %s; Ctrl-C ends it, and what is measured by then is told",
+		buf_text(&text));
+	buf_release(&text);
+}
 
 /* Runs one batch, or the segments that are due. Returns 0 or -1. */
 static int run_entry(struct entry *e, struct passes *p)
@@ -185,7 +209,8 @@ static int run_entry(struct entry *e, struct passes *p)
 
 	if (!e->test && due) {
 		progress_end(&p->bar); /* the course itself reports what it skips */
-		p->bar_ms += due * p->courses->time_ms;
+		say_time(p);
+		p->bar_ms += due * e->expected_ms / SUITE_SEGMENTS;
 		return e->done ? 0 : run_segments(e, p->courses, due);
 	}
 	if (!e->test)
@@ -194,6 +219,8 @@ static int run_entry(struct entry *e, struct passes *p)
 	if (e->done)
 		return 0;
 	rc = run_batch(e, p->tests);
+	if (rc == 0)
+		say_time(p);
 	if (rc == 0 && !e->done)
 		e->done = is_enough(e, p->tests);
 	return rc;
@@ -400,6 +427,23 @@ static int64_t share_ms(const struct entries *all, const struct settings *s)
 		s->time_ms;
 }
 
+/* Returns about how long everything takes. */
+static int64_t expect_ms(struct entries *all, const struct settings *tests,
+	const struct settings *courses)
+{
+	int64_t sum_ms = tests->time_ms * (int64_t)all->ntests;
+
+	for (size_t i = all->ntests; i < all->n; i++) {
+		struct entry *e = &all->at[i];
+		const struct suite_workload *w = e->suite->workload;
+
+		e->expected_ms = w->expect_ms ? w->expect_ms(w->state, courses) :
+						courses->time_ms * SUITE_SEGMENTS;
+		sum_ms += e->expected_ms;
+	}
+	return sum_ms;
+}
+
 /* Runs all passes, then prints their records. Returns the exit code. */
 static int run_all(struct entries *all, const struct settings *settings,
 	const struct owner *owner, json_t *records)
@@ -408,13 +452,11 @@ static int run_all(struct entries *all, const struct settings *settings,
 	struct passes p = { .tests = &own,
 		.courses = settings,
 		.n = measure_batches(settings) };
-	int64_t courses = (int64_t)(all->n - all->ntests);
 	int code = EX_OK, rc;
 
 	own.time_ms = share_ms(all, settings);
-	progress_start(&p.bar, "benchmark", "ms",
-		own.time_ms * (int64_t)all->ntests +
-			settings->time_ms * courses * SUITE_SEGMENTS);
+	p.expected_ms = expect_ms(all, &own, settings);
+	progress_start(&p.bar, "benchmark", "", p.expected_ms);
 	watch_interrupt();
 	for (; p.at < p.n && !interrupted; p.at++) {
 		rc = run_pass(all, &p);
@@ -425,9 +467,6 @@ static int run_all(struct entries *all, const struct settings *settings,
 		prog_warn(
 			"interrupted: these are the results so far; run it again for all");
 		code = EX_TEMPFAIL;
-		/* a course has results when it is whole */
-		while (all->n > all->ntests)
-			release_entry(&all->at[--all->n]);
 	}
 	for (int i = 0; suites[i]; i++)
 		if (suites[i]->close)
@@ -447,7 +486,8 @@ static int check_places(void)
 static int run(int n, char **args)
 {
 	struct settings s = { options.quick, options.time_ms, options.dir,
-		options.size_bytes, options.device, options.peer, &options.backends };
+		options.size_bytes, options.device, options.peer, &options.backends,
+		&interrupted };
 	struct entries all = { 0 };
 	struct owner owner;
 	json_t *records;
@@ -459,11 +499,6 @@ static int run(int n, char **args)
 	if (!s.time_ms)
 		s.time_ms = s.quick ? TIME_QUICK_MS : TIME_MS;
 	add_entries(&all);
-	if (options.suites.n == 1 &&
-		strcmp(options.suites.items[0], suite_comm.name) == 0)
-		out_columns(
-			"test,params.backend,params.over,params.bytes,unit,median,low,"
-			"high,samples");
 	records = json_array();
 	code = run_all(&all, &s, &owner, records);
 	rc = save(records);
@@ -477,61 +512,30 @@ static int run(int n, char **args)
 }
 
 static const struct opt opts[] = {
-	{ .name = "suite",
-		.kind = OPT_LIST,
-		.to = &options.suites,
-		.metavar = "S",
-		.choices = "cpu|mem|disk|gpu|link|compress|train|serve|net|comm",
-		.help = "only this suite, may be given several times: cpu, mem, disk, gpu, link, compress, train, serve, net or comm" },
-	{ .name = "test",
-		.kind = OPT_LIST,
-		.to = &options.tests,
-		.metavar = "T",
-		.help = "only this test of them (see list); may be given several times" },
-	{ .name = "device",
-		.kind = OPT_TEXT,
-		.to = &options.device,
-		.metavar = "D",
-		.help = "auto, cpu or cuda[:N]: the GPU of gpu, link, compress, train and serve (default $RNP_DEVICE, else auto)" },
-	{ .name = "quick",
-		.kind = OPT_FLAG,
-		.to = &options.quick,
-		.help = "smaller sizes, fewer batches: all suites in less than a minute" },
-	{ .name = "time",
-		.kind = OPT_DURATION,
-		.to = &options.time_ms,
-		.metavar = "D",
-		.help = "at most this long for a test (default 3s, with --quick 1s, less for many)" },
-	{ .name = "dir",
-		.kind = OPT_TEXT,
-		.to = &options.dir,
-		.metavar = "DIR",
-		.help = "where the disk suite makes its file (default .)" },
-	{ .name = "size",
-		.kind = OPT_SIZE,
-		.to = &options.size_bytes,
-		.metavar = "N",
-		.help = "bytes of that file (default 1GiB, with --quick 128MiB)" },
-	{ .name = "plot",
-		.kind = OPT_TEXT,
-		.to = &options.plot,
-		.metavar = "F",
-		.help = "draw the figures as SVG: bars, and a roofline" },
-	{ .name = "metrics-file",
-		.kind = OPT_TEXT,
-		.to = &options.metrics,
-		.metavar = "F",
-		.help = "write them for Prometheus' textfile collector" },
-	{ .name = "peer",
-		.kind = OPT_TEXT,
-		.to = &options.peer,
-		.metavar = "URL",
-		.help = "an rnp-bench serve for net and comm (comm: default this machine)" },
-	{ .name = "backend",
-		.kind = OPT_LIST,
-		.to = &options.backends,
-		.metavar = "B",
-		.help = "of comm: http, tcp, mpi or nccl (default all that are here)" },
+	OPT(LIST, "suite", &options.suites, "S",
+		"only this suite, may be given several times: cpu, mem, disk, gpu, link, compress, train, serve, net or comm",
+		.choices = "cpu|mem|disk|gpu|link|compress|train|serve|net|comm"),
+	OPT(LIST, "test", &options.tests, "T",
+		"only this test of them (see list); may be given several times"),
+	OPT(TEXT, "device", &options.device, "D",
+		"auto, cpu or cuda[:N]: the GPU of gpu, link, compress, train and serve (default $RNP_DEVICE, else auto)"),
+	OPT_SWITCH("quick", &options.quick,
+		"smaller sizes, fewer batches: all suites in less than a minute"),
+	OPT(DURATION, "time", &options.time_ms, "D",
+		"at most this long for a test (default 3s, with --quick 1s, less for many)"),
+	OPT(TEXT, "dir", &options.dir, "DIR",
+		"where the disk suite makes its file (default .)"),
+	OPT(SIZE, "size", &options.size_bytes, "N",
+		"bytes of that file (default 1GiB, with --quick 128MiB)"),
+	OPT(TEXT, "plot", &options.plot, "F",
+		"draw the figures as SVG: bars, and a roofline"),
+	OPT(TEXT, "metrics-file", &options.metrics, "F",
+		"write them for Prometheus' textfile collector"),
+	OPT(TEXT, "peer", &options.peer, "URL",
+		"an rnp-bench serve for net and comm (comm: default this machine)",
+		.url = true),
+	OPT(LIST, "backend", &options.backends, "B",
+		"of comm: http, tcp, mpi or nccl (default all that are here)"),
 	OPT_KEY(&options.key),
 	{ 0 },
 };
@@ -542,7 +546,7 @@ const struct command command_run = {
 	.summary = "Measure this machine.",
 	.details =
 		"Writes one rnp.bench record a test when all are done: their batches alternate.",
-	.columns = "suite,test,median,low,high,samples=n,throttled=slowed",
+	.columns = BENCH_COLUMNS,
 	.opts = opts,
 	.run = run,
 };

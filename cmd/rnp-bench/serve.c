@@ -1,5 +1,5 @@
 /* serve.c - rnp-bench serve: runs the peer that net and comm measure against. */
-#include "cmd/rnp-bench/serve.h"
+#include "cmd/rnp-bench/peer/serve.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/peer.h"
+#include "cmd/rnp-bench/peer/peer.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/net/httpd.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/httpd.h"
+#include "common/httpd/parts.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 
@@ -26,13 +27,8 @@ static int64_t tcp_port;
 static const struct opt opts[] = {
 	OPT_LISTEN(&listen_on),
 	OPT_PORT_FILE(&port_file),
-	{ .name = "tcp-port",
-		.kind = OPT_I64,
-		.to = &tcp_port,
-		.metavar = "N",
-		.min = 1,
-		.max = 65535,
-		.help = "of the plain TCP listener (default any free one)" },
+	OPT_IN(I64, "tcp-port", &tcp_port, "N", 1, 65535,
+		"of the plain TCP listener (default any free one)"),
 	OPT_LOG_FILE(&log_file),
 	OPT_KEY(&key_path),
 	{ 0 },
@@ -89,6 +85,7 @@ static int serve(struct serve *s, int log)
 	};
 	char address[NET_HOST_MAX + 16], host[NET_HOST_MAX];
 	struct serve_tcp *tcp;
+	struct buf url = BUF_INIT;
 	struct httpd *h;
 	int port;
 
@@ -102,8 +99,12 @@ static int serve(struct serve *s, int log)
 	s->tcp_port = serve_tcp_port(tcp);
 	h = httpd_start(&config);
 	if (h) {
-		prog_info("listening on port %d, and %d for TCP sessions", httpd_port(h),
+		httpd_url(&url, h);
+		prog_info(
+			"%.*s is a peer: rnp-bench run --suite net --peer %.*s; port %d takes TCP sessions",
+			(int)url.len - 1, url.data, (int)url.len - 1, url.data,
 			s->tcp_port);
+		buf_release(&url);
 		httpd_wait(h, NULL);
 		httpd_stop(h);
 	}

@@ -1,5 +1,6 @@
 /* verdict.c - rnp-bench verdict: verifies the answer to a challenge, and signs the verdict. */
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
@@ -20,22 +21,12 @@
 static const char *challenge_path, *bandwidth_path, *key_path, *policy_name = "rnp-004";
 
 static const struct opt opts[] = {
-	{ .name = "challenge",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &challenge_path,
-		.metavar = "F",
-		.help = "the challenge that was answered" },
-	{ .name = "bandwidth",
-		.kind = OPT_TEXT,
-		.to = &bandwidth_path,
-		.metavar = "F",
-		.help = "what your rnp-bench serve wrote about exchanges" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "whose reference node scores 1 (default rnp-004)" },
+	OPT(TEXT, "challenge", &challenge_path, "F", "the challenge that was answered",
+		.required = true),
+	OPT(TEXT, "bandwidth", &bandwidth_path, "F",
+		"what your rnp-bench serve wrote about exchanges"),
+	OPT(TEXT, "policy", &policy_name, "P",
+		"whose reference node scores 1 (default rnp-004)", .words = POLICY_NAMES),
 	OPT_KEY(&key_path),
 	{ 0 },
 };
@@ -112,6 +103,28 @@ static int read_bandwidth(const struct poc_challenge *c, const struct key *k,
 	return rc < 0 || more < 0 ? -1 : 0;
 }
 
+/* Returns the verdict without signature, which the caller owns, or NULL. */
+static json_t *verify(const struct poc_challenge *c, const json_t *answer,
+	const struct poc_conditions *j, bool *passed)
+{
+	unsigned char sha256[POC_HASH_BYTES];
+	char why[POC_UNANSWERED_MAX + 32];
+	const char *reason;
+
+	if (json_check_kind(answer, "answer", "rnp.answer") == 0)
+		return poc_verify(c, answer, j, passed);
+	err_clear();
+	reason = poc_unanswered_read(answer, "answer", sha256);
+	if (!reason)
+		return NULL;
+	if (memcmp(sha256, c->sha256, sizeof sha256) != 0) {
+		err_set(EX_DATAERR, "answer: it is about another challenge");
+		return NULL;
+	}
+	snprintf(why, sizeof why, "the node says: %s", reason);
+	return poc_verify_nothing(c, j, why);
+}
+
 /* Returns 1 passed, 0 failed, -1 error. */
 static int verify_answer(const json_t *answer, int64_t received_ms)
 {
@@ -128,8 +141,8 @@ static int verify_answer(const json_t *answer, int64_t received_ms)
 		read_challenge(&c, &k) < 0 || read_bandwidth(&c, &k, &j) < 0)
 		goto out;
 	j.policy = &policy;
-	verdict = poc_verify(&c, answer, &j, &passed);
-	if (signature_add(verdict, &k, received_ms / 1000 * 1000) == 0)
+	verdict = verify(&c, answer, &j, &passed);
+	if (verdict && signature_add(verdict, &k, received_ms / 1000 * 1000) == 0)
 		rc = out_record(verdict);
 out:
 	json_decref(verdict);
@@ -151,7 +164,11 @@ static int run(int nargs, char **args)
 		rc = err_set(EX_DATAERR, "there is no answer");
 	if (rc == 0) {
 		answer = poc_answer_parse(buf_text(&text), text.len, "answer");
-		rc = answer ? json_check_kind(answer, "answer", "rnp.answer") : -1;
+		rc = answer ? 0 : -1;
+	}
+	if (rc == 0 && json_check_kind(answer, "answer", "rnp.unanswered") < 0) {
+		err_clear();
+		rc = json_check_kind(answer, "answer", "rnp.answer");
 	}
 	buf_release(&text);
 	if (rc == 0)

@@ -1,9 +1,9 @@
-/* bid.c - rnp-price bid: a marketplace's own contract, an order on stdin, one price on stdout, exit 1 for
- * no bid. */
+/* bid.c - rnp-price bid: a marketplace's own contract, an order on stdin, one price on stdout, exit
+ * 1 for no bid. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/bid_core.h"
+#include "cmd/rnp-price/publish/akash.h"
 #include "cmd/rnp-price/commands.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -21,31 +21,14 @@ static struct opt_list quotes;
 static bool example;
 
 static const struct opt options[] = {
-	{ .name = "prices",
-		.kind = OPT_TEXT,
-		.to = &prices_path,
-		.metavar = "F",
-		.help = "what is asked a month, and what is free (default: the market's own defaults, no GPUs)" },
-	{ .name = "quote",
-		.kind = OPT_LIST,
-		.to = &quotes,
-		.metavar = "F",
-		.help = "an rnp.quote: price of its GPU model, unless F has one; may be given several times" },
-	{ .name = "owner",
-		.kind = OPT_TEXT,
-		.to = &owner,
-		.metavar = "A",
-		.help = "who orders (default $AKASH_OWNER)" },
-	{ .name = "market",
-		.kind = OPT_CHOICE,
-		.to = &market,
-		.metavar = "M",
-		.choices = "akash",
-		.help = "whose contract: akash" },
-	{ .name = "example",
-		.kind = OPT_FLAG,
-		.to = &example,
-		.help = "print a file of prices to begin with, and nothing else" },
+	OPT(TEXT, "prices", &prices_path, "F",
+		"what is asked a month, and what is free (default: the market's own defaults, no GPUs)"),
+	OPT(LIST, "quote", &quotes, "F",
+		"an rnp.quote: price of its GPU model, unless F has one; may be given several times"),
+	OPT(TEXT, "owner", &owner, "A", "who orders (default $AKASH_OWNER)"),
+	OPT(CHOICE, "market", &market, "M", "whose contract: akash", .choices = "akash"),
+	OPT_SWITCH("example", &example,
+		"print a file of prices to begin with, and nothing else"),
 	{ .kind = OPT_END },
 };
 

@@ -7,24 +7,26 @@
 /* Rows that commands share. */
 /* clang-format off */
 #define OPT_PRICED_NODE(to_path) \
-	{ .name = "node", .kind = OPT_TEXT, .required = true, .to = (to_path), .metavar = "F", \
-		.help = "the rnp.node record to price" }
+	OPT(TEXT, "node", (to_path), "F", \
+		"the rnp.node record to price", .required = true)
+#define OPT_PRICED_MODEL(to_model) \
+	OPT(TEXT, "gpu-model", (to_model), "M", \
+		"of a node with several GPU models, price this one (default: the most powerful)")
 #define OPT_COSTS(to_path) \
-	{ .name = "costs", .kind = OPT_TEXT, .required = true, .setting = true, .to = (to_path), \
-		.metavar = "F", .help = "what power, hardware and network cost, see rnp-price(1)" }
+	OPT(TEXT, "costs", (to_path), "F", \
+		"what power, hardware and network cost, see rnp-price(1)", .required = true, .setting = true)
 #define OPT_MIN_RELIABILITY(to_ppm) \
-	{ .name = "min-reliability", .kind = OPT_I64, .to = (to_ppm), .metavar = "PPM", .min = 0, \
-		.max = 1000000, .help = "hosts below it do not count (default 900000: 90%)" }
+	OPT_IN(PPM, "min-reliability", (to_ppm), "PPM", 0, 1000000, \
+		"hosts below it do not count (default 900000: 90%)")
 
 /* A bound on the age of what is read; the default is said in the help. */
 #define OPT_MAX_AGE(to_ms, help_text) \
-	{ .name = "max-age", .kind = OPT_DURATION, .to = (to_ms), .metavar = "D", .min = 1, \
-		.max = INT64_MAX / 2, .help = help_text }
+	OPT_IN(DURATION, "max-age", (to_ms), "D", 1, INT64_MAX / 2, help_text)
 
 /* As OPT_CA, but never from settings: those are of the registry, and a market is another server. */
 #define OPT_MARKET_CA(to_path) \
-	{ .name = "ca", .kind = OPT_TEXT, .to = (to_path), .metavar = "F", \
-		.help = "trust these certificates (PEM), not the system's" }
+	OPT(TEXT, "ca", (to_path), "F", \
+		"trust these certificates (PEM), not the system's")
 /* clang-format on */
 
 extern const struct command command_backtest;

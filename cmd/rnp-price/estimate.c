@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/estimate_core.h"
-#include "cmd/rnp-price/priced_node.h"
-#include "cmd/rnp-price/render.h"
+#include "cmd/rnp-price/cost/priced_node.h"
+#include "cmd/rnp-price/cost/render.h"
+#include "cmd/rnp-price/offers/rivals.h"
+#include "common/base/amount.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/num.h"
+#include "common/base/mem.h"
+#include "common/base/money.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
@@ -17,33 +20,197 @@
 
 #define MARKETS_MAX 256
 
-static const char *node_path, *costs_path, *render_text, *policy_name;
+#define ESTIMATE_HOSTS_MIN   3   /* fewer say nothing of the spread */
+#define ESTIMATE_SPREAD      0.3 /* of the logarithm of the price, where few hosts say it */
+#define ESTIMATE_OCCUPANCY   0.5  /* where the market does not say */
+#define ESTIMATE_UNCERTAINTY 0.25 /* of that, its standard deviation */
+#define DAY_HOURS            24
+#define Z_FOUR_FIFTH         1.2815515594600038 /* standard deviations on each side */
+#define QUARTILE_Z           1.3489795003921634 /* between the quartiles of a normal distribution */
+#define OCCUPANCY_LOW        0.01
+#define OCCUPANCY_HIGH       0.99
+
+static const char *node_path, *gpu_model, *costs_path, *render_text, *policy_name;
 static struct opt_list fees;
 static int64_t reliability_ppm = 900000;
 
 static const struct opt options[] = {
 	OPT_PRICED_NODE(&node_path),
+	OPT_PRICED_MODEL(&gpu_model),
 	OPT_COSTS(&costs_path),
-	{ .name = "render",
-		.kind = OPT_TEXT,
-		.to = &render_text,
-		.metavar = "P",
-		.help = "price of a RENDER in dollars, or a file with an rnp.price record" },
-	{ .name = "fee",
-		.kind = OPT_LIST,
-		.to = &fees,
-		.metavar = "MARKET=PPM",
-		.help = "what a market keeps of the price (default: fee_ppm of the costs; rnp: the policy's)" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "the network's fee (default rnp-021)" },
+	OPT(TEXT, "render", &render_text, "P",
+		"price of a RENDER in dollars, or a file with an rnp.price record"),
+	OPT(LIST, "fee", &fees, "MARKET=PPM",
+		"what a market keeps of the price (default: fee_ppm of the costs; rnp: the policy's)"),
+	OPT(TEXT, "policy", &policy_name, "P", "the network's fee (default rnp-021)",
+		.words = POLICY_NAMES),
 	OPT_MIN_RELIABILITY(&reliability_ppm),
 	{ .kind = OPT_END },
 };
 
-struct session {
+/* --- one market -----------------------------------------------------------------------------
+ *
+ * Price: the quartiles of what the believed hosts of the market ask for such GPUs. Occupancy: the
+ * part of the market's hosts with such GPUs that are rented, with Jeffreys' prior; where the market
+ * does not say who is rented, it is assumed. The interval holds four fifths: the spread of prices
+ * and the uncertainty of occupancy are taken as independent, in logarithms. */
+
+struct estimate_range {
+	double low, mid, high;
+};
+
+struct estimate {
+	size_t hosts;      /* that are believed */
+	long rented, told; /* hosts that are rented, of those of which the market says */
+	struct estimate_range uusd_per_hour; /* of the whole node, what customers pay */
+	struct estimate_range occupancy;     /* 0 to 1 */
+	struct estimate_range day_uusd;      /* what is left after the fee and power */
+	double power_uusd;                   /* a day, at the middle */
+	double hardware_uusd;                /* a day's depreciation, not taken off */
+};
+
+/* Interpolates between the neighbours, as offers/rivals.c does. */
+static double quantile(const struct offer *const *hosts, size_t n, double p)
+{
+	double at = p * (double)(n - 1);
+	size_t i = (size_t)at;
+	double low = (double)hosts[i]->uusd_per_gpu_hour;
+
+	if (i + 1 >= n)
+		return low;
+	return low + (at - (double)i) * ((double)hosts[i + 1]->uusd_per_gpu_hour - low);
+}
+
+static int by_host(const void *a, const void *b)
+{
+	const struct offer *x = *(const struct offer *const *)a;
+	const struct offer *y = *(const struct offer *const *)b;
+	int order = strcmp(rivals_host(x), rivals_host(y));
+
+	return order ? order : y->rented - x->rented;
+}
+
+/* Counts hosts with such GPUs, each once; one with a rented offer is rented. */
+static void count_rented(struct estimate *e, const struct rivals_question *q)
+{
+	const struct offer **such = xmalloc((q->offers->n + 1) * sizeof *such);
+	size_t n = 0;
+
+	for (size_t i = 0; i < q->offers->n; i++) {
+		const struct offer *o = &q->offers->items[i];
+		enum rival_kind kind = rivals_kind(q, o);
+
+		if (o->rented >= 0 &&
+			(kind == RIVAL_COMPARABLE || kind == RIVAL_NOT_RENTABLE))
+			such[n++] = o;
+	}
+	qsort(such, n, sizeof *such, by_host);
+	for (size_t i = 0; i < n; i++)
+		if (!i || strcmp(rivals_host(such[i - 1]), rivals_host(such[i])) != 0) {
+			e->told++;
+			e->rented += such[i]->rented == 1;
+		}
+	free(such);
+}
+
+/* The mean of the posterior, and its standard deviation. */
+static double occupancy(const struct estimate *e, double *sd)
+{
+	double a = (double)e->rented + 0.5, b = (double)(e->told - e->rented) + 0.5;
+
+	if (!e->told) {
+		*sd = ESTIMATE_UNCERTAINTY;
+		return ESTIMATE_OCCUPANCY;
+	}
+	*sd = sqrt(a * b / ((a + b) * (a + b) * (a + b + 1)));
+	return a / (a + b);
+}
+
+static double within(double x, double low, double high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+/* What a day costs: if the node works all day, if it waits, and in any case. */
+struct day {
+	double load_uusd, idle_uusd, hardware_uusd;
+};
+
+/* The sums over the next 24 hours of the tariff. */
+static bool costs_of_day(struct day *d, const struct costs *c)
+{
+	struct cost_floor f;
+
+	*d = (struct day){ 0 };
+	for (int h = 0; h < DAY_HOURS; h++) {
+		if (cost_floor(c, h, &f) < 0) {
+			err_clear();
+			return false;
+		}
+		d->load_uusd += (double)(f.energy_uusd + f.network_uusd);
+		d->idle_uusd += (double)f.idle_uusd;
+		d->hardware_uusd += (double)f.depreciation_uusd;
+	}
+	return true;
+}
+
+/* What is left of a day. */
+static double left(const struct day *d, double uusd_per_hour, double busy,
+	int64_t fee_ppm)
+{
+	double income = uusd_per_hour * DAY_HOURS * busy * (1 - (double)fee_ppm / 1e6);
+
+	return income - d->load_uusd * busy - d->idle_uusd * (1 - busy);
+}
+
+/* Estimates a market, whose offers q has and nobody else's. fee_ppm: the part of the customer's
+ * price that the market keeps. Returns false where no host is believed. */
+static bool estimate_market(struct estimate *e, const struct rivals_question *q,
+	const struct costs *c, int64_t fee_ppm)
+{
+	struct rivals r;
+	struct day day;
+	double sd, spread = ESTIMATE_SPREAD, mid, gpus = (double)q->gpu_count, both;
+
+	memset(e, 0, sizeof *e);
+	rivals_find(&r, q);
+	e->hosts = r.nhosts;
+	if (!r.nhosts || !costs_of_day(&day, c)) {
+		rivals_release(&r);
+		return false;
+	}
+	mid = quantile(r.hosts, r.nhosts, 0.5);
+	if (r.nhosts >= ESTIMATE_HOSTS_MIN)
+		spread = log(quantile(r.hosts, r.nhosts, 0.75) /
+				 quantile(r.hosts, r.nhosts, 0.25)) /
+			QUARTILE_Z;
+	rivals_release(&r);
+	count_rented(e, q);
+	e->occupancy.mid = occupancy(e, &sd);
+	e->occupancy.low = within(e->occupancy.mid - Z_FOUR_FIFTH * sd, OCCUPANCY_LOW, 1);
+	e->occupancy.high = within(e->occupancy.mid + Z_FOUR_FIFTH * sd, 0,
+		OCCUPANCY_HIGH);
+	e->uusd_per_hour = (struct estimate_range){ mid * gpus *
+			exp(-Z_FOUR_FIFTH * spread),
+		mid * gpus, mid * gpus * exp(Z_FOUR_FIFTH * spread) };
+	/* both move what comes in; the part of each in the distance is its part of the variance */
+	both = sqrt(spread * spread + sd * sd / (e->occupancy.mid * e->occupancy.mid));
+	spread = both > 0 ? Z_FOUR_FIFTH * spread * spread / both : 0;
+	sd = both > 0 ? Z_FOUR_FIFTH * sd * sd / e->occupancy.mid / both : 0;
+	e->day_uusd.mid = left(&day, mid * gpus, e->occupancy.mid, fee_ppm);
+	e->day_uusd.low = left(&day, mid * gpus * exp(-spread),
+		within(e->occupancy.mid - sd, OCCUPANCY_LOW, 1), fee_ppm);
+	e->day_uusd.high = left(&day, mid * gpus * exp(spread),
+		within(e->occupancy.mid + sd, 0, OCCUPANCY_HIGH), fee_ppm);
+	e->power_uusd = day.load_uusd * e->occupancy.mid +
+		day.idle_uusd * (1 - e->occupancy.mid);
+	e->hardware_uusd = day.hardware_uusd;
+	return true;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+struct estimate_command {
 	struct priced_node node;
 	int64_t render_uusd, network_fee_ppm, now_ms;
 	struct costs costs;
@@ -52,20 +219,20 @@ struct session {
 
 /* --- what is read ------------------------------------------------------------------------- */
 
-/* The GPUs must be of one kind, as for a quote. */
-static int read_node(struct session *s)
+static int read_node(struct estimate_command *s)
 {
-	if (priced_node_read(&s->node, node_path) < 0)
+	if (priced_node_read(&s->node, node_path, gpu_model) < 0)
 		return -1;
-	if (!s->node.gpus)
-		return err_set(EX_DATAERR, "%s: the node has no GPU that markets list",
-			node_path);
-	return s->node.model ?
+	if (s->node.others.len)
+		prog_warn("%s: not in this estimate: %s (--gpu-model)", node_path,
+			buf_text(&s->node.others));
+	return s->node.gpus ?
 		0 :
-		err_set(EX_DATAERR, "%s: the GPUs are of different models", node_path);
+		err_set(EX_DATAERR, "%s: the node has no GPU that markets list",
+			node_path);
 }
 
-static int read_network_fee(struct session *s)
+static int read_network_fee(struct estimate_command *s)
 {
 	struct policy p = POLICY_INIT;
 	const json_t *fee = NULL;
@@ -82,8 +249,19 @@ static int read_network_fee(struct session *s)
 	return rc;
 }
 
+/* Reads millionths, or a text such as "5%". */
+static int read_fee(const char *text, int64_t *ppm)
+{
+	if (amount_read(text, "--fee", &amount_ppm, "ppm", NULL, ppm) < 0)
+		return -1;
+	if (*ppm < 0 || *ppm >= MONEY_PPM)
+		return err_set(EX_USAGE, "--fee: '%.40s' is not from 0 to 99.9999%%",
+			text);
+	return amount_doubt(*ppm, "--fee", &amount_ppm);
+}
+
 /* Sets the fee of a market. Returns 0, or -1: 64 a malformed --fee. */
-static int fee_of(const struct session *s, const char *market, int64_t *ppm)
+static int fee_of(const struct estimate_command *s, const char *market, int64_t *ppm)
 {
 	*ppm = strcmp(market, "rnp") == 0 ? s->network_fee_ppm : s->costs.fee_ppm;
 	for (int i = 0; i < fees.n; i++) {
@@ -94,7 +272,7 @@ static int fee_of(const struct session *s, const char *market, int64_t *ppm)
 				fees.items[i]);
 		if (strlen(market) == (size_t)(equals - fees.items[i]) &&
 			strncmp(market, fees.items[i], strlen(market)) == 0)
-			return num_i64(equals + 1, "--fee", 0, 999999, ppm);
+			return read_fee(equals + 1, ppm);
 	}
 	return 0;
 }
@@ -126,7 +304,7 @@ static json_t *render_range(const struct estimate_range *r, int64_t price_uusd)
 	return o;
 }
 
-static json_t *to_json(const struct session *s, const char *market,
+static json_t *to_json(const struct estimate_command *s, const char *market,
 	const struct estimate *e, int64_t fee_ppm)
 {
 	json_t *r = json_record("rnp.estimate"), *busy = range(&e->occupancy, 1e6);
@@ -175,8 +353,8 @@ static int by_market(const void *a, const void *b)
 }
 
 /* Estimates the market whose n offers begin at first. Returns 1, 0: it has no such GPUs, -1. */
-static int estimate_one(const struct session *s, const struct offer *const *first,
-	size_t n, struct answer *a)
+static int estimate_one(const struct estimate_command *s,
+	const struct offer *const *first, size_t n, struct answer *a)
 {
 	struct offer_list l = { .items = xmalloc(n * sizeof *l.items), .n = n };
 	struct rivals_question q = { .gpu_model = s->node.model,
@@ -197,7 +375,7 @@ static int estimate_one(const struct session *s, const struct offer *const *firs
 	return rc;
 }
 
-static int write_all(const struct session *s, struct answer *answers, size_t n)
+static int write_all(const struct estimate_command *s, struct answer *answers, size_t n)
 {
 	int rc = 0;
 
@@ -215,7 +393,7 @@ static int write_all(const struct session *s, struct answer *answers, size_t n)
 	return rc;
 }
 
-static int estimate_all(const struct session *s)
+static int estimate_all(const struct estimate_command *s)
 {
 	const struct offer **sorted = xmalloc((s->offers.n + 1) * sizeof *sorted);
 	struct answer *answers = xcalloc(MARKETS_MAX, sizeof *answers);
@@ -239,11 +417,12 @@ static int estimate_all(const struct session *s)
 	return rc;
 }
 
-static int estimate(struct session *s, int n, char **args)
+static int estimate(struct estimate_command *s, int n, char **args)
 {
+	human_set_token("RENDER");
 	if (render_text && render_price(render_text, &s->render_uusd) < 0)
 		return -1;
-	if (read_node(s) < 0 || priced_node_costs(&s->costs, costs_path, s->now_ms) < 0 ||
+	if (read_node(s) < 0 || cost_load(&s->costs, costs_path, s->now_ms) < 0 ||
 		read_network_fee(s) < 0)
 		return -1;
 	return offer_list_read(&s->offers, args, n) < 0 ? -1 : estimate_all(s);
@@ -251,7 +430,7 @@ static int estimate(struct session *s, int n, char **args)
 
 static int run(int n, char **args)
 {
-	struct session s = { .now_ms = clock_now_ms() };
+	struct estimate_command s = { .now_ms = clock_now_ms() };
 	int rc = estimate(&s, n, args);
 
 	offer_list_release(&s.offers);

@@ -1,13 +1,14 @@
 /* feed.c - rnp-price feed: writes the prices of a market, or of all, as rnp.offer records. */
-#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed/feed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/feed_config.h"
-#include "cmd/rnp-price/feed_run.h"
+#include "cmd/rnp-price/feed/config.h"
+#include "cmd/rnp-price/feed/run.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/cli/out.h"
@@ -36,52 +37,25 @@ static const char example_text[] =
 	"}\n";
 
 static const struct opt options[] = {
-	{ .name = "market",
-		.letter = 'm',
-		.kind = OPT_CHOICE,
-		.to = &market,
-		.metavar = "M",
-		.choices = FEED_MARKETS "|all",
-		.help = "whose feed it is; all: those of --config" },
-	{ .name = "config",
-		.kind = OPT_TEXT,
-		.to = &config_path,
-		.metavar = "F",
-		.help = "with --market all: the markets, see --example" },
-	{ .name = "name",
-		.kind = OPT_TEXT,
-		.to = &market_name,
-		.metavar = "NAME",
-		.help = "the market's name in the records (default that of --market)" },
+	OPT(CHOICE, "market", &market, "M", "whose feed it is; all: those of --config",
+		.letter = 'm', .choices = FEED_MARKETS "|all"),
+	OPT(TEXT, "config", &config_path, "F",
+		"with --market all: the markets, see --example"),
+	OPT(TEXT, "name", &market_name, "NAME",
+		"the market's name in the records (default that of --market)"),
 	OPT_MAX_AGE(&max_age_ms,
 		"refuse a feed that is older (default: any age; a last good feed: 1d)"),
-	{ .name = "max-move",
-		.kind = OPT_I64,
-		.to = &max_move,
-		.metavar = "N",
-		.min = 2,
-		.max = 1000,
-		.help = "refuse a feed in which a model's median moved by more than a factor N (default 3)" },
-	{ .name = "own",
-		.kind = OPT_LIST,
-		.to = &own,
-		.metavar = "ID",
-		.help = "offer, machine or host that is ours; may be given several times" },
-	{ .name = "key-file",
-		.kind = OPT_TEXT,
-		.to = &key_path,
-		.metavar = "F",
-		.help = "the market's API key, in a file of mode 0600" },
+	OPT_IN(I64, "max-move", &max_move, "N", 2, 1000,
+		"refuse a feed in which a model's median moved by more than a factor N (default 3)"),
+	OPT(LIST, "own", &own, "ID",
+		"offer, machine or host that is ours; may be given several times"),
+	OPT(TEXT, "key-file", &key_path, "F",
+		"the market's API key, in a file of mode 0600"),
 	OPT_MARKET_CA(&ca_path),
-	{ .name = "state",
-		.kind = OPT_TEXT,
-		.to = &state_path,
-		.metavar = "F",
-		.help = "keep the last good feed here (URL default: in $XDG_CACHE_HOME/rnp)" },
-	{ .name = "example",
-		.kind = OPT_FLAG,
-		.to = &example,
-		.help = "print a file for --config to begin with, and nothing else" },
+	OPT(TEXT, "state", &state_path, "F",
+		"keep the last good feed here (URL default: in $XDG_CACHE_HOME/rnp)"),
+	OPT_SWITCH("example", &example,
+		"print a file for --config to begin with, and nothing else"),
 	{ .kind = OPT_END },
 };
 
@@ -140,11 +114,28 @@ static int run_all(int n)
 
 /* --- one ---------------------------------------------------------------------------------- */
 
+/* Whoever types the command alone wants the market's prices, not to type them. Returns NULL with
+ * err_set(EX_USAGE) where they have no one place. */
+static const char *usual_place(const struct feed_market *m)
+{
+	if (!isatty(STDIN_FILENO))
+		return "-";
+	if (m->url)
+		prog_info("asks %s", m->url);
+	else
+		err_set(EX_USAGE,
+			"market %s has no one address: name a URL or a file, or - to type the feed",
+			m->name);
+	return m->url;
+}
+
 static int run_one(int n, char **args)
 {
+	const struct feed_market *m = feed_market_find(market);
+	const char *place = n ? args[0] : usual_place(m);
 	struct feed_job job = {
-		.source = { .market = feed_market_find(market),
-			.place = n ? args[0] : "-",
+		.source = { .market = m,
+			.place = place,
 			.key_file = key_path,
 			.ca = ca_path },
 		.name = market_name,
@@ -155,11 +146,19 @@ static int run_one(int n, char **args)
 		.nown = own.n,
 	};
 
+	if (!place)
+		return -1;
 	if (config_path)
 		return err_set(EX_USAGE, "--config is for --market all");
 	if (key_path && !feed_is_url(job.source.place))
 		return err_set(EX_USAGE, "--key-file is for a URL");
-	return feed_name_check(market_name, "--name", EX_USAGE) < 0 ? -1 : feed_run(&job);
+	if (feed_name_check(market_name, "--name", EX_USAGE) < 0)
+		return -1;
+	if (out_for_people()) /* every row would have the same market */
+		out_columns(
+			"gpu_model=GPU,gpu_count=n,uusd_per_gpu_hour=$/h,spot,country=in,"
+			"offer_id=offer");
+	return feed_run(&job);
 }
 
 static int run(int n, char **args)
@@ -187,11 +186,13 @@ const struct command command_feed = {
 	.args_max = 1,
 	.summary = "The prices of a market, per GPU and hour.",
 	.details =
-		"Reads one feed, whole; writes one rnp.offer record per offer and kind of price (on\n"
+		"Without an argument a terminal gets the market's own address (akash, vast, and with a key prime,\n"
+		"runpod), and a pipe is read. Reads one feed, whole; writes one rnp.offer record per offer and kind of price (on\n"
 		"demand, spot). A feed that is malformed, empty, stale or far from its own history is\n"
 		"refused; with a state the last good prices are written instead, and the exit code\n"
 		"is 75.",
-	.columns = "market,gpu_model,gpu_count,uusd_per_gpu_hour,spot,country,offer_id",
+	.columns =
+		"market,gpu_model=GPU,gpu_count=n,uusd_per_gpu_hour=$/h,spot,country=in,offer_id=offer",
 	.opts = options,
 	.run = run,
 };

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/price_table.h"
-#include "cmd/rnp-price/priced_node.h"
+#include "cmd/rnp-price/cost/price_table.h"
+#include "cmd/rnp-price/cost/priced_node.h"
+#include "common/base/amount.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -14,50 +15,32 @@
 #include "common/cli/prog.h"
 #include "common/hw/power.h"
 #include "common/json/schema.h"
+#include "common/record/policy.h"
 
 static const char *costs_path, *policy_name;
 static int64_t price_uusd = -1; /* not given */
 static int64_t measure_ms, unmetered;
-static bool explain, example;
+static bool explain, strict, example;
 
 static const struct opt options[] = {
-	{ .name = "costs",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &costs_path,
-		.metavar = "F",
-		.help = "what power, hardware and network cost, see rnp-price(1)" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "print a policy's table of break-even prices instead: rnp-004" },
-	{ .name = "price",
-		.kind = OPT_USD,
-		.to = &price_uusd,
-		.metavar = "USD",
-		.help = "what an hour sells for, for break_even_days (default: the floor)" },
-	{ .name = "measure",
-		.kind = OPT_DURATION,
-		.to = &measure_ms,
-		.min = 1000,
-		.max = 3600000,
-		.metavar = "D",
-		.help = "take what GPUs and CPUs draw now, over D, for watts_load" },
-	{ .name = "unmetered",
-		.kind = OPT_I64,
-		.to = &unmetered,
-		.max = 1000000,
-		.metavar = "WATTS",
-		.help = "with --measure: what no meter sees, as fans and the power supply" },
-	{ .name = "explain",
-		.kind = OPT_FLAG,
-		.to = &explain,
-		.help = "add each step in why[]" },
-	{ .name = "example",
-		.kind = OPT_FLAG,
-		.to = &example,
-		.help = "print a file of costs to begin with, and nothing else" },
+	OPT(TEXT, "costs", &costs_path, "F",
+		"what power, hardware and network cost, see rnp-price(1)",
+		.setting = true),
+	OPT(TEXT, "policy", &policy_name, "P",
+		"print a policy's table of break-even prices instead: rnp-004",
+		.words = POLICY_NAMES),
+	OPT(USD, "price", &price_uusd, "USD",
+		"what an hour sells for, for break_even_days (default: the floor)"),
+	OPT_IN(DURATION, "measure", &measure_ms, "D", 1000, 3600000,
+		"take what GPUs and CPUs draw now, over D, for watts_load"),
+	OPT(I64, "unmetered", &unmetered, "WATTS",
+		"with --measure: what no meter sees, as fans and the power supply",
+		.max = 1000000),
+	OPT_SWITCH("explain", &explain, "add each step in why[]"),
+	OPT_SWITCH("strict", &strict,
+		"refuse amounts that are far from all that is usual, as setup does"),
+	OPT_SWITCH("example", &example,
+		"print a file of costs to begin with, and nothing else"),
 	{ .kind = OPT_END },
 };
 
@@ -238,11 +221,18 @@ static int run(int n, char **args)
 	if (policy_name)
 		return write_table() < 0 ? err_report() : 0;
 	c.now_ms = clock_now_ms();
-	if (priced_node_costs(&c.costs, costs_path, c.now_ms) < 0)
+	if (strict)
+		amount_refuse_doubtful();
+	if (cost_load(&c.costs, costs_path, c.now_ms) < 0)
 		return err_report();
 	if (measure_ms && measure(&c) < 0)
 		return err_report();
-	if (cost_floor(&c.costs, 0, &c.floor) < 0 || floors(&c, n, args) < 0)
+	if (cost_floor(&c.costs, 0, &c.floor) < 0)
+		return err_report();
+	if (!c.floor.floor_uusd)
+		prog_warn("%s: the floor is 0 USD: a node may then be had for nothing",
+			costs_path);
+	if (floors(&c, n, args) < 0)
 		return err_report();
 	return 0;
 }

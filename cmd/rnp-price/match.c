@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/auction.h"
+#include "cmd/rnp-price/match/auction.h"
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/match_core.h"
-#include "cmd/rnp-price/match_read.h"
-#include "cmd/rnp-price/place.h"
+#include "cmd/rnp-price/match/core.h"
+#include "cmd/rnp-price/match/read.h"
+#include "cmd/rnp-price/match/place.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
@@ -21,45 +21,25 @@ static bool preempt;
 static int64_t at_ms = -1, until_ms = -1;
 
 static const struct opt options[] = {
-	{ .name = "algorithm",
-		.kind = OPT_CHOICE,
-		.to = &algorithm,
-		.metavar = "A",
-		.choices = "cheapest|rotation|las|gavel|fgd|auction",
-		.help = "who comes first and goes where (default cheapest), see rnp-price(1)" },
-	{ .name = "running",
-		.kind = OPT_TEXT,
-		.to = &running_path,
-		.metavar = "F",
-		.help = "rnp.match records of earlier calls: those that still run keep their GPUs" },
-	{ .name = "preempt",
-		.kind = OPT_FLAG,
-		.to = &preempt,
-		.help = "stop jobs that may be interrupted for jobs that come before them" },
-	{ .name = "at",
-		.kind = OPT_TIME,
-		.to = &at_ms,
-		.metavar = "T",
-		.help = "when jobs without a time were submitted (default now)" },
-	{ .name = "until",
-		.kind = OPT_TIME,
-		.to = &until_ms,
-		.metavar = "T",
-		.help = "play on until then: jobs that wait start as others end (default: the last job's submission)" },
-	{ .name = "reputation",
-		.kind = OPT_TEXT,
-		.to = &reputation_path,
-		.metavar = "F",
-		.help = "rnp.reputation records of the nodes" },
-	{ .name = "throughputs",
-		.kind = OPT_TEXT,
-		.to = &throughputs_path,
-		.metavar = "F",
-		.help = "for gavel: {\"TYPE\": {\"GPU model\": work per hour}}" },
+	OPT(CHOICE, "algorithm", &algorithm, "A",
+		"who comes first and goes where (default cheapest), see rnp-price(1)",
+		.choices = "cheapest|rotation|las|gavel|fgd|auction"),
+	OPT(TEXT, "running", &running_path, "F",
+		"rnp.match records of earlier calls: those that still run keep their GPUs"),
+	OPT_SWITCH("preempt", &preempt,
+		"stop jobs that may be interrupted for jobs that come before them"),
+	OPT(TIME, "at", &at_ms, "T",
+		"when jobs without a time were submitted (default now)"),
+	OPT(TIME, "until", &until_ms, "T",
+		"play on until then: jobs that wait start as others end (default: the last job's submission)"),
+	OPT(TEXT, "reputation", &reputation_path, "F",
+		"rnp.reputation records of the nodes"),
+	OPT(TEXT, "throughputs", &throughputs_path, "F",
+		"for gavel: {\"TYPE\": {\"GPU model\": work per hour}}"),
 	{ 0 },
 };
 
-struct session {
+struct match_command {
 	struct match_market market;
 	struct match *match;
 };
@@ -88,7 +68,7 @@ static json_t *part_json(const struct match_node *nodes, const struct match_part
 
 	json_set_text(o, "node", nodes[p->node].id);
 	for (int i = 0; i < p->gpus; i++)
-		json_push(gpus, json_integer(p->gpu[i]));
+		json_push(gpus, json_integer(match_place_of(&nodes[p->node], p->gpu[i])));
 	json_set(o, "gpus", gpus);
 	return o;
 }
@@ -107,7 +87,7 @@ static int write_waiting(const struct match_job *j, const char *why)
 
 static int write_match(void *ctx, const struct match_result *result)
 {
-	struct session *s = ctx;
+	struct match_command *s = ctx;
 	const struct match_job *j = &s->market.jobs[result->job];
 	json_t *r, *nodes;
 	char why[256];
@@ -336,7 +316,7 @@ static int hold_auction(const struct match_market *m)
 
 /* --- run ---------------------------------------------------------------------------------- */
 
-static int read_all(struct session *s, int n, char **args)
+static int read_all(struct match_command *s, int n, char **args)
 {
 	struct match_market *m = &s->market;
 
@@ -362,7 +342,7 @@ static enum match_algorithm chosen(void)
 	return MATCH_CHEAPEST; /* the auction, which orders nothing */
 }
 
-static int check_options(const struct session *s)
+static int check_options(const struct match_command *s)
 {
 	if (chosen() == MATCH_GAVEL && !throughputs_path)
 		return err_set(EX_USAGE, "gavel needs --throughputs");
@@ -378,7 +358,7 @@ static int check_options(const struct session *s)
 	return 0;
 }
 
-static int match(struct session *s, int n, char **args)
+static int match(struct match_command *s, int n, char **args)
 {
 	const bool until_given = until_ms >= 0;
 
@@ -401,7 +381,7 @@ static int match(struct session *s, int n, char **args)
 
 static int run(int n, char **args)
 {
-	struct session s = { 0 };
+	struct match_command s = { 0 };
 	int rc;
 
 	if (at_ms < 0)

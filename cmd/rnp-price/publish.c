@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/cost.h"
-#include "cmd/rnp-price/publish_core.h"
-#include "cmd/rnp-price/publish_market.h"
-#include "cmd/rnp-price/publish_state.h"
+#include "cmd/rnp-price/cost/cost.h"
+#include "cmd/rnp-price/publish/market.h"
+#include "cmd/rnp-price/publish/state.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -32,57 +31,26 @@ static int64_t max_change_ppm = 300000, max_age_ms = HOUR_MS;
 static bool dry_run;
 
 static const struct opt options[] = {
-	{ .name = "market",
-		.letter = 'm',
-		.kind = OPT_CHOICE,
-		.required = true,
-		.to = &market,
-		.metavar = "M",
-		.choices = "rnp|vast",
-		.help = "where to list the price" },
-	{ .name = "key-file",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &key_file,
-		.metavar = "F",
-		.help = "the market's API key, or for rnp the node's key; mode 0600" },
-	{ .name = "state",
-		.kind = OPT_TEXT,
-		.to = &state_path,
-		.metavar = "DB",
-		.help = "remember here what was listed; needed without --dry-run" },
-	{ .name = "dry-run",
-		.kind = OPT_FLAG,
-		.to = &dry_run,
-		.help = "say what would be sent, and send nothing" },
-	{ .name = "machine",
-		.kind = OPT_TEXT,
-		.to = &machine,
-		.metavar = "N",
-		.help = "with vast: its number of the machine" },
-	{ .name = "url",
-		.kind = OPT_TEXT,
-		.to = &url,
-		.metavar = "URL",
-		.help = "the market, or for rnp the registry" },
-	{ .name = "max-change",
-		.kind = OPT_I64,
-		.to = &max_change_ppm,
-		.metavar = "PPM",
-		.min = 1000,
-		.max = 900000,
-		.help = "how far a price may move in a day (default 300000: 30%)" },
+	OPT(CHOICE, "market", &market, "M", "where to list the price", .letter = 'm',
+		.required = true, .choices = "rnp|vast"),
+	OPT(TEXT, "key-file", &key_file, "F",
+		"the market's API key, or for rnp the node's key; mode 0600",
+		.required = true),
+	OPT(TEXT, "state", &state_path, "DB",
+		"remember here what was listed; needed without --dry-run"),
+	OPT_SWITCH("dry-run", &dry_run, "say what would be sent, and send nothing"),
+	OPT(TEXT, "machine", &machine, "N", "with vast: its number of the machine"),
+	OPT(TEXT, "url", &url, "URL", "the market, or for rnp the registry"),
+	OPT_IN(PPM, "max-change", &max_change_ppm, "PPM", 1000, 900000,
+		"how far a price may move in a day (default 300000: 30%)"),
 	OPT_MAX_AGE(&max_age_ms, "refuse a quote that is older (default 1h)"),
-	{ .name = "stop-file",
-		.kind = OPT_TEXT,
-		.to = &stop_file,
-		.metavar = "F",
-		.help = "send nothing while this file exists (always: " STOP_FILE ")" },
+	OPT(TEXT, "stop-file", &stop_file, "F",
+		"send nothing while this file exists (always: " STOP_FILE ")"),
 	OPT_MARKET_CA(&ca),
 	{ .kind = OPT_END },
 };
 
-struct session {
+struct publish_command {
 	const struct publish_market *market;
 	struct publish_target target;
 	struct publish_state state;
@@ -121,7 +89,7 @@ static int check_usage(void)
 	return 0;
 }
 
-static int read_quote(struct session *s, const char *path)
+static int read_quote(struct publish_command *s, const char *path)
 {
 	struct buf text = BUF_INIT;
 	const char *where = strcmp(path, "-") == 0 ? "standard input" : path;
@@ -156,7 +124,7 @@ static int read_quote(struct session *s, const char *path)
 
 /* --- what goes out -------------------------------------------------------------------------- */
 
-static int write_result(const struct session *s, bool sent)
+static int write_result(const struct publish_command *s, bool sent)
 {
 	json_t *r = json_record("rnp.publication");
 	int rc;
@@ -182,7 +150,7 @@ static int write_result(const struct session *s, bool sent)
 }
 
 /* Whether the market shows the price that was sent; it may take some seconds. */
-static int read_back(struct session *s)
+static int read_back(struct publish_command *s)
 {
 	for (int i = 0; i < READ_BACKS; i++) {
 		if (i)
@@ -208,7 +176,7 @@ static void note_state(void)
 		state_path = NULL;
 }
 
-static int publish(struct session *s, const char *path)
+static int publish(struct publish_command *s, const char *path)
 {
 	struct publish_target *t = &s->target;
 	bool send;
@@ -244,7 +212,7 @@ static int publish(struct session *s, const char *path)
 
 static int run(int n, char **args)
 {
-	struct session s = { .target = PUBLISH_TARGET_INIT,
+	struct publish_command s = { .target = PUBLISH_TARGET_INIT,
 		.state = PUBLISH_STATE_INIT,
 		.was_uusd = PUBLISH_NONE };
 	int rc;

@@ -1,31 +1,31 @@
 /* quote.c - rnp-price quote: sets the price of a node, below its rivals but not below its
- * floor. long because its options and all that it reads are here. */
+ * floor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/fit_record.h"
-#include "cmd/rnp-price/leases.h"
-#include "cmd/rnp-price/priced_node.h"
-#include "cmd/rnp-price/quote_core.h"
-#include "cmd/rnp-price/quote_state.h"
-#include "cmd/rnp-price/render.h"
+#include "cmd/rnp-price/quote/fit.h"
+#include "cmd/rnp-price/quote/leases.h"
+#include "cmd/rnp-price/cost/priced_node.h"
+#include "cmd/rnp-price/quote/record.h"
+#include "cmd/rnp-price/quote/state.h"
+#include "cmd/rnp-price/cost/render.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/base/money.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/record/policy.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
-#define MINUTE_HOURS (1.0 / 60)
-#define FEE_PPM_MAX  500000
-#define UNSIGNED     "unsigned" /* key of a node without an address in the state */
+#define FEE_PPM_MAX 500000
+#define UNSIGNED    "unsigned" /* key of a node without an address in the state */
 
-static const char *node_path, *bench_path, *costs_path, *state_path, *policy_name;
+static const char *node_path, *gpu_model, *bench_path, *costs_path, *state_path,
+	*policy_name;
 static const char *fit_path, *fit_market;
 static struct quote_rules rules = {
 	.undercut_ppm = 10000,
@@ -40,96 +40,44 @@ static bool floor_if_empty, split;
 
 static const struct opt options[] = {
 	OPT_PRICED_NODE(&node_path),
+	OPT_PRICED_MODEL(&gpu_model),
 	OPT_COSTS(&costs_path),
-	{ .name = "bench",
-		.kind = OPT_TEXT,
-		.to = &bench_path,
-		.metavar = "F",
-		.help = "rnp.bench records: the speed of a GPU that is not in our table" },
-	{ .name = "fit",
-		.kind = OPT_TEXT,
-		.to = &fit_path,
-		.metavar = "F",
-		.help = "an rnp.fit record: the price where there is no rival, and what a rival has to be believed against" },
-	{ .name = "market",
-		.kind = OPT_TEXT,
-		.to = &fit_market,
-		.metavar = "M",
-		.help = "with --fit: the market whose level counts (default: their mean)" },
-	{ .name = "state",
-		.kind = OPT_TEXT,
-		.to = &state_path,
-		.metavar = "DB",
-		.help = "keep the last price here, and change it only for a reason" },
-	{ .name = "leases",
-		.kind = OPT_TEXT,
-		.to = &leases_path,
-		.metavar = "F",
-		.help = "with --state: rnp.lease records of the node, to learn from its customers" },
-	{ .name = "units",
-		.kind = OPT_I64,
-		.to = &units,
-		.metavar = "N",
-		.min = 1,
-		.max = 1024,
-		.help = "with --leases: how many may run at a time (default 1)" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "network fee and reference chip (default rnp-021)" },
-	{ .name = "surcharges",
-		.kind = OPT_TEXT,
-		.to = &surcharges,
-		.metavar = "P",
-		.help = "policy whose surcharges compare links (default rnp-004; none: links are alike)" },
-	{ .name = "peak",
-		.kind = OPT_I64,
-		.to = &peak_ppm,
-		.metavar = "PPM",
-		.min = 0,
-		.max = 10000000,
-		.help = "ask so much more in the hours of the node's label peak_hours" },
-	{ .name = "undercut",
-		.kind = OPT_I64,
-		.to = &rules.undercut_ppm,
-		.metavar = "PPM",
-		.min = 0,
-		.max = 500000,
-		.help = "how far under the lowest rival (default 10000: 1%)" },
-	{ .name = "hysteresis",
-		.kind = OPT_I64,
-		.to = &rules.hysteresis_ppm,
-		.metavar = "PPM",
-		.min = 0,
-		.max = 1000000,
-		.help = "with --state: make no smaller change (default 20000: 2%)" },
+	OPT(TEXT, "bench", &bench_path, "F",
+		"rnp.bench records: the speed of a GPU that is not in our table"),
+	OPT(TEXT, "fit", &fit_path, "F",
+		"an rnp.fit record: the price where there is no rival, and what a rival has to be believed against"),
+	OPT(TEXT, "market", &fit_market, "M",
+		"with --fit: the market whose level counts (default: their mean)"),
+	OPT(TEXT, "state", &state_path, "DB",
+		"keep the last price here, and change it only for a reason"),
+	OPT(TEXT, "leases", &leases_path, "F",
+		"with --state: rnp.lease records of the node, to learn from its customers"),
+	OPT_IN(I64, "units", &units, "N", 1, 1024,
+		"with --leases: how many may run at a time (default 1)"),
+	OPT(TEXT, "policy", &policy_name, "P",
+		"network fee and reference chip (default rnp-021)",
+		.words = POLICY_NAMES),
+	OPT(TEXT, "surcharges", &surcharges, "P",
+		"policy whose surcharges compare links (default rnp-004; none: links are alike)"),
+	OPT_IN(PPM, "peak", &peak_ppm, "PPM", 0, 10000000,
+		"ask so much more in the hours of the node's label peak_hours"),
+	OPT_IN(PPM, "undercut", &rules.undercut_ppm, "PPM", 0, 500000,
+		"how far under the lowest rival (default 10000: 1%)"),
+	OPT_IN(PPM, "hysteresis", &rules.hysteresis_ppm, "PPM", 0, 1000000,
+		"with --state: make no smaller change (default 20000: 2%)"),
 	OPT_MIN_RELIABILITY(&rules.reliability_ppm),
-	{ .name = "hours",
-		.kind = OPT_I64,
-		.to = &hours,
-		.metavar = "N",
-		.min = 1,
-		.max = 87600,
-		.help = "add what a job of N hours comes to" },
-	{ .name = "render",
-		.kind = OPT_TEXT,
-		.to = &render_text,
-		.metavar = "P",
-		.help = "add amounts in RENDER: its price in dollars, or a file with an rnp.price record" },
-	{ .name = "split",
-		.kind = OPT_FLAG,
-		.to = &split,
-		.help = "add what the GPUs would ask in equal parts, and which split earns most" },
-	{ .name = "floor-if-empty",
-		.kind = OPT_FLAG,
-		.to = &floor_if_empty,
-		.help = "without any evidence of a price ask the floor (default: exit 75)" },
+	OPT_IN(I64, "hours", &hours, "N", 1, 87600, "add what a job of N hours comes to"),
+	OPT(TEXT, "render", &render_text, "P",
+		"add amounts in RENDER: its price in dollars, or a file with an rnp.price record"),
+	OPT_SWITCH("split", &split,
+		"add what the GPUs would ask in equal parts, and which split earns most"),
+	OPT_SWITCH("floor-if-empty", &floor_if_empty,
+		"without any evidence of a price ask the floor (default: exit 75)"),
 	OPT_WATCH,
 	{ .kind = OPT_END },
 };
 
-struct session {
+struct quote_command {
 	struct priced_node node;
 	struct costs costs;
 	struct cost_floor floor;
@@ -149,28 +97,28 @@ struct session {
 
 /* --- what is read ------------------------------------------------------------------------- */
 
-static int read_node(struct session *s)
+static int read_node(struct quote_command *s)
 {
 	const struct priced_node *n = &s->node;
 
-	if (priced_node_read(&s->node, node_path) < 0)
+	if (priced_node_read(&s->node, node_path, gpu_model) < 0)
 		return -1;
 	s->in.gpu_count = n->gpus;
 	s->in.gpu_model = n->model;
 	s->in.known = n->known;
 	s->in.no_gpu = n->no_gpu;
+	s->in.others = buf_text(&n->others);
 	if (n->model && n->known)
 		s->in.f32_gflops = n->known->f32_gflops;
 	else if (n->model)
-		prog_warn("%s: gpus[0].model: '%.100s' is not in our table", node_path,
-			n->model);
+		prog_warn("%s: gpus: '%.100s' is not in our table", node_path, n->model);
 	return 0;
 }
 
-/* measured f32 speed of the GPU, for a chip whose data sheet is unknown */
+/* Takes the measured f32 speed of the GPU, for a chip whose data sheet is unknown. */
 static int use_bench(void *session, const struct record *record)
 {
-	struct session *s = session;
+	struct quote_command *s = session;
 	const json_t *r = record->json;
 	const char *suite, *test, *unit;
 	int64_t median;
@@ -188,7 +136,7 @@ static int use_bench(void *session, const struct record *record)
 	return 0;
 }
 
-static int read_policy(struct session *s)
+static int read_policy(struct quote_command *s)
 {
 	const char *name = policy_name ? policy_name : "rnp-021";
 	const json_t *prices;
@@ -210,21 +158,14 @@ static int read_policy(struct session *s)
 
 /* --- links, places, hours -------------------------------------------------------------------- */
 
-static int64_t link_of(const struct session *s, const char *key)
+static int64_t link_of(const struct priced_node *n, const char *key)
 {
-	const json_t *v = json_object_get(json_object_get(s->node.record, "network"),
-		key);
+	const json_t *v = json_object_get(json_object_get(n->record, "network"), key);
 
 	return json_is_integer(v) ? (int64_t)json_integer_value(v) : WORTH_UNKNOWN;
 }
 
-static const char *label_of(const struct session *s, const char *key)
-{
-	return json_string_value(
-		json_object_get(json_object_get(s->node.record, "labels"), key));
-}
-
-static int read_surcharges(struct session *s)
+static int read_surcharges(struct quote_command *s)
 {
 	struct policy p = POLICY_INIT;
 	const json_t *tiers = NULL;
@@ -240,9 +181,10 @@ static int read_surcharges(struct session *s)
 			return -1;
 		}
 	}
-	worth_init(&s->worth, tiers, link_of(s, "down_bps"), link_of(s, "up_bps"));
+	worth_init(&s->worth, tiers, link_of(&s->node, "down_bps"),
+		link_of(&s->node, "up_bps"));
 	policy_release(&p);
-	s->worth.country = label_of(s, "country");
+	s->worth.country = priced_node_label(&s->node, "country");
 	s->in.worth = &s->worth;
 	return 0;
 }
@@ -258,9 +200,9 @@ static bool is_peak(const char *span, int hour)
 	return from < to ? hour >= from && hour < to : hour >= from || hour < to;
 }
 
-static int read_peak(struct session *s)
+static int read_peak(struct quote_command *s)
 {
-	const char *span = label_of(s, "peak_hours");
+	const char *span = priced_node_label(&s->node, "peak_hours");
 
 	if (!peak_ppm)
 		return 0;
@@ -272,176 +214,21 @@ static int read_peak(struct session *s)
 	return 0;
 }
 
-/* --- what is written ---------------------------------------------------------------------- */
-
-static json_t *spec_of(const struct session *s)
+static int read_costs(struct quote_command *s)
 {
-	json_t *spec = json_object();
-	const char *country = json_string_value(
-		json_object_get(json_object_get(s->node.record, "labels"), "country"));
-
-	json_set_text(spec, "gpu_model", s->in.gpu_model);
-	json_set_i64(spec, "gpu_count", s->in.gpu_count);
-	if (s->node.memory_bytes)
-		json_set_i64(spec, "gpu_memory_bytes", s->node.memory_bytes);
-	if (s->in.f32_gflops)
-		json_set_i64(spec, "f32_gflops", s->in.f32_gflops);
-	json_set_text(spec, "country", country);
-	return spec;
-}
-
-/* how busy the node will be, at this price and just below its rival */
-static json_t *occupancy_of(const struct session *s)
-{
-	json_t *o = json_object();
-
-	json_set_i64(o, "expected", (int64_t)(s->quote.occupancy * 1e6 + 0.5));
-	json_set_i64(o, "just_under", (int64_t)(s->quote.occupancy_under * 1e6 + 0.5));
-	json_set_i64(o, "mean_lease_s",
-		(int64_t)(demand_mean_lease(s->in.demand) * 3600));
-	return o;
-}
-
-/* the fit's price of the whole node */
-static json_t *fitted_of(const struct session *s)
-{
-	json_t *m = json_object();
-
-	json_set_i64(m, "low", s->in.low_uusd * s->in.gpu_count);
-	json_set_i64(m, "mid", s->in.mid_uusd * s->in.gpu_count);
-	json_set_i64(m, "high", s->in.high_uusd * s->in.gpu_count);
-	json_set_bool(m, "market_known", s->fitted.market_known);
-	json_set_bool(m, "model_known", s->fitted.model_known);
-	return m;
-}
-
-/* What the node would ask in equal parts, and the split that earns most. */
-static void add_splits(json_t *r, json_t *why, const struct session *s)
-{
-	struct quote_split splits[QUOTE_SPLITS_MAX];
-	size_t best,
-		n = s->in.gpu_model ? quote_splits(splits, &s->in, &rules, &best) : 0;
-	json_t *list = json_array();
-	char line[200];
-
-	for (size_t i = 0; i < n; i++) {
-		json_t *o = json_object();
-
-		json_set_i64(o, "gpus", splits[i].gpus);
-		json_set_i64(o, "parts", splits[i].parts);
-		json_set_i64(o, "ask_uusd", splits[i].ask_uusd);
-		json_set_i64(o, "customer_uusd", splits[i].customer_uusd);
-		json_set_i64(o, "floor_uusd", splits[i].floor_uusd);
-		json_set_i64(o, "rival_uusd", splits[i].rival_uusd);
-		json_set_i64(o, "total_uusd", splits[i].total_uusd);
-		json_push(list, o);
-	}
-	json_set(r, "splits", list);
-	if (!n) {
-		json_push_text(why,
-			"split: no market sells these GPUs in any equal parts");
-		return;
-	}
-	json_set_i64(r, "sell_gpus", splits[best].gpus);
-	snprintf(line, sizeof line, "split: %lld of %lld GPUs each ask %s $/h together",
-		(long long)splits[best].parts, (long long)splits[best].gpus,
-		cost_usd(splits[best].total_uusd));
-	json_push_text(why, line);
-}
-
-/* RNP-021: the node's part of a job's price is burned, the rest is the operator fee. */
-static int add_job(json_t *r, int64_t ask_uusd)
-{
-	json_t *job;
-	int64_t burn, customer;
-
-	if (money_muldiv(ask_uusd, hours, 1, MONEY_FLOOR, &burn) < 0)
-		return -1;
-	if (burn > JSON_SAFE_INTEGER_MAX)
-		return err_set(EX_DATAERR, "the job's price is beyond every amount");
-	customer = quote_customer(burn, rules.fee_ppm);
-	job = json_object();
-	json_set_i64(job, "hours", hours);
-	json_set_i64(job, "customer_uusd", customer);
-	json_set_i64(job, "burn_uusd", burn);
-	json_set_i64(job, "fee_uusd", customer - burn);
-	json_set(r, "job", job);
-	return 0;
-}
-
-/* the same amounts in 10^-8 RENDER */
-static json_t *in_render(const struct quote *q, int64_t price_uusd)
-{
-	json_t *o = json_object();
-
-	json_set_i64(o, "price_uusd", price_uusd);
-	json_set_i64(o, "ask_base_units", render_base_units(q->ask_uusd, price_uusd));
-	json_set_i64(o, "customer_base_units",
-		render_base_units(q->customer_uusd, price_uusd));
-	return o;
-}
-
-static int write_quote(const struct session *s)
-{
-	const struct quote *q = &s->quote;
-	json_t *r = json_record("rnp.quote"), *why = json_array();
-	int rc = 0;
-
-	json_set_text(r, "node", s->node.address);
-	json_set_time(r, "at", s->now_ms);
-	json_set_i64(r, "ask_uusd", q->ask_uusd);
-	json_set_i64(r, "customer_uusd", q->customer_uusd);
-	json_set_i64(r, "fee_uusd", q->customer_uusd - q->ask_uusd);
-	json_set_i64(r, "floor_uusd", q->floor_uusd);
-	if (q->rival_uusd >= 0)
-		json_set_i64(r, "rival_uusd", q->rival_uusd);
-	if (q->worth_uusd != q->rival_uusd)
-		json_set_i64(r, "rival_worth_uusd", q->worth_uusd);
-	if (s->worth.surcharge_ppm >= 0)
-		json_set_i64(r, "surcharge_ppm", s->worth.surcharge_ppm);
-	if (q->proportion_uusd >= 0)
-		json_set_i64(r, "proportion_uusd", q->proportion_uusd);
-	if (s->in.mid_uusd >= 0)
-		json_set(r, "model_uusd", fitted_of(s));
-	if (q->occupancy >= 0)
-		json_set(r, "occupancy_ppm", occupancy_of(s));
-	if (q->held && s->in.held_hours < demand_rules_default.hold_hours)
-		json_set_time(r, "until",
-			s->state.changed_ms +
-				(int64_t)(demand_rules_default.hold_hours * 3600000));
-	json_set(r, "spec", spec_of(s));
-	if (hours)
-		rc = add_job(r, q->ask_uusd);
-	if (s->render_uusd)
-		json_set(r, "render", in_render(q, s->render_uusd));
-	cost_explain(why, &s->costs, 0, &s->floor);
-	json_array_extend(why, q->why);
-	if (split)
-		add_splits(r, why, s);
-	json_set(r, "why", why);
-	if (rc == 0)
-		rc = out_record(r);
-	json_decref(r);
-	return rc;
-}
-
-static int read_costs(struct session *s)
-{
-	if (priced_node_costs(&s->costs, costs_path, s->now_ms) < 0)
+	if (cost_load(&s->costs, costs_path, s->now_ms) < 0)
 		return -1;
 	return cost_floor(&s->costs, 0, &s->floor);
 }
 
 /* The price of a GPU like the node's according to the fit, if enough is known of it. */
-static int ask_fit(struct session *s)
+static int ask_fit(struct quote_command *s)
 {
 	struct fit_question q = { .model = s->in.known,
 		.memory_bytes = s->node.memory_bytes,
 		.gpu_count = s->in.gpu_count,
 		.market = fit_market,
-		.country = json_string_value(
-			json_object_get(json_object_get(s->node.record, "labels"),
-				"country")) };
+		.country = priced_node_label(&s->node, "country") };
 
 	if (fit_load(&s->fit, fit_path) < 0)
 		return -1;
@@ -454,8 +241,29 @@ static int ask_fit(struct session *s)
 	return 0;
 }
 
+static int write_quote(const struct quote_command *s)
+{
+	struct quote_record x = { .node = &s->node,
+		.costs = &s->costs,
+		.floor = &s->floor,
+		.in = &s->in,
+		.rules = &rules,
+		.fitted = &s->fitted,
+		.quote = &s->quote,
+		.now_ms = s->now_ms,
+		.changed_ms = s->state.changed_ms,
+		.hours = hours,
+		.render_uusd = s->render_uusd,
+		.split = split };
+	json_t *r = quote_record(&x);
+	int rc = r ? out_record(r) : -1;
+
+	json_decref(r);
+	return rc;
+}
+
 /* Without evidence of a price the last one stays, and the exit code says that nothing is new. */
-static int write_blind(const struct session *s)
+static int write_blind(const struct quote_command *s)
 {
 	if (s->in.last_ask_uusd >= 0) {
 		if (write_quote(s) < 0)
@@ -469,49 +277,8 @@ static int write_blind(const struct session *s)
 	return err_hint("with --floor-if-empty the node asks its floor");
 }
 
-/* Learns from the customers since the last run, at the price that they saw, against the present
- * rivals. A first run only learns how long leases are. */
-static int learn(struct session *s, const struct rivals_question *market)
-{
-	struct quote_state *state = &s->state;
-	bool first = state->learned_ms < 0;
-	int64_t from = first ? 0 : state->learned_ms;
-	struct leases_between b = leases_between(&s->leases, from, s->now_ms);
-	int64_t busy = leases_between(&s->leases, from, from).running;
-	struct demand_market seen = { 0 };
-	struct rivals r;
-
-	if (!first && s->now_ms > from && state->last_ask_uusd >= 0) {
-		double dt_hours = (double)(s->now_ms - from) / 3600000, idle_hours;
-		int64_t idle = units - busy;
-
-		if (idle < b.began)
-			/* a unit whose lease ended and began again was idle in between */
-			idle = b.began;
-		/* the time for which units were available */
-		idle_hours = (double)units * dt_hours - b.hours;
-		if (idle)
-			dt_hours = idle_hours / (double)idle;
-		if (dt_hours < MINUTE_HOURS)
-			dt_hours = MINUTE_HOURS;
-		rivals_find(&r, market);
-		quote_market(&seen, &s->in, &r);
-		rivals_release(&r);
-		demand_observe(&state->demand, &seen,
-			(double)quote_customer(state->last_ask_uusd, rules.fee_ppm),
-			(double)idle, (double)b.began, dt_hours);
-	}
-	demand_lease(&state->demand, b.hours, false);
-	for (int64_t i = 0; i < b.ended; i++)
-		demand_lease(&state->demand, 0, true);
-	s->in.demand = &state->demand;
-	s->in.idle = (double)(units - b.running);
-	s->in.units = (double)units;
-	return quote_state_learned(state);
-}
-
 /* What earlier snapshots tell of the hosts. */
-static int read_history(struct session *s, struct rivals_question *market)
+static int read_history(struct quote_command *s, struct rivals_question *market)
 {
 	if (quote_state_seen(&s->state, market, &s->seen) < 0)
 		return -1;
@@ -524,7 +291,7 @@ static int read_history(struct session *s, struct rivals_question *market)
 }
 
 /* Computes the price and writes the record; with a state, reads it before and updates it after. */
-static int price(struct session *s)
+static int price(struct quote_command *s)
 {
 	struct rivals_question market = { .gpu_model = s->in.gpu_model,
 		.known = s->in.known,
@@ -545,18 +312,24 @@ static int price(struct session *s)
 		if (s->in.gpu_model && read_history(s, &market) < 0)
 			return -1;
 	}
-	if (leases_path && s->in.gpu_model && learn(s, &market) < 0)
+	if (leases_path && s->in.gpu_model &&
+		quote_learn(&s->state, &s->in, &s->leases, units, &market,
+			rules.fee_ppm) < 0)
 		return -1;
 	quote_price(&s->quote, &s->in, &rules);
 	if (s->quote.basis == QUOTE_BLIND && !floor_if_empty)
 		return write_blind(s);
+	if (!s->quote.ask_uusd)
+		prog_warn("the ask is 0 USD: see floor_uusd, and the costs in %s",
+			costs_path);
 	if (state_path && quote_state_save(&s->state, &market, &s->quote) < 0)
 		return -1;
 	return write_quote(s);
 }
 
-static int quote(struct session *s, int n, char **args)
+static int quote(struct quote_command *s, int n, char **args)
 {
+	human_set_token("RENDER");
 	if (render_text && render_price(render_text, &s->render_uusd) < 0)
 		return -1;
 	if (read_node(s) < 0 || read_costs(s) < 0 || read_policy(s) < 0 ||
@@ -583,7 +356,7 @@ static int quote(struct session *s, int n, char **args)
 	return price(s);
 }
 
-/* only one of the inputs can be standard input */
+/* Only one of the inputs can be standard input. */
 static int check_stdin(int n, char **args)
 {
 	int times = n == 0;
@@ -604,7 +377,7 @@ static int check_stdin(int n, char **args)
 
 static int run(int n, char **args)
 {
-	struct session s = { .policy = POLICY_INIT,
+	struct quote_command s = { .policy = POLICY_INIT,
 		.state = QUOTE_STATE_INIT,
 		.fit = FIT_INIT };
 	int rc;

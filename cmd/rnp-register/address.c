@@ -12,10 +12,7 @@ static const char *key_path, *passphrase_file;
 static bool did;
 
 static const struct opt opts[] = {
-	{ .name = "did",
-		.kind = OPT_FLAG,
-		.to = &did,
-		.help = "print did:key instead of the base58 address" },
+	OPT_SWITCH("did", &did, "print did:key instead of the base58 address"),
 	OPT_KEY(&key_path),
 	OPT_PASSPHRASE(&passphrase_file),
 	{ 0 },

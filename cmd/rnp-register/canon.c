@@ -15,10 +15,7 @@
 static bool whole;
 
 static const struct opt opts[] = {
-	{ .name = "whole",
-		.kind = OPT_FLAG,
-		.to = &whole,
-		.help = "one value spread over all the lines of each file" },
+	OPT_SWITCH("whole", &whole, "one value spread over all the lines of each file"),
 	{ 0 },
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
+#include "cmd/rnp-register/node/wallet.h"
 #include "common/base/err.h"
 #include "common/record/eligibility.h"
 #include "common/json/json.h"
@@ -14,17 +15,15 @@
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
 #include "common/cli/table.h"
+#include "common/poc/poc.h"
 #include "common/json/schema.h"
 
-static const char *policy_name;
+static const char *policy_name, *rpc;
 
 static const struct opt opts[] = {
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "name of a policy, or path of its file" },
+	OPT(TEXT, "policy", &policy_name, "P", "name of a policy, or path of its file",
+		.required = true, .words = POLICY_NAMES),
+	OPT_RPC(&rpc),
 	{ 0 },
 };
 
@@ -41,36 +40,118 @@ static void set_actual(json_t *entry, const struct fact *f)
 		json_set_i64(entry, "actual", f->value);
 }
 
+/* What a person can do about a requirement that is not met: the command, where one mends it, else
+ * the policy's own words. Policies are data of a network and know no commands. */
+static void add_remedy(json_t *entry, const struct policy_need *n, const struct fact *f)
+{
+	static const struct {
+		const char *field, *unknown, *unmet;
+	} commands[] = {
+		{ "wallet", "say who is paid: rnp-register setup --wallet ADDRESS",
+			"name another wallet: rnp-register setup --wallet ADDRESS" },
+		{ "gpu_model", NULL,
+			"this policy pays only the GPU models of its tables; testnet takes any machine: rnp-register setup --policy testnet" },
+		{ "down_bps", "measure the line: rnp-register setup --peer URL",
+			"a faster line or another place is needed; to measure again: rnp-register setup --peer URL" },
+		{ "up_bps", "measure the line: rnp-register setup --peer URL",
+			"a faster line or another place is needed; to measure again: rnp-register setup --peer URL" },
+		{ "os", "the record does not share it, and need not", NULL },
+		{ "nvme_bytes", "the record does not share it, and need not", NULL },
+	};
+	const char *text = n->remedy;
+
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+		const char *own = f->known ? commands[i].unmet : commands[i].unknown;
+
+		if (strcmp(n->field, commands[i].field) == 0 && own)
+			text = own;
+	}
+	json_set_text(entry, "remedy", text);
+}
+
+/* A node and its GPUs; group: those that count, or NULL. */
+struct checked {
+	/* without GPUs that are never challenged, where it has others */
+	const json_t *node;
+	json_t *paid, *unpaid; /* the node with the one and with the other, or NULL */
+	/* one of those that are not challenged, where it has only such; or NULL */
+	const json_t *unasked;
+	struct gpu_group groups[GPUS_MAX];
+	const struct gpu_group *group;
+	int ngroups;
+	const char *no_wallet; /* why payers hold what its wallet is owed, or NULL */
+};
+
+/* What a person can do about a GPU that is never challenged. Owned by the caller. */
+static void unpaid_remedy(struct buf *out, const json_t *gpu)
+{
+	const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
+
+	if (uuid && json_is_true(json_object_get(gpu, "mig")))
+		buf_addf(out,
+			"switch its slices off, as root: nvidia-smi -i %.64s -mig 0; then: "
+			"rnp-register setup",
+			uuid);
+	else
+		buf_adds(out,
+			"the driver tells uuids: make the record on the machine itself, with "
+			"rnp-register setup");
+}
+
+/* Says in an entry that no GPU of the node is ever challenged. */
+static void set_unpaid(json_t *entry, const struct checked *c, const char *name,
+	json_t *reasons)
+{
+	struct buf text = BUF_INIT;
+
+	json_set_bool(entry, "met", false);
+	unpaid_remedy(&text, c->unasked);
+	json_set_text(entry, "remedy", text.data);
+	buf_reset(&text);
+	buf_addf(&text, "%s: %s, and is not paid", name, poc_plan_why_not(c->unasked));
+	if (reasons)
+		json_push_text(reasons, text.data);
+	buf_release(&text);
+}
+
 /* Adds one requirement as an entry; an unknown value is neither met nor unmet. */
 static json_t *hold(const struct policy *p, const struct policy_need *n,
-	const json_t *node, json_t *reasons)
+	const struct checked *c, json_t *reasons)
 {
 	json_t *entry = json_object();
 	struct buf required = BUF_INIT;
 	struct fact f;
-	bool met;
+	bool met, wallet = strcmp(n->field, "wallet") == 0;
 
-	fact_read(node, n->field, &f);
-	met = eligibility_met(p, n, &f);
+	fact_read_group(c->node, c->group, n->field, &f);
+	met = eligibility_met(p, n, &f) && !(wallet && c->no_wallet);
 	policy_need_page(&required, n);
 	json_set_text(entry, "name", n->name);
 	set_actual(entry, &f);
 	json_set_text(entry, "required", required.data);
 	json_set_text(entry, "unit", n->unit);
+	if (met && c->unasked && fact_is_of_gpus(n->field)) {
+		set_unpaid(entry, c, n->name, reasons);
+		buf_release(&required);
+		return entry;
+	}
 	if (f.known)
 		json_set_bool(entry, "met", met);
 	if (!met)
-		json_set_text(entry, "remedy", n->remedy);
+		add_remedy(entry, n, &f);
 	if (!met && reasons) {
 		buf_reset(&required);
-		eligibility_reason(&required, n, &f);
+		if (wallet && c->no_wallet)
+			buf_addf(&required, "%s: %s", n->name, c->no_wallet);
+		else
+			eligibility_reason(&required, n, &f);
 		json_push_text(reasons, required.data);
 	}
 	buf_release(&required);
 	return entry;
 }
 
-static json_t *hold_all(const struct policy *p, const char *list, const json_t *node,
+static json_t *hold_all(const struct policy *p, const char *list, const struct checked *c,
 	json_t *reasons)
 {
 	struct policy_need needs[POLICY_NEEDS_MAX];
@@ -79,18 +160,126 @@ static json_t *hold_all(const struct policy *p, const char *list, const json_t *
 
 	for (int i = 0; i < n; i++)
 		if (needs[i].when != POLICY_EPOCH)
-			json_push(entries, hold(p, &needs[i], node, reasons));
+			json_push(entries, hold(p, &needs[i], c, reasons));
 	return entries;
+}
+
+/* Why a group of GPUs would not qualify by itself: the first requirement that it does not meet, or
+ * why it is never challenged. */
+static void add_reason(json_t *entry, const struct policy *p, const json_t *node,
+	const struct gpu_group *g)
+{
+	struct policy_need needs[POLICY_NEEDS_MAX];
+	int n = policy_needs(p, "requires", needs);
+	const char *why = poc_plan_why_not(json_array_get(g->gpus, (size_t)g->at[0]));
+	struct buf text = BUF_INIT;
+	struct fact f;
+
+	for (int i = 0; i < n && !text.len; i++) {
+		if (needs[i].when == POLICY_EPOCH || !fact_is_of_gpus(needs[i].field))
+			continue;
+		fact_read_group(node, g, needs[i].field, &f);
+		if (!eligibility_met(p, &needs[i], &f))
+			eligibility_reason(&text, &needs[i], &f);
+	}
+	if (!text.len && why)
+		buf_addf(&text, "%s, and is not paid", why);
+	if (text.len)
+		json_set_text(entry, "reason", buf_text(&text));
+	buf_release(&text);
+}
+
+/* Divides the node's GPUs into those that can be challenged and the others, which are never
+ * paid. */
+static void divide_gpus(struct checked *c)
+{
+	json_t *some = json_array(), *others = json_array(), *gpu;
+	size_t i;
+
+	json_array_foreach(json_object_get(c->node, "gpus"), i, gpu)
+		json_push(poc_plan_why_not(gpu) ? others : some, json_incref(gpu));
+	if (json_array_size(some) && json_array_size(others)) {
+		c->paid = json_copy((json_t *)c->node);
+		c->unpaid = json_copy((json_t *)c->node);
+		json_set(c->paid, "gpus", some);
+		json_set(c->unpaid, "gpus", others);
+		c->node = c->paid;
+		return;
+	}
+	if (json_array_size(others))
+		c->unasked = json_array_get(json_object_get(c->node, "gpus"), 0);
+	json_decref(some);
+	json_decref(others);
+}
+
+static void list_groups(json_t *list, const struct policy *p, const struct checked *c,
+	const json_t *node, const struct gpu_group *groups, int n)
+{
+	for (int i = 0; i < n; i++) {
+		json_t *entry = json_object();
+
+		json_set_text(entry, "model", groups[i].model);
+		json_set_i64(entry, "count", groups[i].count);
+		json_set_bool(entry, "counts", &groups[i] == c->group);
+		add_reason(entry, p, node, &groups[i]);
+		json_push(list, entry);
+	}
+}
+
+/* Chooses the GPUs that count; names all groups where there are several. */
+static void choose_gpus(json_t *record, const struct policy *p, struct checked *c)
+{
+	struct policy_need needs[POLICY_NEEDS_MAX];
+	struct gpu_group others[GPUS_MAX];
+	int n = policy_needs(p, "requires", needs), nothers;
+	json_t *list;
+
+	divide_gpus(c);
+	c->ngroups = gpus_group(c->node, c->groups);
+	c->group = c->ngroups ? &c->groups[eligibility_group(p, needs, n, c->node,
+					c->groups, c->ngroups)] :
+				NULL;
+	nothers = c->unpaid ? gpus_group(c->unpaid, others) : 0;
+	if (c->ngroups + nothers < 2)
+		return;
+	list = json_array();
+	list_groups(list, p, c, c->node, c->groups, c->ngroups);
+	list_groups(list, p, c, c->unpaid, others, nothers);
+	json_set(record, "gpus", list);
+}
+
+static bool needs_wallet(const struct policy *p)
+{
+	struct policy_need needs[POLICY_NEEDS_MAX];
+	int n = policy_needs(p, "requires", needs);
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(needs[i].field, "wallet") == 0 &&
+			needs[i].when != POLICY_EPOCH)
+			return true;
+	return false;
 }
 
 static json_t *evaluate(const struct policy *p, const json_t *node, bool *qualified)
 {
 	json_t *record = json_record("rnp.eligibility"), *reasons = json_array();
-	json_t *required = hold_all(p, "requires", node, reasons);
-	json_t *recommended = hold_all(p, "recommends", node, NULL);
+	const char *wallet = json_string_value(json_object_get(node, "wallet"));
+	struct checked c = { .node = node };
+	json_t *required, *recommended;
 	struct buf path = BUF_INIT;
 	struct pool pool;
 
+	if (wallet)
+		c.no_wallet = node_wallet_why_not(wallet, rpc);
+	choose_gpus(record, p, &c);
+	required = hold_all(p, "requires", &c, reasons);
+	recommended = hold_all(p, "recommends", &c, NULL);
+	/* also where the policy asks for no wallet: this one is not paid */
+	if (c.no_wallet && !needs_wallet(p)) {
+		buf_addf(&path, "wallet: %s", c.no_wallet);
+		json_push_text(reasons, path.data);
+		buf_reset(&path);
+	}
 	*qualified = json_array_size(reasons) == 0;
 	pool_of_node(node, &pool);
 	pool_path(&path, &pool);
@@ -107,6 +296,8 @@ static json_t *evaluate(const struct policy *p, const json_t *node, bool *qualif
 	else
 		json_decref(recommended);
 	buf_release(&path);
+	json_decref(c.paid);
+	json_decref(c.unpaid);
 	return record;
 }
 
@@ -153,7 +344,7 @@ static void add_entry(struct buf *page, const json_t *entry)
 	buf_addf(&text, " (%s)", json_string_value(json_object_get(entry, "required")));
 	add_line(page, buf_text(&label), &text);
 	if (remedy)
-		add_field(page, "", remedy);
+		table_card_advice(page, "", LABEL_WIDTH, remedy, out_width());
 	buf_release(&text);
 	buf_release(&label);
 }
@@ -167,6 +358,32 @@ static void add_entries(struct buf *page, const char *heading, const json_t *ent
 		buf_addf(page, "\n%s\n", heading);
 	json_array_foreach(entries, i, entry)
 		add_entry(page, entry);
+}
+
+/* "gpus          2 RTX 4090; not counted: 1 NVIDIA T400 4GB (gpu model: ...)" */
+static void add_gpus(struct buf *page, const json_t *gpus)
+{
+	struct buf counts = BUF_INIT, others = BUF_INIT;
+	const json_t *g;
+	size_t i;
+
+	json_array_foreach(gpus, i, g) {
+		const char *reason = json_string_value(json_object_get(g, "reason"));
+		bool of = json_is_true(json_object_get(g, "counts"));
+
+		buf_addf(of ? &counts : &others, "%s%lld %s",
+			!of && others.len ? ", " : "",
+			(long long)json_integer_value(json_object_get(g, "count")),
+			json_string_value(json_object_get(g, "model")));
+		if (!of && reason)
+			buf_addf(&others, " (%s)", reason);
+	}
+	if (others.len) {
+		buf_addf(&counts, "; not counted: %s", buf_text(&others));
+		add_line(page, "gpus", &counts);
+	}
+	buf_release(&counts);
+	buf_release(&others);
 }
 
 static int print_page(const json_t *record)
@@ -187,6 +404,7 @@ static int print_page(const json_t *record)
 		if (value)
 			add_field(&page, fields[i], value);
 	}
+	add_gpus(&page, json_object_get(record, "gpus"));
 	if (unmet)
 		buf_addf(&text, "no: %zu of %zu requirements %s not met", unmet,
 			json_array_size(required), unmet == 1 ? "is" : "are");

@@ -10,10 +10,7 @@
 static bool example;
 
 static const struct opt opts[] = {
-	{ .name = "example",
-		.kind = OPT_FLAG,
-		.to = &example,
-		.help = "print a file to begin with, and nothing else" },
+	OPT_SWITCH("example", &example, "print a file to begin with, and nothing else"),
 	{ 0 },
 };
 
@@ -26,7 +23,10 @@ static const struct {
 	{ "wallet",
 		"# the Solana address that is paid\n"
 		"#wallet = 4fYNw3dojWmQ4dXtSGE9epjRGy9pFSx62YypT7avPYvA" },
-	{ "name", "# name of this machine, which all can read\n#name = my node" },
+	{ "name", "# name of this machine, which everybody can read\n#name = my node" },
+	{ "gpus",
+		"# which GPUs it shares, by number from 0 or uuid; without it all\n"
+		"#gpus = 0,1" },
 	{ "label",
 		"# country, region, host_type (data-center, miner, partner), compliance, peak_hours\n"
 		"#label = country=DE; region=Saxony" },
@@ -43,6 +43,9 @@ static const struct {
 	{ "node",
 		"# whose status rnp-register status shows, where it is not the key's\n"
 		"#node = 4fYNw3dojWmQ4dXtSGE9epjRGy9pFSx62YypT7avPYvA" },
+	{ "rpc",
+		"# a Solana server, to see whether the wallet can be paid\n"
+		"#rpc = https://api.mainnet-beta.solana.com" },
 	{ "ca", "# certificates to trust in place of the system's\n#ca = /etc/rnp/ca.pem" },
 };
 

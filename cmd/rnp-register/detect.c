@@ -4,21 +4,22 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "cmd/rnp-register/measured.h"
+#include "cmd/rnp-register/node/gpus.h"
+#include "cmd/rnp-register/node/labels.h"
+#include "cmd/rnp-register/node/measured.h"
+#include "cmd/rnp-register/node/wallet.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/suggest.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
-#include "common/hw/nvml.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
 static struct {
-	const char *wallet, *name, *bench, *share, *key;
+	const char *wallet, *name, *bench, *share, *gpus, *key, *rpc;
 	struct opt_list labels;
 } options;
 
@@ -75,63 +76,11 @@ static int parse_share(bool shared[SHAREABLE], const char *text)
 	}
 }
 
-/* A mistyped name would be a label that nobody looks for. */
-static int check_label_name(const char *name)
-{
-	static const char *const names[] = { "country", "region", "host_type",
-		"compliance", "peak_hours", NULL };
-	struct suggest near = { .wanted = name };
-	char words[100];
-
-	if (strncmp(name, "x_", 2) == 0)
-		return 0;
-	for (int i = 0; names[i]; i++) {
-		if (strcmp(names[i], name) == 0)
-			return 0;
-		suggest_offer(&near, names[i], strlen(names[i]));
-	}
-	err_set(EX_USAGE, "--label: there is no '%.40s'%s", name,
-		suggest_text(&near, words, sizeof words));
-	return err_hint(
-		"labels: country, region, host_type, compliance, peak_hours; your own begin with x_");
-}
-
-static int add_label(json_t *labels, const char *text)
-{
-	const char *equals = strchr(text, '=');
-	json_t *list;
-	char key[64];
-
-	if (!equals || equals == text || !equals[1] ||
-		(size_t)(equals - text) >= sizeof key)
-		return err_set(EX_USAGE, "--label: '%.60s' is not NAME=VALUE", text);
-	memcpy(key, text, (size_t)(equals - text));
-	key[equals - text] = '\0';
-	if (check_label_name(key) < 0)
-		return -1;
-	if (strcmp(key, "compliance") != 0) {
-		json_set_text(labels, key, equals + 1);
-		return 0;
-	}
-	list = json_object_get(labels, key);
-	if (!list) {
-		list = json_array();
-		json_set(labels, key, list);
-	}
-	for (const char *at = equals + 1;; at++) {
-		size_t len = strcspn(at, ",");
-
-		json_push(list, json_stringn(at, len));
-		at += len;
-		if (!*at)
-			return 0;
-	}
-}
-
 /* name, wallet and labels: given by the operator */
 static int add_stated(json_t *node)
 {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
+	const char *why;
 	json_t *labels;
 
 	json_set_text(node, "name", options.name);
@@ -141,13 +90,16 @@ static int add_stated(json_t *node)
 				"--wallet: '%.60s' is not a base58 address",
 				options.wallet);
 		json_set_text(node, "wallet", options.wallet);
+		why = node_wallet_why_not(options.wallet, options.rpc);
+		if (why)
+			prog_warn("wallet %s will not be paid: %s", options.wallet, why);
 	}
 	if (!options.labels.n)
 		return 0;
 	labels = json_object();
 	json_set(node, "labels", labels);
 	for (int i = 0; i < options.labels.n; i++)
-		if (add_label(labels, options.labels.items[i]) < 0)
+		if (label_add(labels, options.labels.items[i]) < 0)
 			return -1;
 	return 0;
 }
@@ -164,42 +116,6 @@ static void set_filled(json_t *obj, const char *key, const char *text)
 {
 	if (text && *text)
 		json_set_text(obj, key, text);
-}
-
-static json_t *gpu_json(const struct nvml_gpu *g)
-{
-	json_t *v = json_object();
-
-	set_filled(v, "uuid", g->uuid);
-	json_set_text(v, "vendor", "NVIDIA");
-	json_set_text(v, "model", g->model);
-	set_positive(v, "memory_bytes", g->memory_bytes);
-	set_filled(v, "driver", g->driver);
-	set_filled(v, "compute_capability", g->compute_capability);
-	set_positive(v, "sm_count", g->sm_count);
-	set_positive(v, "clock_max_mhz", g->clock_max_mhz);
-	set_positive(v, "power_limit_mw", g->power_limit_mw);
-	set_positive(v, "pcie_gen", g->pcie_gen);
-	set_positive(v, "pcie_width", g->pcie_width);
-	if (g->ecc >= 0)
-		json_set_bool(v, "ecc", g->ecc);
-	if (g->mig >= 0)
-		json_set_bool(v, "mig", g->mig);
-	return v;
-}
-
-static void add_gpus(json_t *node, struct hw_causes *why)
-{
-	static struct nvml_gpu gpus[NVML_GPUS_MAX];
-	int n = nvml_read(gpus, NVML_GPUS_MAX, why);
-	json_t *list;
-
-	if (n < 0)
-		return;
-	list = json_array();
-	for (int i = 0; i < n; i++)
-		json_push(list, gpu_json(&gpus[i]));
-	json_set(node, "gpus", list);
 }
 
 static void add_cpu(json_t *node, struct hw_causes *why)
@@ -364,7 +280,8 @@ static int fill(json_t *node)
 	json_set_time(node, "at", clock_now_ms());
 	if (add_stated(node) < 0)
 		return -1;
-	add_gpus(node, &why);
+	if (node_gpus_add(node, options.gpus, &why) < 0)
+		return -1;
 	add_cpu(node, &why);
 	set_positive(node, "memory_bytes", hw_memory_read(&why));
 	add_disks(node, &why);
@@ -402,35 +319,21 @@ out:
 }
 
 static const struct opt opts[] = {
-	{ .name = "wallet",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &options.wallet,
-		.metavar = "A",
-		.help = "Solana address that is paid" },
-	{ .name = "name",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &options.name,
-		.metavar = "N",
-		.help = "name of the machine, for people" },
-	{ .name = "label",
-		.setting = true,
-		.kind = OPT_LIST,
-		.to = &options.labels,
-		.metavar = "k=v",
-		.help = "country, region, host_type, compliance, peak_hours, or x_ and a name" },
-	{ .name = "bench",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &options.bench,
-		.metavar = "F",
-		.help = "take measured figures from these rnp.bench records" },
-	{ .name = "share",
-		.kind = OPT_TEXT,
-		.to = &options.share,
-		.metavar = "FIELD,...",
-		.help = "share exactly these fields, or all (default all but disks and os)" },
+	OPT(TEXT, "wallet", &options.wallet, "A", "Solana address that is paid",
+		.setting = true),
+	OPT(TEXT, "name", &options.name, "N", "name of the machine, for people",
+		.setting = true),
+	OPT(LIST, "label", &options.labels, "k=v",
+		"country, region, host_type, compliance, peak_hours, or x_ and a name",
+		.setting = true),
+	OPT(TEXT, "bench", &options.bench, "F",
+		"take measured figures from these rnp.bench records", .setting = true),
+	OPT(TEXT, "share", &options.share, "FIELD,...",
+		"share exactly these fields, or all (default all but disks and os)"),
+	OPT_RPC(&options.rpc),
+	OPT(TEXT, "gpus", &options.gpus, "GPU,...",
+		"share only these GPUs, by number from 0 or uuid (default all)",
+		.setting = true),
 	OPT_KEY(&options.key),
 	{ 0 },
 };

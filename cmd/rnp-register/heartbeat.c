@@ -1,15 +1,19 @@
 /* heartbeat.c - rnp-register heartbeat: tells a registry that this node is alive. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cmd/rnp-register/commands.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/registry_client.h"
+#include "common/base/io.h"
+#include "common/registry/client.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
 #include "common/cli/out.h"
@@ -28,38 +32,108 @@ static bool once;
 
 static const struct opt opts[] = {
 	OPT_REGISTRY(&registry),
-	{ .name = "once",
-		.kind = OPT_FLAG,
-		.to = &once,
-		.help = "send one and end (for cron)" },
-	{ .name = "interval",
-		.kind = OPT_DURATION,
-		.to = &interval_ms,
-		.metavar = "D",
-		.help = "promised time until the next (default 60s, whole seconds)",
-		.min = 1000,
-		.max = INTERVAL_MAX_MS },
-	{ .name = "state",
-		.kind = OPT_CHOICE,
-		.to = &state,
-		.metavar = "S",
-		.choices = "idle|busy|render|maintenance",
-		.help = "what the node does (default idle)" },
+	OPT_SWITCH("once", &once, "send one and end (for cron)"),
+	OPT_IN(DURATION, "interval", &interval_ms, "D", 1000, INTERVAL_MAX_MS,
+		"promised time until the next (default 60s, whole seconds)"),
+	OPT(CHOICE, "state", &state, "S", "what the node does (default idle)",
+		.choices = "idle|busy|render|maintenance"),
 	OPT_KEY(&key_path),
 	OPT_PASSPHRASE(&passphrase_file),
 	OPT_CA(&ca_file),
 	{ 0 },
 };
 
-static json_t *make_heartbeat(const struct key *key)
+/* The newest heartbeat that the registry has; and, of those that it took from us, what our clocks
+ * showed then. */
+static struct {
+	int64_t known_ms, now_ms, mono_ns;
+	bool told;
+} newest;
+
+/* Warns, once, of a clock that shows less than the newest heartbeat says. */
+static void tell_set_back(int64_t now_ms)
 {
-	int64_t now_ms = clock_now_ms();
+	int64_t elapsed_ms = (clock_mono_ns() - newest.mono_ns) / 1000000;
+	char at[CLOCK_TEXT_MAX];
+
+	if (newest.told)
+		return;
+	newest.told = true;
+	clock_format(at, newest.known_ms);
+	if (newest.mono_ns)
+		prog_warn(
+			"this machine's clock was set back by %" PRId64
+			" s: heartbeats get times just after the last one, of %s, until it "
+			"is there",
+			(newest.now_ms + elapsed_ms - now_ms + 500) / 1000, at);
+	else
+		prog_warn(
+			"this machine's clock is %" PRId64
+			" s behind the last heartbeat that the registry has, of %s: it was set "
+			"back, or another's with this key is ahead. Heartbeats get times just "
+			"after that one until it is there",
+			(newest.known_ms - now_ms + 500) / 1000, at);
+}
+
+/* Returns the time of the next heartbeat: a registry takes only newer ones than the last, so that
+ * none can be replayed. Where the clock was set back by no more than clocks may be apart, the time
+ * just after the last is as good to the registry, which took the last, and binds the node to no
+ * later instant. */
+static int64_t next_at(int64_t now_ms)
+{
+	if (now_ms > newest.known_ms) {
+		newest.told = false;
+		return now_ms;
+	}
+	if (newest.known_ms - now_ms >= UPTIME_SKEW_MS)
+		return now_ms;
+	if (now_ms < newest.known_ms)
+		tell_set_back(now_ms);
+	return newest.known_ms + 1;
+}
+
+static void note_taken(int64_t at_ms, int64_t now_ms)
+{
+	newest.known_ms = at_ms;
+	newest.now_ms = now_ms;
+	newest.mono_ns = clock_mono_ns();
+}
+
+/* Tells two machines with one key apart: a number of this process, or, of one that ends at once, of
+ * the machine's start. */
+static char instance[17];
+
+static void name_instance(const char *address)
+{
+	unsigned char hash[8];
+	struct buf about = BUF_INIT;
+	char host[256] = "";
+
+	/* containers of one machine share its boot, and have names of their own */
+	gethostname(host, sizeof host - 1);
+	if (!once || io_read(&about, "/proc/sys/kernel/random/boot_id", 256) < 0) {
+		randombytes_buf(hash, sizeof hash);
+	} else {
+		/* the address: heartbeats are public, and show of no two nodes that they are on
+		 * one machine */
+		buf_addf(&about, "%s %s", host, address);
+		crypto_generichash(hash, sizeof hash, (const unsigned char *)about.data,
+			about.len, NULL, 0);
+	}
+	err_clear();
+	sodium_bin2hex(instance, sizeof instance, hash, sizeof hash);
+	buf_release(&about);
+}
+
+static json_t *make_heartbeat(const struct key *key, int64_t now_ms, int64_t at_ms)
+{
 	json_t *beat = json_record("rnp.heartbeat");
 
 	json_set_text(beat, "node", key->address);
-	json_set_time(beat, "at", now_ms);
+	json_set_time(beat, "at", at_ms);
 	json_set_i64(beat, "interval_s", promised_ms / 1000);
 	json_set_text(beat, "state", state);
+	json_set_text(beat, "instance", instance);
 	if (signature_add(beat, key, now_ms) == 0)
 		return beat;
 	json_decref(beat);
@@ -83,45 +157,63 @@ static void take_wanted(const json_t *stored)
 }
 
 /* A registry repeats a challenge until it is answered; it is printed once. */
-static int print_challenge(const struct http_response *r)
+static int print_challenge(const json_t *stored)
 {
 	static char last[65];
-	json_t *stored = json_parse_object(buf_text(&r->body), r->body.len, registry);
 	json_t *challenge = json_object_get(stored, "challenge");
 	const char *nonce = json_string_value(json_object_get(challenge, "nonce"));
 	int rc = 0;
 
-	err_clear(); /* an unreadable reply contains no challenge */
-	if (stored)
-		take_wanted(stored);
+	take_wanted(stored);
 	if (nonce && strcmp(nonce, last) != 0 &&
 		schema_check(challenge, registry, "rnp.challenge") == 0) {
 		snprintf(last, sizeof last, "%s", nonce);
 		rc = out_record(challenge);
 	}
-	json_decref(stored);
 	return rc;
 }
 
+/* Whether the registry has this heartbeat already: each is new when it is first sent, so an earlier
+ * try arrived and its reply was lost. Else, whether another time may do (*again). */
+static bool is_lost(const struct http_response *r, int64_t at_ms, bool *again)
+{
+	int64_t known_ms;
+
+	if (r->status != 409)
+		return false;
+	if (!registry_known_read(r, &known_ms))
+		return r->tries > 1; /* a registry that does not tell */
+	if (known_ms == at_ms)
+		return r->tries > 1;
+	*again = known_ms > newest.known_ms && known_ms - clock_now_ms() < UPTIME_SKEW_MS;
+	if (known_ms > newest.known_ms) {
+		newest.known_ms = known_ms;
+		newest.mono_ns = 0; /* not ours, or of an earlier process */
+	}
+	return false;
+}
+
 /* Sends a heartbeat and prints it. The next is due after the interval, so a try must end
- * before. *lost: the registry has it, but its reply was lost. */
-static int send_beat(struct http *http, const struct key *key, bool *lost)
+ * before. *lost: the registry has it, but its reply was lost. *again: it has a newer one, and one
+ * with a time after that may be taken. */
+static int send_beat(struct http *http, const struct key *key, bool *lost, bool *again)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf body = BUF_INIT;
-	json_t *beat = make_heartbeat(key);
-	int64_t per_try_ms = interval_ms < 10000 ? interval_ms : 10000;
+	const struct registry_call p = { .base = registry,
+		.ca = ca_file,
+		.per_try_ms = interval_ms < 10000 ? interval_ms : 10000 };
+	int64_t now_ms = clock_now_ms(), at_ms = next_at(now_ms);
+	json_t *beat = make_heartbeat(key, now_ms, at_ms), *stored = NULL;
 	struct err error;
 	int rc = -1;
 
 	if (beat) {
 		json_write(&body, beat);
-		rc = registry_post(http, registry, ca_file, per_try_ms, beat, body.data,
-			body.len, &r);
+		stored = registry_post(http, &p, beat, body.data, body.len, &r);
+		rc = stored ? 0 : -1;
 	}
-	/* Each heartbeat is new when it is first sent: if the registry knows it already, an
-	 * earlier try arrived and its reply was lost. */
-	*lost = rc < 0 && r.status == 409 && r.tries > 1;
+	*lost = rc < 0 && is_lost(&r, at_ms, again);
 	if (*lost) {
 		err_clear();
 		rc = 0;
@@ -133,10 +225,13 @@ static int send_beat(struct http *http, const struct key *key, bool *lost)
 		err_restore(&error);
 	}
 	if (rc == 0)
-		rc = out_record(beat);
+		note_taken(at_ms, now_ms);
 	if (rc == 0)
-		rc = print_challenge(&r);
+		rc = out_record(beat);
+	if (rc == 0 && stored)
+		rc = print_challenge(stored);
 	json_decref(beat);
+	json_decref(stored);
 	buf_release(&body);
 	http_response_release(&r);
 	return rc;
@@ -147,10 +242,14 @@ static int send_beat(struct http *http, const struct key *key, bool *lost)
  * to do. */
 static int send_one(struct http *http, const struct key *key)
 {
-	bool lost = false;
-	int rc = send_beat(http, key, &lost);
+	bool lost = false, again = false;
+	int rc = send_beat(http, key, &lost, &again);
 
-	return rc == 0 && lost ? send_beat(http, key, &lost) : rc;
+	if (rc < 0 && again)
+		err_clear();
+	return (rc == 0 && lost) || (rc < 0 && again) ?
+		send_beat(http, key, &lost, &again) :
+		rc;
 }
 
 /* Waits until a moment of the monotonic clock. Returns false if a signal ends the program. */
@@ -236,8 +335,10 @@ static int run(int n, char **args)
 			interval_ms = INTERVAL_MAX_MS - UPTIME_SKEW_MS;
 		promised_ms = interval_ms + UPTIME_SKEW_MS;
 	}
-	if (key_load(&key, key_path, passphrase_file) == 0)
+	if (key_load(&key, key_path, passphrase_file) == 0) {
+		name_instance(key.address);
 		rc = once ? send_once(&http, &key) : keep_alive(&http, &key);
+	}
 	http_release(&http);
 	key_release(&key);
 	return rc < 0 ? err_report() : EX_OK;
@@ -250,7 +351,9 @@ const struct command command_heartbeat = {
 		"Writes each rnp.heartbeat record that the registry has taken, and each "
 		"rnp.challenge that it\nsends, for rnp-bench answer. Goes on while the registry "
 		"is away or busy; ends when it refuses,\nand on SIGTERM and SIGINT.",
-	.columns = "node,at,interval_s,state",
+	.columns =
+		"node,at,interval_s,state;"
+		"rnp.challenge:node=challenge to,issued_at=issued,deadline_ms=deadline",
 	.opts = opts,
 	.run = run,
 };

@@ -13,26 +13,14 @@
 static const char *out_path, *passphrase_file, *from_path, *from_passphrase_file;
 
 static const struct opt opts[] = {
-	{ .name = "out",
-		.kind = OPT_TEXT,
-		.to = &out_path,
-		.metavar = "F",
-		.help = "key file to make (default $XDG_CONFIG_HOME/rnp/key.json)" },
-	{ .name = "passphrase-file",
-		.kind = OPT_TEXT,
-		.to = &passphrase_file,
-		.metavar = "F",
-		.help = "encrypt it with the line in this file" },
-	{ .name = "from",
-		.kind = OPT_TEXT,
-		.to = &from_path,
-		.metavar = "F",
-		.help = "import the key of this file instead of making one" },
-	{ .name = "from-passphrase-file",
-		.kind = OPT_TEXT,
-		.to = &from_passphrase_file,
-		.metavar = "F",
-		.help = "opens that file where it is encrypted" },
+	OPT(TEXT, "out", &out_path, "F",
+		"key file to make (default $XDG_CONFIG_HOME/rnp/key.json)"),
+	OPT(TEXT, "passphrase-file", &passphrase_file, "F",
+		"encrypt it with the line in this file"),
+	OPT(TEXT, "from", &from_path, "F",
+		"import the key of this file instead of making one"),
+	OPT(TEXT, "from-passphrase-file", &from_passphrase_file, "F",
+		"opens that file where it is encrypted"),
 	{ 0 },
 };
 
@@ -50,7 +38,7 @@ static int choose_path(struct buf *path)
 		return -1;
 	slash = strrchr(path->data, '/');
 	*slash = '\0';
-	rc = io_make_dirs(path->data, 0700);
+	rc = io_make_default_dirs(path->data, 0700);
 	*slash = '/';
 	return rc;
 }
@@ -81,6 +69,10 @@ static int run(int nargs, char **args)
 	(void)nargs, (void)args;
 	if (out_path && strcmp(out_path, "-") == 0) {
 		err_set(EX_USAGE, "--out: a key goes to a file, not to standard output");
+		return err_report();
+	}
+	if (from_passphrase_file && !from_path) {
+		err_set(EX_USAGE, "--from-passphrase-file is for --from");
 		return err_report();
 	}
 	rc = from_path ? key_load(&k, from_path, from_passphrase_file) : key_generate(&k);

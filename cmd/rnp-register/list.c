@@ -2,12 +2,14 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/registry_client.h"
+#include "common/registry/client.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/schema.h"
+#include "common/record/gpus.h"
 #include "common/record/signature.h"
 
 /* The share of its nominal memory that a card may lack and still belong to its class; the next
@@ -20,59 +22,21 @@ static bool online, quotes;
 
 static const struct opt opts[] = {
 	OPT_REGISTRY(&registry),
-	{ .name = "gpu-model",
-		.kind = OPT_TEXT,
-		.to = &model,
-		.metavar = "M",
-		.help = "only this GPU, by any of its names" },
-	{ .name = "min-memory",
-		.kind = OPT_SIZE,
-		.to = &min_memory,
-		.metavar = "SIZE",
-		.help = "at least this much memory on a GPU" },
-	{ .name = "min-gpus",
-		.kind = OPT_I64,
-		.to = &min_gpus,
-		.metavar = "N",
-		.help = "at least this many GPUs",
-		.min = 0,
-		.max = 1024 },
-	{ .name = "country",
-		.kind = OPT_TEXT,
-		.to = &country,
-		.metavar = "C",
-		.help = "only this country (ISO 3166-1 alpha-2)" },
-	{ .name = "tier",
-		.kind = OPT_TEXT,
-		.to = &tier,
-		.metavar = "T",
-		.help = "bandwidth tier: ultra-high, high, med-ii, med, low, none, unknown" },
-	{ .name = "device",
-		.kind = OPT_CHOICE,
-		.to = &device,
-		.metavar = "D",
-		.choices = "gpu|cpu",
-		.help = "only nodes with a GPU, or without" },
-	{ .name = "maker",
-		.kind = OPT_TEXT,
-		.to = &maker,
-		.metavar = "M",
-		.help = "only this maker of GPUs or CPUs" },
-	{ .name = "online",
-		.kind = OPT_FLAG,
-		.to = &online,
-		.help = "only nodes whose heartbeats arrive" },
-	{ .name = "quotes",
-		.kind = OPT_FLAG,
-		.to = &quotes,
-		.help = "after each node the newest rnp.quote that it has signed" },
-	{ .name = "limit",
-		.kind = OPT_I64,
-		.to = &limit,
-		.metavar = "N",
-		.help = "end after N nodes (default all)",
-		.min = 1,
-		.max = INT64_MAX },
+	OPT(TEXT, "gpu-model", &model, "M", "only this GPU, by any of its names"),
+	OPT(SIZE, "min-memory", &min_memory, "SIZE",
+		"at least this much memory on a GPU"),
+	OPT_IN(I64, "min-gpus", &min_gpus, "N", 0, 1024, "at least this many GPUs"),
+	OPT(TEXT, "country", &country, "C", "only this country (ISO 3166-1 alpha-2)"),
+	OPT(TEXT, "tier", &tier, "T",
+		"bandwidth tier: ultra-high, high, med-ii, med, low, none, unknown"),
+	OPT(CHOICE, "device", &device, "D", "only nodes with a GPU, or without",
+		.choices = "gpu|cpu"),
+	OPT(TEXT, "maker", &maker, "M", "only this maker of GPUs or CPUs"),
+	OPT_SWITCH("online", &online, "only nodes whose heartbeats arrive"),
+	OPT_SWITCH("quotes", &quotes,
+		"after each node the newest rnp.quote that it has signed"),
+	OPT_IN(I64, "limit", &limit, "N", 1, INT64_MAX,
+		"end after N nodes (default all)"),
 	OPT_WATCH,
 	OPT_CA(&ca_file),
 	{ 0 },
@@ -113,13 +77,14 @@ static void make_path(struct buf *path, int n)
 	add_text(path, "tier", n > FILTER_TIER ? tier : NULL);
 	add_text(path, "device", n > FILTER_DEVICE ? device : NULL);
 	add_text(path, "maker", n > FILTER_MAKER ? maker : NULL);
-	/* a card is sold as 24 GB whose driver reports 23.99 GiB, or 22.5 where it corrects errors */
+	/* a card is sold as 24 GB whose driver reports 23.99 GiB, or 22.5 where it corrects
+	 * errors */
 	if (n > FILTER_MEMORY && min_memory >= 0)
 		buf_addf(path, "&min_memory=%lld",
 			(long long)(min_memory - min_memory / 100 * SOLD_PERCENT));
 	if (n > FILTER_GPUS && min_gpus >= 0)
 		buf_addf(path, "&min_gpus=%lld", (long long)min_gpus);
-	/* people see what a node asks in its row */
+	/* people see what a node asks, and its verdict, in its row */
 	if (quotes || out_for_people())
 		buf_adds(path, "&quotes=true");
 }
@@ -136,9 +101,44 @@ static bool is_signed(const json_t *quote, const char *node)
 	return r.ok;
 }
 
-/* Prints a node and what it asks: two records, or for people one row. */
-static int print_with_quote(const json_t *record, const json_t *quote)
+/* Adds to a row all GPUs, the most powerful first. */
+static void add_gpus(json_t *row)
 {
+	struct gpu_group groups[GPUS_MAX];
+	struct buf text = BUF_INIT;
+	int n = gpus_group(row, groups);
+
+	gpus_others(&text, groups, n, -1);
+	if (n)
+		json_set_text(row, "gpu", buf_text(&text));
+	buf_release(&text);
+}
+
+/* Adds what people look for in a list to a row: state, how long ago the node was seen, whether its
+ * claims are proven. */
+static void add_for_people(json_t *row, const json_t *entry)
+{
+	bool is_online = json_is_true(json_object_get(entry, "online"));
+	const char *verdict = json_string_value(json_object_get(entry, "verdict"));
+	int64_t seen_ms = -1;
+
+	json_set_text(row, "state",
+		is_online ? json_string_value(json_object_get(entry, "state")) :
+			    "offline");
+	if (json_opt_time(entry, registry, "seen_at", &seen_ms) == 0 && seen_ms >= 0)
+		json_set_i64(row, "seen_s", (clock_now_ms() - seen_ms) / 1000);
+	err_clear();
+	/* registries before this word say only what was passed */
+	if (!verdict && json_object_get(entry, "proven_at"))
+		verdict = "passed";
+	json_set_text(row, "verdict", verdict ? verdict : "none yet");
+}
+
+/* Prints a node and what it asks: two records, or for people one row. */
+static int print_with_quote(const json_t *entry)
+{
+	const json_t *record = json_object_get(entry, "record"),
+		     *quote = json_object_get(entry, "quote");
 	const char *node = json_string_value(json_object_get(record, "node"));
 	json_t *row;
 	int rc;
@@ -154,6 +154,8 @@ static int print_with_quote(const json_t *record, const json_t *quote)
 		return out_record(record) < 0 || (quote && out_record(quote) < 0) ? -1 :
 										    0;
 	row = json_copy((json_t *)record);
+	add_gpus(row);
+	add_for_people(row, entry);
 	if (quote)
 		json_object_set(row, "customer_uusd",
 			json_object_get(quote, "customer_uusd"));
@@ -172,8 +174,7 @@ static int print_node(void *ctx, const json_t *node)
 		return 0;
 	if (limit_left == 0)
 		return 1;
-	if (schema_check(record, registry, "rnp.node") < 0 ||
-		print_with_quote(record, json_object_get(node, "quote")) < 0)
+	if (schema_check(record, registry, "rnp.node") < 0 || print_with_quote(node) < 0)
 		return -1;
 	printed++;
 	if (limit_left > 0)
@@ -241,8 +242,7 @@ const struct command command_list = {
 	.details =
 		"Writes the signed rnp.node record of each node that fits, in the order of "
 		"their registration;\nwith --quotes also what it asks, which rnp-price match reads.",
-	.columns = "node,name,labels.country,gpus.0.model,gpus.0.memory_bytes,cpu.cores,"
-		   "memory_bytes,customer_uusd",
+	.columns = "name,state,seen_s=last seen,verdict,gpu=GPU,customer_uusd=$/h,node",
 	.opts = opts,
 	.run = run,
 };

@@ -2,8 +2,8 @@
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
-#include "common/net/metrics_client.h"
-#include "common/net/registry_client.h"
+#include "common/registry/metrics_client.h"
+#include "common/registry/client.h"
 
 static const char *registry, *name, *ca_file;
 

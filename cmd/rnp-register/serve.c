@@ -2,96 +2,59 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "cmd/rnp-register/registry.h"
-#include "cmd/rnp-register/registry_api.h"
-#include "cmd/rnp-register/registry_challenge.h"
-#include "cmd/rnp-register/registry_uptime.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "cmd/rnp-register/registry/api.h"
+#include "cmd/rnp-register/challenges/challenge.h"
+#include "cmd/rnp-register/pages/uptime.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/parts.h"
 #include "common/poc/poc.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
 #include "common/cli/prog.h"
 
-static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_file;
-static struct opt_list trusted;
+static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_file,
+	*external_url, *proxy_header;
+static struct opt_list trusted, proxies;
 static const char *verifier_key, *policy_name = "rnp-004";
 static int64_t rate, threads, challenge_every_ms, keep_ms, disk_bytes, quota_bytes,
 	join_bits;
 
 static const struct opt opts[] = {
-	{ .name = "db",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &db_path,
-		.metavar = "F",
-		.help = "SQLite database, made when it is absent" },
+	OPT(TEXT, "db", &db_path, "F", "SQLite database, made when it is absent",
+		.required = true),
 	OPT_LISTEN(&listen_on),
 	OPT_PORT_FILE(&port_file),
-	{ .name = "trust",
-		.kind = OPT_LIST,
-		.address = true,
-		.to = &trusted,
-		.metavar = "ADDRESS",
-		.help = "a verifier or coordinator whose verdicts and receipts count" },
+	OPT(LIST, "trust", &trusted, "ADDRESS",
+		"a verifier or coordinator whose verdicts and receipts count",
+		.address = true),
 	OPT_CERT(&cert_file),
 	OPT_CERT_KEY(&key_file),
 	OPT_LOG_FILE(&log_file),
-	{ .name = "rate",
-		.kind = OPT_I64,
-		.to = &rate,
-		.metavar = "N",
-		.min = 1,
-		.max = 1000000,
-		.help = "requests a second of one client (default 100, and this machine's "
-			"own are not limited)" },
-	{ .name = "threads",
-		.kind = OPT_I64,
-		.to = &threads,
-		.metavar = "N",
-		.min = 1,
-		.max = 64,
-		.help = "that speak HTTP (default one per core, 2 to 8)" },
-	{ .name = "challenge-every",
-		.kind = OPT_DURATION,
-		.to = &challenge_every_ms,
-		.metavar = "D",
-		.min = 1000,
-		.max = INT64_C(31536000000),
-		.help = "challenge each node at random times, on average so often" },
-	{ .name = "disk",
-		.kind = OPT_SIZE,
-		.to = &disk_bytes,
-		.metavar = "SIZE",
-		.min = 1 << 20,
-		.help = "how large the database may become (default without bound)" },
-	{ .name = "keep",
-		.kind = OPT_DURATION,
-		.to = &keep_ms,
-		.metavar = "D",
-		.min = 86400000,
-		.max = INT64_C(3153600000000),
-		.help = "heartbeats whose day is signed, and measurements (default for ever)" },
-	{ .name = "quota",
-		.kind = OPT_SIZE,
-		.to = &quota_bytes,
-		.metavar = "SIZE",
-		.min = 4096,
-		.help = "what one address may have stored in a day (default 64MiB, and this "
-			"machine's own are not limited)" },
-	{ .name = "join-work",
-		.kind = OPT_I64,
-		.to = &join_bits,
-		.metavar = "BITS",
-		.min = 1,
-		.max = 40,
-		.help = "that a node's first record costs, more when many join (default 20, "
-			"and this machine's own join freely)" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "whose reference node scores 1 (default rnp-004)" },
+	OPTS_PROXIED(&external_url, &proxies, &proxy_header),
+	OPT_IN(I64, "rate", &rate, "N", 1, 1000000,
+		"requests a second of one client (default 100, and this machine's "
+		"own are not limited)"),
+	OPT_IN(I64, "threads", &threads, "N", 1, 64,
+		"that speak HTTP (default one per core, 2 to 8)"),
+	OPT_IN(DURATION, "challenge-every", &challenge_every_ms, "D", 1000,
+		INT64_C(31536000000),
+		"challenge each node at random times, on average so often"),
+	OPT(SIZE, "disk", &disk_bytes, "SIZE",
+		"how large the database may become (default without bound)",
+		.min = 1 << 20),
+	OPT_IN(DURATION, "keep", &keep_ms, "D", 86400000, INT64_C(3153600000000),
+		"heartbeats whose day is signed, and measurements (default for ever)"),
+	OPT(SIZE, "quota", &quota_bytes, "SIZE",
+		"what one address may have stored in a day (default 64MiB, and this "
+		"machine's own are not limited)",
+		.min = 4096),
+	OPT_IN(I64, "join-work", &join_bits, "BITS", 1, 40,
+		"that a node's first record costs, more when many join (default 20, "
+		"and this machine's own join freely)"),
+	OPT(TEXT, "policy", &policy_name, "P",
+		"whose reference node scores 1 (default rnp-004)", .words = POLICY_NAMES),
 	OPT_KEY(&verifier_key),
 	{ 0 },
 };
@@ -129,12 +92,17 @@ static int serve(struct registry *g)
 		.cert_file = cert_file,
 		.key_file = key_file,
 		.log_file = log_file,
+		.external_url = external_url,
+		.trusted_proxies = proxies.items,
+		.ntrusted = proxies.n,
+		.proxy_header = proxy_header,
 		.log_off = prog_quiet() && !log_file,
 		.threads = (int)threads,
 		/* concurrent readers; the other connections to the database are for the
 		 * writer's side, which must not wait for them */
 		.slow_threads = REGISTRY_READERS / 2,
-		/* answers to open challenges, of which there are no more, and one that is verified */
+		/* answers to open challenges, of which there are no more, and one that is
+		 * verified */
 		.class_bytes = { [HTTPD_LARGE] = POC_ANSWER_BYTES_MAX * 5 / 2 },
 		.rate_per_s = rate ? rate : 100,
 		.rate_loopback = rate != 0,
@@ -142,11 +110,16 @@ static int serve(struct registry *g)
 		.ctx = g,
 		.metrics = registry_metrics,
 	};
+	struct buf url = BUF_INIT;
 	struct httpd *h = httpd_start(&config);
 
 	if (!h)
 		return -1;
-	prog_info("listening on port %d", httpd_port(h));
+	httpd_url(&url, h);
+	prog_info(
+		"%s is the registry: its page, and the address that nodes take (RNP_REGISTRY)",
+		url.data);
+	buf_release(&url);
 	httpd_wait(h, tick);
 	httpd_stop(h);
 	return 0;
@@ -186,6 +159,7 @@ out:
 	policy_release(&policy);
 	key_release(&key);
 	opt_list_release(&trusted);
+	opt_list_release(&proxies);
 	return rc < 0 ? err_report() : EX_OK;
 }
 

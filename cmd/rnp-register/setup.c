@@ -1,7 +1,7 @@
 /* setup.c - rnp-register setup: turns a machine into a node that is registered, is measured and
  * knows what it lacks: asks or takes options, writes key, settings and units, measures,
  * registers, and checks. */
-#include "cmd/rnp-register/setup.h"
+#include "cmd/rnp-register/node/setup.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "cmd/rnp-register/tool.h"
+#include "cmd/rnp-register/node/tool.h"
+#include "cmd/rnp-register/node/wallet.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -18,94 +19,70 @@
 #include "common/cli/prog.h"
 #include "common/cli/settings.h"
 #include "common/json/json.h"
-#include "common/net/registry_client.h"
+#include "common/registry/client.h"
 #include "common/record/key.h"
+#include "common/record/policy.h"
 
 #define ARGS_MAX (24 + 2 * SETUP_LABELS_MAX)
 
 static struct setup_given given = { .policy = "rnp-021", .root = "" };
 
 static const struct opt opts[] = {
-	{ .name = "registry",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &given.registry,
-		.metavar = "URL",
-		.help = "the registry; asked for on a terminal" },
-	{ .name = "wallet",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &given.wallet,
-		.metavar = "A",
-		.help = "Solana address that is paid" },
-	{ .name = "label",
-		.setting = true,
-		.kind = OPT_LIST,
-		.to = &given.labels,
-		.metavar = "k=v",
-		.help = "country, region, host_type, compliance, peak_hours or another" },
-	{ .name = "costs",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &given.costs,
-		.metavar = "F",
-		.help = "what the node costs, see rnp-price floor --example" },
-	{ .name = "peer",
-		.kind = OPT_TEXT,
-		.to = &given.peer,
-		.metavar = "URL",
-		.help = "measure the network against this rnp-bench serve" },
-	{ .name = "name",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &given.name,
-		.metavar = "N",
-		.help = "name of the machine, for people" },
-	{ .name = "bench",
-		.kind = OPT_TEXT,
-		.to = &given.bench,
-		.metavar = "F",
-		.help = "take these rnp.bench records instead of measuring" },
-	{ .name = "offers",
-		.kind = OPT_TEXT,
-		.to = &given.offers,
-		.metavar = "F",
-		.help = "what others ask (rnp-price feed), to say what it would earn" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &given.policy,
-		.metavar = "P",
-		.help = "the reward policy to qualify for (default rnp-021)" },
-	{ .name = "root",
-		.kind = OPT_TEXT,
-		.to = &given.root,
-		.metavar = "DIR",
-		.help = "write below this directory, and start nothing" },
-	{ .name = "no-start",
-		.kind = OPT_FLAG,
-		.to = &given.no_start,
-		.help = "write the units, but do not start them" },
+	OPT(TEXT, "registry", &given.registry, "URL",
+		"the registry; asked for on a terminal", .setting = true),
+	OPT(TEXT, "wallet", &given.wallet, "A", "Solana address that is paid",
+		.setting = true),
+	OPT(LIST, "label", &given.labels, "k=v",
+		"country, region, host_type, compliance, peak_hours or another",
+		.setting = true),
+	OPT(TEXT, "costs", &given.costs, "F",
+		"what the node costs, see rnp-price floor --example", .setting = true),
+	OPT(TEXT, "peer", &given.peer, "URL",
+		"measure the network against this rnp-bench serve"),
+	OPT(TEXT, "name", &given.name, "N", "name of the machine, for people",
+		.setting = true),
+	OPT(TEXT, "gpus", &given.gpus, "GPU,...",
+		"share only these GPUs, by number from 0 or uuid (default all)",
+		.setting = true),
+	OPT(TEXT, "bench", &given.bench, "F",
+		"take these rnp.bench records instead of measuring"),
+	OPT(TEXT, "offers", &given.offers, "F",
+		"what others ask (rnp-price feed), to say what it would earn"),
+	OPT(TEXT, "policy", &given.policy, "P",
+		"the reward policy to qualify for (default rnp-021)",
+		.words = POLICY_NAMES),
+	OPT(TEXT, "root", &given.root, "DIR",
+		"write below this directory, and start nothing"),
+	OPT_RPC(&given.rpc),
+	OPT_SWITCH("no-start", &given.no_start, "write the units, but do not start them"),
 	OPT_CA(&given.ca_file),
 	{ 0 },
 };
 
-/* The image at --root has its own settings, for this run and for the programs that it starts. */
-static int use_settings_of_root(void)
+/* What setup wrote itself the last time is no file that was given: it is there, or is made
+ * again. */
+static const char *not_of_setup(const struct setup *s, const char *option,
+	const char *value)
 {
-	static const char *const names[] = { "registry", "wallet", "label", "name",
-		NULL };
-	struct buf path = BUF_INIT;
-	int rc;
+	const char *from = settings_origin(option);
+	size_t n = s->env_path.len;
 
-	if (!*given.root)
-		return 0;
-	buf_addf(&path, "%s/etc/rnp/node.env", given.root);
-	setenv("RNP_NODE_ENV", path.data, 1);
-	buf_release(&path);
-	rc = settings_load();
-	for (int i = 0; rc == 0 && names[i]; i++)
-		rc = opt_setting(&command_setup, names[i], settings_find(names[i]));
-	return rc;
+	if (!value || opt_given(&command_setup, option) ||
+		strncmp(from, s->env_path.data, n) != 0 || from[n] != ':')
+		return value;
+	return NULL;
+}
+
+/* The image at --root has its own settings, for this run and for the programs that it starts. */
+static int use_settings(struct setup *s)
+{
+	if (*given.root) {
+		setenv("RNP_NODE_ENV", s->env_path.data, 1);
+		if (settings_load() < 0 || opt_settings_again(&command_setup) < 0)
+			return -1;
+	}
+	given.costs = not_of_setup(s, "costs", given.costs);
+	return 0;
 }
 
 /* The first fields of the record. */
@@ -140,6 +117,8 @@ static int describe(struct setup *s, struct buf *node)
 
 	if (given.wallet)
 		detect[n++] = "--wallet", detect[n++] = given.wallet;
+	if (given.gpus)
+		detect[n++] = "--gpus", detect[n++] = given.gpus;
 	if (given.name)
 		detect[n++] = "--name", detect[n++] = given.name;
 	for (int i = 0; i < given.labels.n; i++)
@@ -178,12 +157,18 @@ static void advise(struct setup *s, const char *fmt, ...)
 
 static void advise(struct setup *s, const char *fmt, ...)
 {
-	char text[400];
+	char text[1000];
+	const json_t *item;
 	va_list args;
+	size_t i;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
+	/* one measurement mends what two requirements lack */
+	json_array_foreach(s->next, i, item)
+		if (strcmp(json_string_value(item), text) == 0)
+			return;
 	json_push_text(s->next, text);
 }
 
@@ -213,13 +198,32 @@ static int submit(struct setup *s, const struct buf *node)
 
 /* --- the preflight ------------------------------------------------------------------------ */
 
+/* A remedy that runs setup again runs it for the same machine. */
 static void advise_requirement(struct setup *s, const json_t *r)
 {
+	static const char setup[] = "rnp-register setup";
 	const char *remedy = json_string_value(json_object_get(r, "remedy"));
+	const char *at = remedy ? strstr(remedy, setup) : NULL;
+	int before = at ? (int)(at - remedy + (long)sizeof setup - 1) : 0;
 
-	if (remedy && !json_is_true(json_object_get(r, "met")))
-		advise(s, "%s: %s", json_string_value(json_object_get(r, "name")),
-			remedy);
+	if (!remedy || json_is_true(json_object_get(r, "met")))
+		return;
+	if (at)
+		advise(s, "%.*s%s%s", before, remedy, buf_text(&s->again),
+			remedy + before);
+	else
+		advise(s, "%s", remedy);
+}
+
+static bool wants_wallet(const json_t *found)
+{
+	const json_t *r;
+	size_t i;
+
+	json_array_foreach(json_object_get(found, "requirements"), i, r)
+		if (strcmp(json_string_value(json_object_get(r, "name")), "wallet") == 0)
+			return true;
+	return false;
 }
 
 /* Returns EX_OK or EXIT_NO, or -1. */
@@ -242,49 +246,111 @@ static int check_policy(struct setup *s, const struct buf *node)
 	if (rc >= 0)
 		json_array_foreach(json_object_get(found, "requirements"), i, r)
 			advise_requirement(s, r);
+	/* a policy that needs none pays the node's own address */
+	if (rc >= 0 && !given.wallet && !wants_wallet(found))
+		advise(s,
+			"say who is paid, or it is the node's own address: rnp-register setup%s --wallet ADDRESS",
+			buf_text(&s->again));
 	json_decref(found);
 	buf_release(&out);
 	return rc;
 }
 
-/* Computes what an hour costs, and its price among other offers. */
+static bool has_gpus(const struct buf *node)
+{
+	json_t *r = first_record(node);
+	bool has = json_array_size(json_object_get(r, "gpus")) > 0;
+
+	json_decref(r);
+	return has;
+}
+
+/* Runs a tool whose first record has fields that the setup's record gets. Without a comparable
+ * offer (75) there are none, which the tool has said. */
+static int copy_from(struct setup *s, const char *const args[], const struct buf *in,
+	const char *const fields[])
+{
+	struct buf out = BUF_INIT;
+	int rc = tool_run(args, in, &out);
+	json_t *r = rc == 0 ? first_record(&out) : NULL;
+
+	for (int i = 0; fields[i]; i++)
+		copy(s->record, r, fields[i]);
+	json_decref(r);
+	buf_release(&out);
+	if (rc == EX_TEMPFAIL)
+		return 0;
+	return rc > 0 ? err_set(rc, "%s %s ended with %d", args[0], args[1], rc) : rc;
+}
+
+/* What a day would leave on the market that leaves most. */
+static int earnings(struct setup *s, const struct buf *node)
+{
+	const char *const quote[] = { "rnp-price", "quote", "--node", s->node_path.data,
+		"--costs", s->costs_path.data, given.offers, NULL };
+	const char *const estimate[] = { "rnp-price", "estimate", "--node",
+		s->node_path.data, "--costs", s->costs_path.data, given.offers, NULL };
+	int rc = copy_from(s, quote, NULL, (const char *const[]){ "ask_uusd", NULL });
+
+	if (rc < 0 || !has_gpus(node))
+		return rc;
+	return copy_from(s, estimate, NULL,
+		(const char *const[]){ "market", "day_uusd", NULL });
+}
+
+/* Computes what an hour costs, and what a day would leave among other offers. */
 static int price(struct setup *s, const struct buf *node)
 {
 	const char *const floor[] = { "rnp-price", "floor", "--costs", s->costs_path.data,
 		NULL };
-	const char *const quote[] = { "rnp-price", "quote", "--node", s->node_path.data,
-		"--costs", s->costs_path.data, given.offers, NULL };
-	struct buf out = BUF_INIT;
-	json_t *r;
-	int rc = 0;
 
 	if (!s->priced) {
 		advise(s,
-			"a price: rnp-price floor --example > costs.json, then --costs");
+			"set its lowest price: rnp-price floor --example > costs.json && ${EDITOR:-vi} costs.json && rnp-register setup%s --costs costs.json",
+			buf_text(&s->again));
 		return 0;
 	}
-	if (step(floor, node, &out) < 0)
+	if (copy_from(s, floor, node, (const char *const[]){ "floor_uusd", NULL }) < 0)
 		return -1;
-	r = first_record(&out);
-	copy(s->record, r, "floor_uusd");
-	json_decref(r);
-	buf_reset(&out);
-	if (!given.offers) {
+	if (given.offers)
+		return earnings(s, node);
+	if (has_gpus(node))
 		advise(s,
-			"what it would earn: rnp-price feed --market vast > offers.jsonl, then --offers");
-	} else {
-		rc = tool_run(quote, NULL, &out);
-		r = rc == 0 ? first_record(&out) : NULL;
-		copy(s->record, r, "ask_uusd");
-		json_decref(r);
-		/* without a comparable offer there is no price, which quote has reported */
-		if (rc == EX_TEMPFAIL)
-			rc = 0;
-		if (rc > 0)
-			rc = err_set(rc, "rnp-price quote ended with %d", rc);
-	}
-	buf_release(&out);
-	return rc;
+			"see what it would earn: rnp-price feed --market akash > offers.jsonl && rnp-price estimate --node %s --costs %s offers.jsonl",
+			s->node_path.data, s->costs_path.data);
+	return 0;
+}
+
+/* What a person has to do before services run. */
+static void advise_services(struct setup *s)
+{
+	struct buf bin = BUF_INIT;
+	char *root = *given.root ? realpath(given.root, NULL) : NULL;
+	const char *tree;
+
+	tool_directory(&bin);
+	tree = strstr(buf_text(&bin), "/build/");
+	if (!s->installed && tree)
+		advise(s,
+			"install the programs, for services do not see %s: %.*s/scripts/install %s/usr/local %.*s",
+			bin.data, (int)(tree - bin.data), bin.data, root ? root : "",
+			(int)(strrchr(bin.data, '/') - bin.data), bin.data);
+	else if (!s->installed)
+		advise(s,
+			"install the programs, for services do not see %s: install -D -t %s/usr/local/bin %s/rnp-*",
+			bin.data, root ? root : "", bin.data);
+	if (*given.root)
+		advise(s,
+			"keep it alive and proven: systemctl --root=%s enable rnp-node.timer rnp-heartbeat.service",
+			root ? root : given.root);
+	else if (access("/run/systemd/system", F_OK) == 0)
+		advise(s,
+			"keep it alive and proven: systemctl enable --now rnp-node.timer rnp-heartbeat.service");
+	else
+		advise(s,
+			"keep it alive and proven: rnp-register heartbeat | rnp-bench answer | rnp-register submit");
+	free(root);
+	buf_release(&bin);
 }
 
 static int start_units(struct setup *s)
@@ -295,7 +361,7 @@ static int start_units(struct setup *s)
 			"rnp-heartbeat.service" },
 		{ "systemctl", "restart", "rnp-node.timer", "rnp-heartbeat.service" },
 	};
-	bool here = !*given.root && !given.no_start &&
+	bool here = s->installed && !*given.root && !given.no_start &&
 		access("/run/systemd/system", F_OK) == 0;
 	struct buf out = BUF_INIT;
 	int rc = 0;
@@ -308,8 +374,7 @@ static int start_units(struct setup *s)
 	}
 	json_set_text(s->record, "service", here ? "started" : "written");
 	if (!here)
-		advise(s,
-			"keep it alive and proven: systemctl enable --now rnp-node.timer rnp-heartbeat.service");
+		advise_services(s);
 	buf_release(&out);
 	return rc;
 }
@@ -317,8 +382,6 @@ static int start_units(struct setup *s)
 static int print_setup(struct setup *s)
 {
 	json_set(s->record, "files", json_incref(s->files));
-	if (!given.wallet)
-		prog_warn("without a wallet nobody can pay this node: --wallet");
 	if (json_array_size(s->next))
 		json_set(s->record, "next", json_incref(s->next));
 	return out_record(s->record);
@@ -326,18 +389,22 @@ static int print_setup(struct setup *s)
 
 static int set_up(struct setup *s)
 {
-	struct buf costs_text = BUF_INIT, node = BUF_INIT;
+	struct buf node = BUF_INIT;
 	int rc = setup_paths(s), qualified = EXIT_NO;
 
 	if (rc == 0)
-		rc = use_settings_of_root();
+		rc = use_settings(s);
 	if (rc == 0)
-		rc = setup_collect(s, &costs_text);
+		rc = setup_check_given(s);
+	if (rc == 0)
+		rc = setup_collect(s);
+	if (rc == 0)
+		rc = setup_check_answers(s);
 	if (rc == 0)
 		rc = setup_key(s);
 	if (rc == 0) {
 		begin_record(s);
-		rc = setup_costs(s, &costs_text);
+		rc = setup_costs(s);
 	}
 	if (rc == 0)
 		rc = setup_measure(s);
@@ -345,6 +412,8 @@ static int set_up(struct setup *s)
 		rc = setup_settings(s);
 	if (rc == 0)
 		rc = describe(s, &node);
+	if (rc == 0)
+		rc = setup_markets(s);
 	if (rc == 0)
 		rc = setup_units(s);
 	if (rc == 0)
@@ -359,27 +428,28 @@ static int set_up(struct setup *s)
 		rc = start_units(s);
 	if (rc == 0)
 		rc = print_setup(s);
-	buf_release(&costs_text);
 	buf_release(&node);
 	return rc < 0 ? -1 : qualified;
 }
 
 static int run(int n, char **args)
 {
-	struct setup s = { .given = &given,
+	struct setup s = { .command = &command_setup,
+		.given = &given,
 		.key = KEY_INIT,
 		.files = json_array(),
 		.next = json_array(),
 		.record = json_record("rnp.setup") };
-	struct buf *texts[] = { &s.dir, &s.key_path, &s.env_path, &s.bench_path,
-		&s.node_path, &s.costs_path, &s.units_dir };
+	struct buf *texts[] = { &s.again, &s.dir, &s.key_path, &s.env_path, &s.bench_path,
+		&s.node_path, &s.costs_path, &s.units_dir, &s.costs_text, &s.bench_text };
 	int rc = set_up(&s);
 
 	(void)n, (void)args;
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		buf_release(texts[i]);
-	for (int i = 0; i < s.nkept; i++)
-		free(s.kept[i]);
+	while (s.nkept)
+		free(s.kept[--s.nkept]);
+	free(s.kept);
 	opt_list_release(&given.labels);
 	key_release(&s.key);
 	json_decref(s.files);

@@ -8,23 +8,21 @@
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/cli/settings.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
-#include "common/net/registry_client.h"
+#include "common/registry/client.h"
 #include "common/record/key.h"
 
 #define WEEK_MS INT64_C(604800000)
 
 static const char *registry, *node, *key_path, *passphrase_file, *ca_file;
+static bool own = true; /* the node is that of this user's key or settings */
 
 static const struct opt opts[] = {
 	OPT_REGISTRY(&registry),
-	{ .name = "node",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &node,
-		.metavar = "A",
-		.help = "its address (default: the key file's)" },
+	OPT(TEXT, "node", &node, "A", "its address (default: the key file's)",
+		.setting = true),
 	OPT_KEY(&key_path),
 	OPT_PASSPHRASE(&passphrase_file),
 	OPT_WATCH,
@@ -32,24 +30,34 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* Summary of the last week's verdicts, newest last. */
+/* Summary of the last week's verdicts, and the newest of all. */
 struct verdicts {
 	int64_t passed, failed;
 	json_t *last; /* owned */
 };
 
-static int add_verdict(void *ctx, const json_t *record)
+/* Keeps the newest verdict of all, where there was none this week. */
+static int keep_verdict(void *ctx, const json_t *record)
 {
 	struct verdicts *v = ctx;
 
 	if (schema_check(record, registry, "rnp.verdict") < 0)
 		return -1;
+	json_decref(v->last);
+	v->last = json_deep_copy(record);
+	return 0;
+}
+
+static int add_verdict(void *ctx, const json_t *record)
+{
+	struct verdicts *v = ctx;
+
+	if (keep_verdict(ctx, record) < 0)
+		return -1;
 	if (json_is_true(json_object_get(record, "passed")))
 		v->passed++;
 	else
 		v->failed++;
-	json_decref(v->last);
-	v->last = json_deep_copy(record);
 	return 0;
 }
 
@@ -92,14 +100,24 @@ static const json_t *failed_check(const json_t *verdict)
 	return NULL;
 }
 
+/* People read the word that list and the registry's page have. */
 static void add_last_verdict(json_t *status, const json_t *verdict)
 {
 	const json_t *check = failed_check(verdict);
+	bool passed = json_is_true(json_object_get(verdict, "passed"));
 	char reason[300];
 
+	if (out_for_people())
+		json_set_text(status, "verdict",
+			!verdict       ? "none yet" :
+				passed ? "passed" :
+					 "failed");
+	if (!verdict)
+		return;
 	json_set_text(status, "verdict_at",
 		json_string_value(json_object_get(verdict, "at")));
-	json_set_bool(status, "passed", json_is_true(json_object_get(verdict, "passed")));
+	if (!out_for_people())
+		json_set_bool(status, "passed", passed);
 	if (json_is_integer(json_object_get(verdict, "score_ppm")))
 		json_set(status, "score_ppm",
 			json_incref(json_object_get(verdict, "score_ppm")));
@@ -113,18 +131,57 @@ static void add_last_verdict(json_t *status, const json_t *verdict)
 	json_set_text(status, "reason", reason);
 }
 
-/* Returns what the node's operator should do next, or NULL. */
-static const char *advice(const json_t *reply, const struct verdicts *v)
+/* Appends a command with those of its options that this one was given, so that it runs as pasted.
+ * names: of options, ending with NULL. */
+static void add_command(struct buf *out, const char *command, const char *const names[])
 {
-	if (!json_is_true(json_object_get(reply, "online")))
-		return "no heartbeats arrive: rnp-register heartbeat | rnp-bench answer | rnp-register submit";
-	if (v->last && !json_is_true(json_object_get(v->last, "passed")))
-		return "the last challenge was not passed: see reason, and rnp-bench(1)";
-	if (!v->last)
-		return "no challenge was answered this week: does rnp-bench answer run behind the heartbeat?";
-	if (json_is_true(json_object_get(reply, "pending")))
-		return "the record is new: it counts when a challenge about it is passed";
-	return NULL;
+	buf_adds(out, command);
+	for (int i = 0; names[i]; i++)
+		for (const struct opt *o = opts; o->name; o++)
+			if (strcmp(o->name, names[i]) == 0 &&
+				opt_given(&command_status, o->name))
+				buf_addf(out, " --%s %s", o->name,
+					*(const char *const *)o->to);
+}
+
+static void add_heartbeats(struct buf *out)
+{
+	add_command(out, "rnp-register heartbeat",
+		(const char *const[]){ "registry", "key", "passphrase-file", "ca",
+			NULL });
+	add_command(out, " | rnp-bench answer",
+		(const char *const[]){ "key", "ca", NULL });
+	add_command(out, " | rnp-register submit",
+		(const char *const[]){ "registry", "ca", NULL });
+}
+
+/* Appends what to do next, if anything is. A foreign node's commands are its operator's. */
+static void add_advice(struct buf *out, const json_t *reply, const struct verdicts *v)
+{
+	bool online = json_is_true(json_object_get(reply, "online"));
+
+	if (online && json_object_get(reply, "twin_ms")) {
+		buf_adds(out,
+			"two machines, or two processes, send heartbeats with this key: give each machine its own (rnp-register keygen), and stop one");
+	} else if (online && v->last &&
+		!json_is_true(json_object_get(v->last, "passed"))) {
+		buf_adds(out,
+			"the last challenge was not passed: see reason, and 'When a challenge is not passed' in rnp-bench(1)");
+	} else if (!online || v->passed + v->failed == 0) {
+		buf_adds(out,
+			online ?
+				"no challenge was answered this week; they come with heartbeats" :
+				"no heartbeats arrive");
+		if (!own) {
+			buf_adds(out, ": its operator has to look");
+			return;
+		}
+		buf_adds(out, online ? ", and are answered by: " : ": ");
+		add_heartbeats(out);
+	} else if (json_is_true(json_object_get(reply, "pending"))) {
+		buf_adds(out,
+			"the record is new, and counts when a challenge about it is passed");
+	}
 }
 
 /* Takes v->last. */
@@ -132,9 +189,9 @@ static json_t *make_status(const json_t *reply, int64_t up_ms, const struct earn
 	struct verdicts *v)
 {
 	static const char *const as_they_are[] = { "seen_at", "state", "online",
-		"pending", "pool", NULL };
+		"pending", "pool", "twin_ms", NULL };
 	json_t *status = json_record("rnp.status");
-	const char *next = advice(reply, v);
+	struct buf next = BUF_INIT;
 
 	json_set_text(status, "node", json_string_value(json_object_get(reply, "node")));
 	json_set_time(status, "at", clock_now_ms());
@@ -150,36 +207,43 @@ static json_t *make_status(const json_t *reply, int64_t up_ms, const struct earn
 	json_set_i64(status, "earned_uusd", e->uusd);
 	json_set_i64(status, "challenges_passed", v->passed);
 	json_set_i64(status, "challenges_failed", v->failed);
-	if (v->last)
-		add_last_verdict(status, v->last);
-	json_set_text(status, "next", next);
+	add_last_verdict(status, v->last);
+	add_advice(&next, reply, v);
+	if (next.len)
+		json_set_text(status, "next", next.data);
+	buf_release(&next);
 	json_decref(v->last);
 	v->last = NULL;
 	return status;
+}
+
+static void unknown_node(void)
+{
+	static const char *const key[] = { "key", "passphrase-file", NULL };
+	struct buf hint = BUF_INIT;
+
+	err_set(EXIT_NO, "the registry does not know node %s", node);
+	if (!own)
+		return;
+	add_command(&hint, "register it: rnp-register detect",
+		(const char *const[]){ "key", NULL });
+	add_command(&hint, " | rnp-register sign", key);
+	add_command(&hint, " | rnp-register submit",
+		(const char *const[]){ "registry", "ca", NULL });
+	err_hint("%s", hint.data);
+	buf_release(&hint);
 }
 
 /* Returns the registry's reply about the node; the caller owns it. NULL with err_set; EXIT_NO
  * if the registry does not know it. */
 static json_t *get_node(struct http *http)
 {
+	const struct registry_call p = { .base = registry, .ca = ca_file };
 	struct http_response r = HTTP_RESPONSE_INIT;
-	struct buf url = BUF_INIT, path = BUF_INIT;
-	json_t *reply = NULL;
+	json_t *reply = registry_node(http, &p, node, &r);
 
-	buf_addf(&path, "/v1/nodes/%s", node);
-	if (http_url(&url, registry, path.data) == 0) {
-		struct http_request q = { .url = url.data, .ca_file = ca_file };
-
-		if (http_fetch(http, &q, &r) == 0)
-			reply = json_parse_object_to(buf_text(&r.body), r.body.len,
-				JSON_DEPTH_MAX_LIST, registry);
-		else if (r.status == 404)
-			err_set(EXIT_NO,
-				"the registry does not know node %s: register it with rnp-register submit",
-				node);
-	}
-	buf_release(&url);
-	buf_release(&path);
+	if (!reply && r.status == 404)
+		unknown_node();
 	http_response_release(&r);
 	return reply;
 }
@@ -208,6 +272,12 @@ static int print_status(struct http *http)
 		    &verdicts) < 0)
 		goto out;
 	buf_reset(&path);
+	buf_addf(&path, "/v1/records?node=%s&kind=rnp.verdict", node);
+	if (!verdicts.last &&
+		registry_each(http, registry, ca_file, path.data, "records", keep_verdict,
+			&verdicts) < 0)
+		goto out;
+	buf_reset(&path);
 	buf_addf(&path, "/v1/records?node=%s&kind=rnp.receipt&from=%s", node, from);
 	if (registry_each(http, registry, ca_file, path.data, "records", add_receipt,
 		    &earnings) < 0)
@@ -222,6 +292,14 @@ out:
 	return rc;
 }
 
+/* Whether an address is that of the key, or of the machine that setup has set up. */
+static bool is_own(const char *address, const struct key *key)
+{
+	const char *set = settings_find("node");
+
+	return strcmp(key->address, address) == 0 || (set && strcmp(set, address) == 0);
+}
+
 static int run(int n, char **args)
 {
 	unsigned char public_key[ADDRESS_BYTES];
@@ -233,9 +311,12 @@ static int run(int n, char **args)
 	/* a key given on the command line takes precedence over the machine's settings */
 	if (opt_given(&command_status, "key") && !opt_given(&command_status, "node"))
 		node = NULL;
-	if (node)
+	if (node) {
 		rc = address_parse(node, "--node", public_key);
-	else if (key_load(&key, key_path, passphrase_file) == 0) {
+		if (rc == 0 && key_load(&key, key_path, passphrase_file) < 0)
+			err_clear();
+		own = is_own(node, &key);
+	} else if (key_load(&key, key_path, passphrase_file) == 0) {
 		node = key.address;
 		rc = 0;
 	}

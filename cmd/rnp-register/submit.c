@@ -4,14 +4,13 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
-#include "common/net/registry_client.h"
+#include "common/registry/client.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/poc/poc.h"
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
 #include "common/cli/records.h"
-#include "common/json/schema.h"
 
 /* A registry replies to an rnp.answer after it has verified it, and those that came before. */
 #define VERIFIED_MS 150000
@@ -22,27 +21,10 @@ static int64_t timeout_ms;
 static const struct opt opts[] = {
 	OPT_REGISTRY(&registry),
 	OPT_CA(&ca_file),
-	{ .name = "timeout",
-		.kind = OPT_DURATION,
-		.to = &timeout_ms,
-		.metavar = "D",
-		.help = "for each try (default 30s, of an rnp.answer 150s)",
-		.min = 1,
-		.max = 3600000 },
+	OPT_IN(DURATION, "timeout", &timeout_ms, "D", 1, 3600000,
+		"for each try (default 30s, of an rnp.answer 150s)"),
 	{ 0 },
 };
-
-/* The registry's reply is checked before it is passed on. */
-static json_t *read_answer(const struct http_response *r)
-{
-	json_t *answer = json_parse_object(buf_text(&r->body), r->body.len, registry);
-
-	if (answer && schema_check(answer, registry, "rnp.stored") < 0) {
-		json_decref(answer);
-		answer = NULL;
-	}
-	return answer;
-}
 
 struct sender {
 	struct http http;
@@ -81,32 +63,35 @@ static char *work_for(const struct registry_work *w, const char *node)
 	return buf_take(&text);
 }
 
-/* Posts a record, and does the work for a node's first record if the registry demands it. */
-static int post_one(struct sender *s, const struct record *record, const char *kind,
+/* Posts a record, and does the work for a node's first record if the registry demands it. Returns
+ * what registry_post does. */
+static json_t *post_one(struct sender *s, const struct record *record, const char *kind,
 	struct http_response *r)
 {
 	const char *node = json_string_value(json_object_get(record->json, "node"));
-	int64_t ms = timeout_ms            ? timeout_ms :
-		strcmp(kind, "rnp.answer") ? 0 :
-					     VERIFIED_MS;
+	struct registry_call p = { .base = registry,
+		.ca = ca_file,
+		.per_try_ms = timeout_ms           ? timeout_ms :
+			strcmp(kind, "rnp.answer") ? 0 :
+						     VERIFIED_MS };
 	struct registry_work w;
+	json_t *stored = registry_post(&s->http, &p, record->json, record->text,
+		record->len, r);
 	char *work;
-	int rc = registry_post(&s->http, registry, ca_file, ms, record->json,
-		record->text, record->len, r);
 
 	/* the requirement may have risen while we worked */
-	for (int i = 0; rc < 0 && i < 3 && node && registry_work_read(r, &w); i++) {
+	for (int i = 0; !stored && i < 3 && node && registry_work_read(r, &w); i++) {
 		err_clear();
-		work = work_for(&w, node);
+		p.work = work = work_for(&w, node);
 		if (!work)
-			return -1;
+			return NULL;
 		http_response_release(r);
 		*r = (struct http_response)HTTP_RESPONSE_INIT;
-		rc = registry_post_work(&s->http, registry, ca_file, ms, work,
-			record->text, record->len, r);
+		stored = registry_post(&s->http, &p, record->json, record->text,
+			record->len, r);
 		free(work);
 	}
-	return rc;
+	return stored;
 }
 
 static int submit_one(void *ctx, const struct record *record)
@@ -125,8 +110,18 @@ static int submit_one(void *ctx, const struct record *record)
 		goto out;
 	}
 	kind = json_string_value(json_object_get(record->json, "kind"));
-	if (post_one(s, record, kind, &r) < 0) {
-		err_add("%s", record->where);
+	answer = post_one(s, record, kind, &r);
+	if (!answer) {
+		/* of a server that is away the record's line says nothing */
+		if (err_get()->code != EX_UNAVAILABLE)
+			err_add("%s", record->where);
+		/* who knows why no answer comes has been told already, by rnp-bench answer */
+		if (strcmp(kind, "rnp.unanswered") == 0) {
+			prog_detail("%s", err_get()->text);
+			err_clear();
+			rc = 0;
+			goto out;
+		}
 		/* A late answer is no reason to close the pipe, and the heartbeats at its other
 		 * end: there will be more challenges. */
 		if (strcmp(kind, "rnp.answer") == 0 || strcmp(kind, "rnp.roots") == 0) {
@@ -137,9 +132,7 @@ static int submit_one(void *ctx, const struct record *record)
 		}
 		goto out;
 	}
-	answer = read_answer(&r);
-	if (answer)
-		rc = out_record(answer);
+	rc = out_record(answer);
 out:
 	json_decref(answer);
 	http_response_release(&r);
@@ -149,7 +142,9 @@ out:
 static int run(int n, char **args)
 {
 	struct sender s = { .http = HTTP_INIT };
-	int rc = records_each(args, n, POC_ANSWER_BYTES_MAX, submit_one, &s);
+	int rc;
+
+	rc = records_each(args, n, POC_ANSWER_BYTES_MAX, submit_one, &s);
 
 	http_release(&s.http);
 	if (rc < 0)

@@ -1,8 +1,8 @@
 /* burn.c - rnp-reward burn: splits a job's dollars into burned tokens, fee and credits, and
  * computes when they are burned. */
+#include <stdint.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/burn_core.h"
 #include "cmd/rnp-reward/commands.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
@@ -12,7 +12,10 @@
 #include "common/json/json.h"
 #include "common/record/policy.h"
 
-#define JOB_CHARACTERS_MAX 120 /* the schema's */
+#define JOB_CHARACTERS_MAX 120                       /* the schema's */
+#define BURN_CHARGEBACK_MS (INT64_C(120) * 86400000) /* RNP-023 */
+#define BASE_UNITS         INT64_C(100000000)
+#define DAY_MS             INT64_C(86400000)
 
 static struct {
 	const char *policy, *payment, *job;
@@ -25,64 +28,95 @@ static struct {
 	.burned = -1 };
 
 static const struct opt options[] = {
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &opts.policy,
-		.metavar = "P",
-		.help = "name of a policy that has a burn, or path of its file" },
-	{ .name = "usd",
-		.kind = OPT_USD,
-		.to = &opts.usd,
-		.metavar = "USD",
-		.help = "what the customer uses of the network" },
-	{ .name = "price",
-		.kind = OPT_USD,
-		.to = &opts.price,
-		.metavar = "USD",
-		.help = "price of a token, see twap",
-		.min = 1,
-		.max = INT64_C(1000000000000) },
-	{ .name = "job",
-		.kind = OPT_TEXT,
-		.to = &opts.job,
-		.metavar = "ID",
-		.help = "the job, so that pay --burn burns it once" },
-	{ .name = "grant",
-		.kind = OPT_USD,
-		.to = &opts.grant,
-		.metavar = "USD",
-		.help = "how much of --usd is a matching grant; it changes neither burn nor fee" },
-	{ .name = "payment",
-		.kind = OPT_CHOICE,
-		.to = &opts.payment,
-		.metavar = "HOW",
-		.choices = "render|card|transfer",
-		.help = "how it was paid: render, card or transfer (default render)" },
-	{ .name = "at",
-		.kind = OPT_TIME,
-		.to = &opts.at_ms,
-		.metavar = "T",
-		.help = "when the payment arrived" },
-	{ .name = "used",
-		.kind = OPT_TIME,
-		.to = &opts.used_ms,
-		.metavar = "T",
-		.help = "when credit that was paid by card was used" },
-	{ .name = "rewarded",
-		.kind = OPT_USD,
-		.to = &opts.rewarded,
-		.metavar = "USD",
-		.help = "instead of --usd: all rewards of a time, for the top-up burn; --price gives its tokens" },
-	{ .name = "burned",
-		.kind = OPT_USD,
-		.to = &opts.burned,
-		.metavar = "USD",
-		.help = "all burns of the same time" },
+	OPT(TEXT, "policy", &opts.policy, "P",
+		"name of a policy that has a burn, or path of its file", .required = true,
+		.words = POLICY_NAMES),
+	OPT(USD, "usd", &opts.usd, "USD", "what the customer uses of the network"),
+	OPT_IN(USD, "price", &opts.price, "USD", 1, INT64_C(1000000000000),
+		"price of a token, see twap"),
+	OPT(TEXT, "job", &opts.job, "ID", "the job, so that pay --burn burns it once"),
+	OPT(USD, "grant", &opts.grant, "USD",
+		"how much of --usd is a matching grant; it changes neither burn nor fee"),
+	OPT(CHOICE, "payment", &opts.payment, "HOW",
+		"how it was paid: render, card or transfer (default render)",
+		.choices = "render|card|transfer"),
+	OPT(TIME, "at", &opts.at_ms, "T", "when the payment arrived"),
+	OPT(TIME, "used", &opts.used_ms, "T",
+		"when credit that was paid by card was used"),
+	OPT(USD, "rewarded", &opts.rewarded, "USD",
+		"instead of --usd: all rewards of a time, for the top-up burn; --price gives its tokens"),
+	OPT(USD, "burned", &opts.burned, "USD", "all burns of the same time"),
 	{ .kind = OPT_END },
 };
 
-/* The burn rules of a policy: decimals as text. */
+/* --- the arithmetic: pure, integers only ---------------------------------------------------- */
+
+enum burn_payment { BURN_RENDER, BURN_CARD, BURN_TRANSFER };
+
+/* How a policy divides a customer's payment, in 10^-6: burned, the network's fee, and the rest,
+ * which is the operator's. */
+struct burn_split {
+	int64_t burned_ppm, fee_ppm;
+};
+
+struct burn {
+	int64_t fee_uusd, burned_uusd, operator_uusd; /* their sum is what was paid */
+	int64_t base_units; /* burned_uusd at the price, rounded down */
+	int64_t credits;    /* one for each burned USD, in 10^-6 */
+};
+
+/* Converts USD into tokens at a price > 0, rounded down. Returns 0, or -1 (65): it does not fit. */
+static int burn_base_units(int64_t uusd, int64_t price_uusd, int64_t *base_units)
+{
+	return money_muldiv(uusd, BASE_UNITS, price_uusd, MONEY_FLOOR, base_units);
+}
+
+/* Splits usd at a price (both in 10^-6 USD, price > 0). The fee and the operator's part are
+ * rounded down; the remainder is burned. Returns 0, or -1 (65): it does not fit. */
+static int burn_compute(struct burn *b, const struct burn_split *s, int64_t usd_uusd,
+	int64_t price_uusd)
+{
+	int64_t rest_ppm = MONEY_PPM - s->burned_ppm - s->fee_ppm;
+
+	b->fee_uusd = muldiv_floor(usd_uusd, s->fee_ppm, MONEY_PPM);
+	b->operator_uusd = muldiv_floor(usd_uusd, rest_ppm, MONEY_PPM);
+	b->burned_uusd = usd_uusd - b->fee_uusd - b->operator_uusd;
+	b->credits = b->burned_uusd;
+	return burn_base_units(b->burned_uusd, price_uusd, &b->base_units);
+}
+
+/* Returns when a payment is burned. Tokens and a bank transfer: when they arrive. A card
+ * payment: at the end of the day on which its credit is used; unused credit, once no chargeback
+ * is possible any more, and nothing later than that. paid_ms: when the payment arrived; used_ms:
+ * when the credit was used, -1: it is unused. */
+static int64_t burn_due(enum burn_payment how, int64_t paid_ms, int64_t used_ms)
+{
+	int64_t unused = paid_ms + BURN_CHARGEBACK_MS;
+	int64_t day_end = used_ms - used_ms % DAY_MS + DAY_MS;
+
+	if (how != BURN_CARD)
+		return paid_ms;
+	/* credit that is used on the last day is burned no later than unused credit */
+	return used_ms >= 0 && used_ms < unused && day_end < unused ? day_end : unused;
+}
+
+/* Computes how much more must be burned so that burns exceed rewards by `over_ppm`; 0: enough is
+ * burned. Returns 0, or -1 (65): it does not fit. */
+static int burn_top_up(int64_t rewarded_uusd, int64_t burned_uusd, int64_t over_ppm,
+	int64_t *more_uusd)
+{
+	int64_t wanted;
+
+	if (money_muldiv(rewarded_uusd, MONEY_PPM + over_ppm, MONEY_PPM, MONEY_CEIL,
+		    &wanted) < 0)
+		return -1;
+	*more_uusd = wanted > burned_uusd ? wanted - burned_uusd : 0;
+	return 0;
+}
+
+/* --- the command ---------------------------------------------------------------------------- */
+
+/* Reads the burn rules of a policy. */
 static int read_split(const struct policy *p, struct burn_split *s, int64_t *over_ppm)
 {
 	const json_t *burn = json_object_get(p->doc, "burn");
@@ -158,7 +192,7 @@ static json_t *top_up_record(const struct policy *p, int64_t over_ppm)
 	return record;
 }
 
-/* A ledger burns for a job once: jobs that it could take for one another are no jobs. */
+/* Checks --job. A ledger burns for a job once, so two jobs must not look the same to it. */
 static int check_job(void)
 {
 	size_t bytes = opts.job ? strlen(opts.job) : 0;
@@ -183,7 +217,7 @@ static int check_options(void)
 		return err_set(EX_USAGE, "--grant, --payment and --at go with --usd");
 	if (opts.grant < 0 || (opts.grant && opts.grant > opts.usd))
 		return err_set(EX_USAGE, "--grant is a part of --usd");
-	/* what is burned before its time cannot be taken back when the card's owner does */
+	/* a burn cannot be undone if the card's owner takes the payment back */
 	if (job && payment() == BURN_CARD && opts.at_ms < 0)
 		return err_set(EX_USAGE,
 			"--payment card needs --at: when it is burned follows from it");

@@ -5,11 +5,8 @@
 #include "common/cli/opt.h"
 
 /* The row `--store DB` of commands on an existing ledger. */
-#define OPT_LEDGER(to_path)                                                           \
-	{                                                                             \
-		.name = "store", .kind = OPT_TEXT, .required = true, .to = (to_path), \
-		.metavar = "DB", .help = "the ledger"                                 \
-	}
+#define OPT_LEDGER(to_path) \
+	OPT(TEXT, "store", (to_path), "DB", "the ledger", .required = true)
 
 extern const struct command command_usage;
 extern const struct command command_epoch;

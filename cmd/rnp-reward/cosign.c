@@ -2,16 +2,17 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/again.h"
+#include "cmd/rnp-reward/epoch/recompute.h"
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/ledger.h"
-#include "cmd/rnp-reward/stake_moves.h"
+#include "cmd/rnp-reward/ledger/ledger.h"
+#include "cmd/rnp-reward/ledger/stake_moves.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"
+#include "common/record/policy.h"
 
 static const char *store, *key_path, *policy;
 static int64_t row = -1;
@@ -20,20 +21,12 @@ static bool print;
 static const struct opt options[] = {
 	OPT_LEDGER(&store),
 	OPT_KEY(&key_path),
-	{ .name = "epoch",
-		.kind = OPT_I64,
-		.to = &row,
-		.metavar = "ROW",
-		.help = "the epoch of this row (default the last one)" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy,
-		.metavar = "P",
-		.help = "the policy (default: the one that the epoch names)" },
-	{ .name = "print",
-		.kind = OPT_FLAG,
-		.to = &print,
-		.help = "leave the ledger alone: who keeps it adds the record (ledger --add)" },
+	OPT(I64, "epoch", &row, "ROW", "the epoch of this row (default the last one)"),
+	OPT(TEXT, "policy", &policy, "P",
+		"the policy (default: the one that the epoch names)",
+		.words = POLICY_NAMES),
+	OPT_SWITCH("print", &print,
+		"leave the ledger alone: who keeps it adds the record (ledger --add)"),
 	{ .kind = OPT_END },
 };
 
@@ -68,7 +61,7 @@ static int sign(struct ledger *l, const json_t *epoch, const struct key *k)
 	return rc;
 }
 
-/* A move of stakes is computed again from the usages of its epoch and the rows before it. */
+/* Recomputes a move of stakes from the usages of its epoch and the rows before it. */
 static int compare_stake(struct ledger *l, const json_t *stake, char **files, int n,
 	struct buf *reason)
 {
@@ -101,7 +94,7 @@ static int compare(struct ledger *l, const json_t *epoch, char **files, int n)
 	bool is_stake = strcmp(json_string_value(json_object_get(epoch, "kind")),
 				"rnp.stake") == 0;
 	int rc = is_stake ? compare_stake(l, epoch, files, n, &reason) :
-			    again_compare(epoch, policy, files, n, NULL, &reason);
+			    recompute_compare(epoch, policy, files, n, NULL, &reason);
 
 	if (rc == 0 && reason.len)
 		rc = err_set(EXIT_NO, "not signed: row %lld: %s", (long long)row,

@@ -4,37 +4,33 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/core.h"
-#include "cmd/rnp-reward/given.h"
-#include "cmd/rnp-reward/ledger_stake.h"
-#include "cmd/rnp-reward/slices.h"
-#include "cmd/rnp-reward/usage_read.h"
-#include "cmd/rnp-reward/write.h"
+#include "cmd/rnp-reward/epoch/core.h"
+#include "cmd/rnp-reward/epoch/inputs.h"
+#include "cmd/rnp-reward/ledger/stake.h"
+#include "cmd/rnp-reward/epoch/slices.h"
+#include "cmd/rnp-reward/epoch/usage_read.h"
+#include "cmd/rnp-reward/epoch/write.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
 #define SLICE      1024      /* records that one thread formats at a time */
 #define BASE_UNITS 100000000 /* of one token */
 
-static struct given given = GIVEN_INIT;
+static struct epoch_inputs inputs = EPOCH_INPUTS_INIT;
 static const char *store, *key_path;
+static bool open_epoch;
 
 static const struct opt options[] = {
-	GIVEN_POLICY(given),
-	GIVEN_POOL(given),
-	{ .name = "store",
-		.kind = OPT_TEXT,
-		.to = &store,
-		.metavar = "DB",
-		.help = "seal the epoch in this ledger" },
-	{ .name = "key",
-		.kind = OPT_TEXT,
-		.to = &key_path,
-		.metavar = "F",
-		.help = "sign the sealed epoch with this key" },
+	EPOCH_INPUTS_POLICY(inputs),
+	EPOCH_INPUTS_POOL(inputs),
+	OPT(TEXT, "store", &store, "DB", "seal the epoch in this ledger"),
+	OPT(TEXT, "key", &key_path, "F", "sign the sealed epoch with this key"),
+	OPT_SWITCH("open", &open_epoch,
+		"seal an epoch that is not over: nobody is ever paid for the rest of it"),
 	{ .kind = OPT_END },
 };
 
@@ -53,7 +49,7 @@ static void format_rewards(void *epoch, size_t from, size_t to, struct buf *out)
 		reward_write(out, epoch, i);
 }
 
-/* What is sealed, row by row in the order in which the ledger keeps it. */
+/* The rows of the epoch that is sealed, in the order in which the ledger stores them. */
 struct sealing {
 	struct epoch *epoch;
 	struct usage_ref *refs; /* first by claimant, then by node */
@@ -70,7 +66,7 @@ static size_t next_claims(void *sealing, struct merkle_leaf *list)
 	return epoch_next_leaves(s->epoch, s->refs, &s->at, list, LEDGER_BATCH);
 }
 
-/* What each node locks, and which nodes were up. */
+/* Lists what each node locks, and the nodes that were up. */
 static size_t next_stakes(void *sealing, struct ledger_stake *list)
 {
 	struct sealing *s = sealing;
@@ -110,6 +106,9 @@ static int seal(struct epoch *e, json_t *record)
 	bool there = false;
 	int rc = -1;
 
+	if (e->to_ms > clock_now_ms() && !open_epoch)
+		return err_set(EX_DATAERR,
+			"the epoch is not over yet, and is sealed once: wait for its end, or --open");
 	if (key_path && key_load(&k, key_path, NULL) < 0)
 		return -1;
 	if (ledger_open(&l, store, false) == 0)
@@ -123,7 +122,7 @@ static int seal(struct epoch *e, json_t *record)
 	return rc;
 }
 
-/* The ledger is written first: whatever appears on standard output is already stored. */
+/* Writes the ledger first, so that whatever appears on standard output is already stored. */
 static int write_all(struct epoch *e)
 {
 	json_t *record = epoch_record(e);
@@ -148,13 +147,16 @@ static int run(int n, char **args)
 		err_set(EX_USAGE, "--key signs what --store seals: give both");
 		return err_report();
 	}
-	if (rules_load(&rules, given.policy) < 0)
+	if (rules_load(&rules, inputs.policy) < 0)
 		return err_report();
+	human_set_token(rules.policy.token);
 	epoch_init(&epoch, &rules, &usages.rows);
-	if (given_apply(&given, &epoch) < 0 || usages_read(&usages, &rules, args, n) < 0)
+	if (epoch_inputs_apply(&inputs, &epoch) < 0 ||
+		usages_read(&usages, &rules, args, n) < 0)
 		goto out;
 	if (!usages.rows.n)
-		err_set(EX_DATAERR, "there is no rnp.usage: nothing is not an epoch");
+		err_set(EX_DATAERR,
+			"there are no rnp.usage records: an epoch needs at least one");
 	else if (compute(&epoch, &usages) == 0)
 		rc = write_all(&epoch);
 out:
@@ -171,9 +173,8 @@ const struct command command_epoch = {
 	.summary = "What each node is paid for an epoch, to the last base unit.",
 	.details =
 		"Reads rnp.usage records, writes one rnp.reward each and one rnp.epoch.",
-	.columns =
-		"node,policy,qualified,job_base_units,availability_base_units,base_units,"
-		"total_base_units,merkle_root",
+	.columns = "node,qualified,job_base_units,availability_base_units,base_units;"
+		   "rnp.epoch:",
 	.opts = options,
 	.run = run,
 };

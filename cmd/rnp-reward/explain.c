@@ -4,27 +4,123 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/core.h"
-#include "cmd/rnp-reward/explain_page.h"
-#include "cmd/rnp-reward/given.h"
-#include "cmd/rnp-reward/formula.h"
-#include "cmd/rnp-reward/usage_read.h"
-#include "cmd/rnp-reward/write.h"
+#include "cmd/rnp-reward/epoch/core.h"
+#include "cmd/rnp-reward/epoch/inputs.h"
+#include "cmd/rnp-reward/policy/formula.h"
+#include "cmd/rnp-reward/epoch/usage_read.h"
+#include "cmd/rnp-reward/epoch/write.h"
 #include "common/base/err.h"
+#include "common/base/utf8.h"
+#include "common/cli/human.h"
 #include "common/json/json.h"
 #include "common/base/money.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/cli/table.h"
 
-static struct given given = GIVEN_INIT;
+#define LABEL_WIDTH 22 /* "gpu memory bandwidth" and two blanks before it */
+
+static struct epoch_inputs inputs = EPOCH_INPUTS_INIT;
 static const char *node;
 
 static const struct opt options[] = {
 	OPT_NODE(&node),
-	GIVEN_POLICY(given),
-	GIVEN_POOL(given),
+	EPOCH_INPUTS_POLICY(inputs),
+	EPOCH_INPUTS_POOL(inputs),
 	{ .kind = OPT_END },
 };
+
+/* --- a page for people ---------------------------------------------------------------------- */
+
+static const char *heading_of(const char *part)
+{
+	static const char *const headings[][2] = { { "input", "What the node did" },
+		{ "requirement", "What the policy requires" }, { "term", "Terms" },
+		{ "pay", "Pay" }, { "note", "Notes of the policy" } };
+
+	for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+		if (strcmp(part, headings[i][0]) == 0)
+			return headings[i][1];
+	return part;
+}
+
+/* Appends an input: a number whose name ends in its unit, or text. */
+static void add_input(struct buf *out, const char *name, const char *value)
+{
+	json_t *v = json_parse(value, strlen(value), JSON_DEPTH_MAX, name);
+
+	if (v)
+		human_value(out, name, v, NULL, 0);
+	else
+		buf_adds(out, value);
+	err_clear();
+	json_decref(v);
+}
+
+/* The text may be what strangers wrote, such as a source or a model: it is cleaned. */
+static void add_line(struct buf *page, const char *label, struct buf *text)
+{
+	if (text->len)
+		utf8_clean_line(text->data);
+	if (text->len)
+		table_card_line(page, label, LABEL_WIDTH, text->data, out_width());
+	buf_reset(text);
+}
+
+/* Appends a step to the page on standard output: a heading where part is another than before,
+ * the name with its value, below it formula and source. Texts that are NULL are omitted. Returns
+ * 0, or -1 with err_set(EX_IOERR). */
+static int explain_page_step(const char *part, const char *name, const char *value,
+	const char *formula, const char *source)
+{
+	static char before[32];
+	bool is_input = strcmp(part, "input") == 0;
+	bool need = strcmp(part, "requirement") == 0;
+	struct buf page = BUF_INIT, text = BUF_INIT, label = BUF_INIT;
+	int rc;
+
+	if (strcmp(part, before) != 0)
+		buf_addf(&page, "%s%s\n", *before ? "\n" : "", heading_of(part));
+	buf_adds(&label, "  ");
+	/* without their units these two would have one name */
+	if (strcmp(name, "up_s") == 0)
+		buf_adds(&label, "time up");
+	else if (strcmp(name, "up_bps") == 0)
+		buf_adds(&label, "upload");
+	else
+		human_heading(&label, name);
+	/* only the first note is labelled with the policy's name */
+	if (strcmp(part, "note") == 0 && strcmp(part, before) == 0)
+		buf_reset(&label);
+	before[0] = '\0';
+	strncat(before, part, sizeof before - 1);
+	if (value && is_input)
+		add_input(&text, name, value);
+	else if (value)
+		buf_adds(&text, value);
+	if (need && formula)
+		buf_addf(&text, " (%s)", formula);
+	if (is_input && source)
+		buf_addf(&text, "  (%s)", source);
+	if (!text.len && source) {
+		buf_adds(&text, source);
+		source = NULL;
+	}
+	add_line(&page, buf_text(&label), &text);
+	if (formula && !need)
+		buf_addf(&text, "= %s", formula);
+	add_line(&page, "", &text);
+	if (source && !is_input)
+		buf_adds(&text, source);
+	add_line(&page, "", &text);
+	rc = out_text(page.data, page.len);
+	buf_release(&page);
+	buf_release(&text);
+	buf_release(&label);
+	return rc;
+}
+
+/* --- steps ---------------------------------------------------------------------------------- */
 
 /* Writes one step; texts that are NULL are omitted. */
 static int step(const char *part, const char *name, const char *value,
@@ -158,7 +254,7 @@ static void add_tokens(struct buf *out, const struct epoch *e, int64_t base_unit
 	buf_addf(out, " %s", e->rules->policy.token);
 }
 
-/* Returns the formula of a part, with the scale and the pool applied. */
+/* Appends the formula of a part, with the scale and the pool applied. */
 static void add_rate(struct buf *out, const struct epoch *e, int part)
 {
 	struct frac one = { 1, 1 };
@@ -175,6 +271,73 @@ static void add_rate(struct buf *out, const struct epoch *e, int part)
 		buf_adds(out, ", cut like all others to the pool of ");
 		add_tokens(out, e, e->pool_base_units);
 	}
+}
+
+/* Returns what a usage says of where a value comes from, or of why it is not known; or NULL. */
+static const char *cause_of(const json_t *record, const char *field)
+{
+	const char *unknown = json_string_value(
+		json_object_get(json_object_get(record, "unknown"), field));
+
+	return unknown ?
+		unknown :
+		json_string_value(
+			json_object_get(json_object_get(record, "sources"), field));
+}
+
+/* Returns a bit for each input that is 0, or not known, and makes a part of the pay 0. */
+static uint32_t find_zeros(const struct epoch *e, const struct outcome *o,
+	const struct eval *v)
+{
+	const struct rules *r = e->rules;
+	uint32_t terms = 0, tables = 0, fields = 0, found = 0;
+
+	for (int part = 0; part < PAY_N; part++) {
+		const struct pay *p = &r->pay[part];
+
+		if (p->formula && !o->pay[part])
+			expr_uses(p->share ? p->share : p->amount, &terms, &tables,
+				&fields);
+	}
+	/* a term uses only earlier ones */
+	for (int t = r->nterms - 1; t >= 0; t--)
+		if (terms >> t & 1 && !v->term[t].num)
+			expr_uses(r->terms[t].value, &terms, &tables, &fields);
+	for (int f = 0; f < FIELD_USAGE; f++)
+		if (fields >> f & 1 && !o->usage.value[f])
+			found |= UINT32_C(1) << f;
+	return found;
+}
+
+/* Names what keeps the node from its pay, one row a fact, with its cause: requirements that are not
+ * met, then inputs that are 0. */
+static int explain_missing(const struct epoch *e, const struct outcome *o,
+	const struct eval *v, const json_t *record)
+{
+	uint32_t zeros = outcome_qualified(o) ? find_zeros(e, o, v) : 0;
+	struct buf text = BUF_INIT;
+	int rc = 0;
+
+	for (int k = 0; k < e->rules->nneeds && rc == 0; k++) {
+		const struct policy_need *n = &e->rules->needs[k];
+
+		if (n->when == POLICY_REGISTRATION || !(o->unmet >> k & 1))
+			continue;
+		buf_reset(&text);
+		need_reason(&text, e->rules, k, &o->usage);
+		rc = step("pay", "not_paid", text.data, NULL, cause_of(record, n->field));
+	}
+	for (int f = 0; f < FIELD_USAGE && rc == 0; f++) {
+		if (!(zeros >> f & 1))
+			continue;
+		buf_reset(&text);
+		buf_addf(&text, "%s: %s", field_names[f],
+			json_object_get(record, field_names[f]) ? "0" : "not known");
+		rc = step("pay", "not_paid", text.data, NULL,
+			cause_of(record, field_names[f]));
+	}
+	buf_release(&text);
+	return rc;
 }
 
 static int explain_pay(const struct epoch *e, const struct outcome *o)
@@ -251,11 +414,12 @@ static int explain(struct epoch *e, const struct usages *u)
 		return err_set(EXIT_NO, "node %.60s has no usage in this epoch", node);
 	epoch_outcome(e, i, &o);
 	rules_eval_init(&v, e->rules, &o.usage, e->epoch_s, e->price_uusd, e->max);
+	/* the pay and what is missing come last, where somebody looks first */
 	if (explain_inputs(e, u->wanted_record, usages_where(u, i)) < 0 ||
-		explain_needs(e, &o) < 0 || explain_terms(e, &v) < 0 ||
-		explain_pay(e, &o) < 0)
+		explain_notes(e) < 0 || explain_needs(e, &o) < 0 ||
+		explain_terms(e, &v) < 0 || explain_pay(e, &o) < 0)
 		return -1;
-	return explain_notes(e);
+	return explain_missing(e, &o, &v, u->wanted_record);
 }
 
 static int run(int n, char **args)
@@ -267,11 +431,12 @@ static int run(int n, char **args)
 	int rc = -1;
 
 	if (address_parse(node, "--node", key) < 0 ||
-		rules_load(&rules, given.policy) < 0)
+		rules_load(&rules, inputs.policy) < 0)
 		return err_report();
 	epoch_init(&e, &rules, &usages.rows);
 	usages.wanted = key;
-	if (given_apply(&given, &e) == 0 && usages_read(&usages, &rules, args, n) == 0)
+	if (epoch_inputs_apply(&inputs, &e) == 0 &&
+		usages_read(&usages, &rules, args, n) == 0)
 		rc = explain(&e, &usages);
 	epoch_release(&e);
 	usages_release(&usages);

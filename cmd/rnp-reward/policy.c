@@ -1,10 +1,10 @@
-/* policy_command.c - rnp-reward policy: explains a policy file: the bounds of each term, and
+/* policy.c - rnp-reward policy: explains a policy file: the bounds of each term, and
  * its errors. */
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/formula.h"
-#include "cmd/rnp-reward/rules.h"
+#include "cmd/rnp-reward/policy/formula.h"
+#include "cmd/rnp-reward/policy/rules.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
@@ -76,8 +76,8 @@ static int report(const char *what, const json_t *formula, const struct frac *bo
 	return rc;
 }
 
-/* Bounds that hold for every usage: times end with the epoch, ratios with 1, GPUs with what one
- * verdict proves. Other fields (earnings, credits, bits a second) have none. */
+/* Sets the bounds that hold for every usage: times are at most the epoch, ratios 1, GPUs as many
+ * as one verdict proves. Other fields (earnings, credits, bits a second) have none. */
 static void bound_fields(const struct rules *r, struct expr_bounds *b)
 {
 	static const struct {
@@ -171,8 +171,8 @@ static int check_tables(const struct rules *r, uint32_t used)
 	return rc;
 }
 
-/* Returns a bit for each field without a bound that the bound of an amount fails at: its own, and
- * those of terms that it uses and that have none by their values. */
+/* Returns a bit for each field that leaves an amount without a bound: fields of its own, and
+ * those of the terms that it uses and that have no bound either. */
 static uint32_t find_unbounded(const struct rules *r, const struct expr_bounds *b,
 	const struct expr *amount)
 {
@@ -181,7 +181,7 @@ static uint32_t find_unbounded(const struct rules *r, const struct expr_bounds *
 
 	expr_uses(amount, &terms, &tables, &fields);
 	found = fields;
-	/* a term uses earlier ones only */
+	/* a term uses only earlier ones */
 	for (int i = r->nterms - 1; i >= 0; i--) {
 		if (!(terms >> i & 1))
 			continue;
@@ -202,7 +202,7 @@ static void write_unbounded(struct buf *out, uint32_t fields)
 	buf_addf(out, "%s: only --pool does", fields ? ")" : "");
 }
 
-/* Pay in shares is bounded by the pool, pay in amounts by its inputs or by a limit of the
+/* Checks that pay is bounded: shares by the pool, amounts by their inputs or by a limit of the
  * policy. */
 static int check_pay(const struct rules *r, const struct expr_bounds *b)
 {

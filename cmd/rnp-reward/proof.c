@@ -2,10 +2,10 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/claims_read.h"
+#include "cmd/rnp-reward/epoch/claims_read.h"
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/slices.h"
-#include "cmd/rnp-reward/write.h"
+#include "cmd/rnp-reward/epoch/slices.h"
+#include "cmd/rnp-reward/epoch/write.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
@@ -16,16 +16,9 @@ static const char *node;
 static bool all;
 
 static const struct opt options[] = {
-	{ .name = "node",
-		.kind = OPT_TEXT,
-		.address = true,
-		.to = &node,
-		.metavar = "A",
-		.help = "the proof for the wallet of this node" },
-	{ .name = "all",
-		.kind = OPT_FLAG,
-		.to = &all,
-		.help = "the proof of every wallet, in the order of the tree" },
+	OPT(TEXT, "node", &node, "A", "the proof for the wallet of this node",
+		.address = true),
+	OPT_SWITCH("all", &all, "the proof of every wallet, in the order of the tree"),
 	{ .kind = OPT_END },
 };
 
@@ -33,10 +26,10 @@ static const struct opt options[] = {
 
 struct tree {
 	struct claims claims;
-	json_t *reward, *epoch; /* those of the node, or NULL */
+	json_t *reward, *epoch; /* the records of the node, or NULL */
 };
 
-static int take_epoch(void *tree, const struct record *r)
+static int read_epoch(void *tree, const struct record *r)
 {
 	struct tree *t = tree;
 	const char *kind = json_string_value(json_object_get(r->json, "kind"));
@@ -52,7 +45,8 @@ static int take_epoch(void *tree, const struct record *r)
 	return 0;
 }
 
-/* The note of a reward that may be the node's is its line. Escaped, an address may look otherwise. */
+/* Appends the line of a reward that may be the node's: it has the address, or an escape, which may
+ * hide it. */
 static void note_line(void *tree, const char *line, size_t len, struct buf *out)
 {
 	(void)tree;
@@ -78,7 +72,7 @@ static int read_all(struct tree *t, char **files, int n)
 		.ctx = t,
 		.note = node ? note_line : NULL,
 		.keep = node ? keep_reward : NULL,
-		.other = take_epoch };
+		.other = read_epoch };
 
 	return claims_read(&reader, files, n) < 0 ? -1 : claims_finish(&t->claims);
 }
@@ -114,11 +108,8 @@ static json_t *make_proof(const struct tree *t, long index, const char *address)
 
 	merkle_root(t->claims.leaves, t->claims.n, root, (size_t)index, proof, &n);
 	merkle_leaf_hash(&t->claims.leaves[index], leaf);
-	json_set_text(record, "node", node);
+	/* what is not hashed nobody could check, so nothing else is there: no node, no policy */
 	json_set_text(record, "wallet", address);
-	json_set_text(record, "policy",
-		json_string_value(json_object_get(t->reward, "policy")));
-	json_set_i64(record, "index", index);
 	json_set_i64(record, "unlocked_base_units",
 		(int64_t)t->claims.leaves[index].unlocked);
 	json_set_i64(record, "locked_base_units",
@@ -167,15 +158,14 @@ static int prove(const struct tree *t)
 struct proofs {
 	const struct claims *claims;
 	struct merkle_tree tree;
-	struct buf policy; /* the text between the wallet and its index */
 };
 
-/* The "proof" of a leaf as text, which is changed into the next leaf's: of a sibling at level k,
- * 2^k leaves have the same text. */
+/* The "proof" of a leaf as text, which is edited for the next leaf: 2^k leaves share the text of a
+ * sibling at level k. */
 struct siblings {
 	char text[MERKLE_DEPTH_MAX * HEX_BYTES];
-	size_t of
-		[MERKLE_DEPTH_MAX]; /* the node below which each sibling was last taken */
+	/* the node whose sibling the text has, at each level */
+	size_t of[MERKLE_DEPTH_MAX];
 };
 
 static void put_hex(char to[HEX_BYTES], const unsigned char hash[MERKLE_HASH_BYTES])
@@ -220,9 +210,7 @@ static void add_proof(struct buf *out, const struct proofs *p, struct siblings *
 	address_format(leaf->claimant, wallet);
 	buf_adds(out, "{\"kind\":\"rnp.proof\",\"v\":1,\"wallet\":\"");
 	buf_adds(out, wallet);
-	buf_add(out, buf_text(&p->policy), p->policy.len);
-	buf_adds(out, "\",\"index\":");
-	buf_add_i64(out, (int64_t)i);
+	buf_addc(out, '"');
 	reward_number(out, ",\"unlocked_base_units\":", (int64_t)leaf->unlocked);
 	reward_number(out, ",\"locked_base_units\":", (int64_t)leaf->locked);
 	buf_adds(out, ",\"leaf\":");
@@ -245,10 +233,8 @@ static void format_proofs(void *proofs, size_t from, size_t to, struct buf *out)
 
 static int prove_all(const struct tree *t)
 {
-	const char *name = json_string_value(json_object_get(t->epoch, "policy"));
 	struct proofs p = { .claims = &t->claims };
 	char root[2 * MERKLE_HASH_BYTES + 1];
-	struct buf quoted = BUF_INIT;
 	int rc;
 
 	claims_root(&t->claims, root);
@@ -256,17 +242,9 @@ static int prove_all(const struct tree *t)
 		return -1;
 	if (!t->claims.n)
 		return err_set(EXIT_NO, "nobody is paid in this epoch");
-	if (name) {
-		/* without the last quote, which follows anyhow */
-		canon_string(&quoted, name, strlen(name));
-		buf_adds(&p.policy, "\",\"policy\":");
-		buf_add(&p.policy, quoted.data, quoted.len - 1);
-	}
 	merkle_tree_build(&p.tree, t->claims.leaves, t->claims.n);
 	rc = slices_write(t->claims.n, SLICE, format_proofs, &p);
 	merkle_tree_release(&p.tree);
-	buf_release(&p.policy);
-	buf_release(&quoted);
 	return rc;
 }
 
@@ -293,7 +271,7 @@ const struct command command_proof = {
 	.details =
 		"Reads what epoch wrote (rnp.reward and rnp.epoch), writes one rnp.proof for the\n"
 		"wallet of the node, or for every wallet. Exits 1 when it is paid nothing.",
-	.columns = "node,wallet,index,unlocked_base_units,merkle_root",
+	.columns = "wallet,unlocked_base_units,locked_base_units,merkle_root",
 	.opts = options,
 	.run = run,
 };

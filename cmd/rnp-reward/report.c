@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/ledger_pay.h"
+#include "cmd/rnp-reward/ledger/payouts.h"
 #include "common/base/address.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -28,16 +28,11 @@ static const char *store, *html;
 
 static const struct opt options[] = {
 	OPT_LEDGER(&store),
-	{ .name = "html",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &html,
-		.metavar = "F",
-		.help = "the page" },
+	OPT(TEXT, "html", &html, "F", "the page", .required = true),
 	{ .kind = OPT_END },
 };
 
-/* Reads the files that accompany the ledger. */
+/* What the files that accompany the ledger say. */
 struct beside {
 	char *reasons[REASONS_MAX];
 	int64_t counts[REASONS_MAX];
@@ -52,9 +47,10 @@ struct page {
 	struct ledger_balance *balances;
 	long n;
 	struct beside beside;
+	struct buf token; /* of all epochs; empty: none, or several */
 };
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing -------------------------------------------------------------------------------- */
 
 static void cell(struct buf *out, const char *s)
 {
@@ -104,8 +100,20 @@ static void ledger_command(struct buf *out, const char *before, const char *afte
 	buf_release(&words);
 }
 
-static void title(struct page *p)
+/* Appends the token's name as a text of the page, or what stands for it. */
+static void token_name(struct page *p)
 {
+	html_text(&p->out, p->token.len ? p->token.data : "tokens");
+}
+
+static int title(struct page *p)
+{
+	struct buf tokens = BUF_INIT;
+	int rc = ledger_tokens(p->l, &tokens);
+
+	if (!strchr(buf_text(&tokens), ','))
+		buf_adds(&p->token, buf_text(&tokens));
+	buf_release(&tokens);
 	buf_adds(&p->out,
 		"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
 		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
@@ -114,20 +122,24 @@ static void title(struct page *p)
 		"table{border-collapse:collapse;display:block;overflow-x:auto}\n"
 		"th,td{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #8885;white-space:nowrap}\n"
 		".n{text-align:right;font-variant-numeric:tabular-nums}\n"
-		"pre{background:#8882;padding:.5rem;overflow-x:auto}\n"
+		"pre{background:#8882;padding:.5rem;white-space:pre-wrap;overflow-wrap:anywhere}\n"
 		".plot{overflow-x:auto}\n</style></head><body>\n<h1>Rewards</h1>\n<p>");
 	html_text(&p->out, store);
-	buf_addf(&p->out, ": %ld %s. Amounts are in tokens.</p>\n", p->n,
-		p->n == 1 ? "epoch" : "epochs");
+	buf_addf(&p->out, ": %ld %s. ", p->n, p->n == 1 ? "epoch" : "epochs");
+	buf_adds(&p->out,
+		p->token.len || !p->n ? "Amounts are in " : "Each epoch names its ");
+	token_name(p);
+	buf_adds(&p->out, ".</p>\n");
+	return rc;
 }
 
-/* --- epochs ---------------------------------------------------------------------------------- */
+/* --- epochs --------------------------------------------------------------------------------- */
 
 static int epochs(struct page *p)
 {
 	buf_adds(&p->out, "<h2>Epochs</h2>\n");
 	head(&p->out,
-		"row|policy|from|to|nodes|qualified|minted|claimed|locked|left|paid|in flight|owed");
+		"row|policy|token|from|to|nodes|qualified|minted|claimed|locked|left|paid|in flight|owed");
 	for (long i = 0; i < p->n; i++) {
 		const struct ledger_balance *b = &p->balances[i];
 		const int64_t amounts[] = { b->minted, b->claimed, b->locked, b->left,
@@ -138,6 +150,7 @@ static int epochs(struct page *p)
 			return -1;
 		buf_addf(&p->out, "<tr><td class=\"n\">%" PRId64 "</td>", b->sequence);
 		cell(&p->out, json_string_value(json_object_get(row, "policy")));
+		cell(&p->out, json_string_value(json_object_get(row, "token")));
 		cell(&p->out, json_string_value(json_object_get(row, "from")));
 		cell(&p->out, json_string_value(json_object_get(row, "to")));
 		buf_addf(&p->out, "<td class=\"n\">%" JSON_INTEGER_FORMAT "</td>",
@@ -152,14 +165,14 @@ static int epochs(struct page *p)
 	buf_adds(&p->out, "</table>\n");
 	ledger_command(&p->out, "rnp-reward ledger",
 		" | jq -c 'select(.kind == \"rnp.epoch\") | (.pool_base_units // .total_base_units) as "
-		"$minted | [.sequence, .policy, .from, .to, .nodes, .qualified_nodes, $minted, "
+		"$minted | [.sequence, .policy, .token, .from, .to, .nodes, .qualified_nodes, $minted, "
 		".total_base_units - (.locked_base_units // 0), .locked_base_units // 0, $minted - "
 		".total_base_units]'");
 	ledger_command(&p->out, "rnp-reward verify", "");
 	return 0;
 }
 
-/* --- distribution ----------------------------------------------------------------------------- */
+/* --- distribution --------------------------------------------------------------------------- */
 
 static int by_amount(const void *a, const void *b)
 {
@@ -174,7 +187,8 @@ static void draw(struct page *p, const struct merkle_leaf *leaves, long n)
 	struct plot_line line = { .style = PLOT_STEPS, .n = (size_t)n, .x = x, .y = y };
 	struct plot_chart chart = { .title = "What wallets are paid, the highest first",
 		.x = { .label = "wallet" },
-		.y = { .label = "tokens", .scale = PLOT_LOG },
+		.y = { .label = p->token.len ? p->token.data : "tokens",
+			.scale = PLOT_LOG },
 		.lines = &line,
 		.n = 1 };
 	struct plot plot = PLOT_INIT;
@@ -213,12 +227,17 @@ static void figures(struct page *p, struct merkle_leaf *sorted, long n)
 		all += sum_of(&sorted[i]);
 		first += i < (n + 9) / 10 ? sum_of(&sorted[i]) : 0;
 	}
-	buf_addf(&p->out,
-		"<p>%ld wallets; the first tenth of them has %d%% of all, the one in the "
-		"middle <b>",
-		n, all ? (int)(first * 100 / all) : 0);
+	if (n == 1)
+		buf_adds(&p->out, "<p>1 wallet has all of it: <b>");
+	else
+		buf_addf(&p->out,
+			"<p>%ld wallets; the first tenth of them has %d%% of all, the one "
+			"in the middle <b>",
+			n, all ? (int)(first * 100 / all) : 0);
 	money_format(&p->out, (int64_t)sum_of(&sorted[(n - 1) / 2]),
 		MONEY_RENDER_DECIMALS);
+	buf_addc(&p->out, ' ');
+	token_name(p);
 	buf_adds(&p->out, "</b>.</p>\n");
 }
 
@@ -232,7 +251,9 @@ static int distribution(struct page *p)
 		return -1;
 	buf_adds(&p->out, "<h2>Distribution of the last epoch</h2>\n");
 	if (n) {
-		draw(p, leaves, n);
+		/* of one wallet there is nothing to compare */
+		if (n > 1)
+			draw(p, leaves, n);
 		figures(p, leaves, n);
 		command(&p->out,
 			"rnp-reward proof --all epoch.jsonl | jq -s -c '[.[] | .unlocked_base_units + "
@@ -245,7 +266,7 @@ static int distribution(struct page *p)
 	return 0;
 }
 
-/* --- changes ----------------------------------------------------------------------------------- */
+/* --- changes -------------------------------------------------------------------------------- */
 
 struct change {
 	unsigned char wallet[32];
@@ -262,7 +283,7 @@ static int by_change(const void *a, const void *b)
 	return memcmp(x->wallet, y->wallet, sizeof x->wallet);
 }
 
-/* Both lists are in the order of wallets. */
+/* Merges two lists, both in the order of wallets; the caller frees the result. */
 static struct change *merge(const struct merkle_leaf *a, long na,
 	const struct merkle_leaf *b, long nb, long *n)
 {
@@ -292,8 +313,8 @@ static void write_changes(struct page *p, struct change *list, long n)
 		gone += !list[i].after;
 	}
 	buf_addf(&p->out,
-		"<p>%ld wallets are new, %ld are no longer paid. The greatest changes:</p>\n",
-		new, gone);
+		"<p>%ld %s new, %ld %s no longer paid. The greatest changes:</p>\n", new,
+		new == 1 ? "wallet is" : "wallets are", gone, gone == 1 ? "is" : "are");
 	qsort(list, (size_t)n, sizeof *list, by_change);
 	head(&p->out, "wallet|before|now|change");
 	for (long i = 0; i < n && i < CHANGES_MAX; i++) {
@@ -344,7 +365,7 @@ static int add_up(int64_t *sum, int64_t more)
 		0;
 }
 
-/* --- payouts, and who was not paid -------------------------------------------------------------- */
+/* --- payouts, and who was not paid ---------------------------------------------------------- */
 
 struct totals {
 	int64_t count[PAY_STATUSES], sum[PAY_STATUSES];
@@ -427,9 +448,9 @@ static int burns(struct page *p)
 	return 0;
 }
 
-/* --- input ------------------------------------------------------------------------------------ */
+/* --- input ---------------------------------------------------------------------------------- */
 
-/* Returns a reason without the numbers of one node: the text before the colon, or all of it. */
+/* Counts a reason; after REASONS_MAX - 1 different ones, all others are counted together. */
 static void count_reason(struct beside *b, const char *reason)
 {
 	for (int i = 0; i < b->nreasons; i++)
@@ -446,7 +467,7 @@ static void count_reason(struct beside *b, const char *reason)
 	b->counts[b->nreasons++] = 1;
 }
 
-static int take(void *ctx, const struct record *r)
+static int count_record(void *ctx, const struct record *r)
 {
 	const char *kind = json_string_value(json_object_get(r->json, "kind"));
 	struct beside *b = ctx;
@@ -480,8 +501,7 @@ static int take(void *ctx, const struct record *r)
 
 static int write_page(struct page *p)
 {
-	title(p);
-	if (epochs(p) < 0 || distribution(p) < 0 || changes(p) < 0)
+	if (title(p) < 0 || epochs(p) < 0 || distribution(p) < 0 || changes(p) < 0)
 		return -1;
 	reasons(p);
 	if (payouts(p) < 0 || burns(p) < 0)
@@ -496,7 +516,9 @@ static int run(int n, char **args)
 	struct page p = { .l = &l };
 	int rc = -1;
 
-	if ((!n || records_each(args, n, JSON_RECORD_BYTES_MAX, take, &p.beside) == 0) &&
+	if ((!n ||
+		    records_each(args, n, JSON_RECORD_BYTES_MAX, count_record,
+			    &p.beside) == 0) &&
 		ledger_open(&l, store, true) == 0) {
 		p.n = ledger_balances(&l, &p.balances);
 		rc = p.n < 0 ? -1 : write_page(&p);
@@ -505,6 +527,7 @@ static int run(int n, char **args)
 		free(p.beside.reasons[i]);
 	free(p.balances);
 	buf_release(&p.out);
+	buf_release(&p.token);
 	ledger_close(&l);
 	return rc < 0 ? err_report() : EX_OK;
 }

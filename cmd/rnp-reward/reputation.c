@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/challenge_rule.h"
+#include "cmd/rnp-reward/evidence/challenge_rule.h"
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/reputation_core.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/sha256.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
@@ -25,27 +25,93 @@ static struct {
 } opts = { { NULL, 0 }, -1, INT64_C(2592000000) };
 
 static const struct opt options[] = {
-	{ .name = "at",
-		.kind = OPT_TIME,
-		.required = true,
-		.to = &opts.at_ms,
-		.metavar = "T",
-		.help = "as of this moment; what is later does not count" },
-	{ .name = "trust",
-		.kind = OPT_LIST,
-		.address = true,
-		.to = &opts.trust,
-		.metavar = "ADDRESS",
-		.help = "verdicts signed by this key count; may be given again" },
-	{ .name = "half-life",
-		.kind = OPT_DURATION,
-		.to = &opts.half_life_ms,
-		.metavar = "TIME",
-		.help = "a verdict of this age counts half (default 30 days)",
-		.min = 1000,
-		.max = INT64_C(315360000000) },
+	OPT(TIME, "at", &opts.at_ms, "T",
+		"as of this moment; what is later does not count", .required = true),
+	OPT(LIST, "trust", &opts.trust, "ADDRESS",
+		"verdicts signed by this key count; may be given again", .address = true),
+	OPT_IN(DURATION, "half-life", &opts.half_life_ms, "TIME", 1000,
+		INT64_C(315360000000),
+		"a verdict of this age counts half (default 30 days)"),
 	{ .kind = OPT_END },
 };
+
+/* --- the rating: pure, integers only -------------------------------------------------------- */
+
+/* A trial has the weight 2^(-age / half-life). With s the weights of the passed ones and n of
+ * all, the reputation is the lower bound of Wilson's interval of s / n at z = 1.96 (E. B.
+ * Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927): few
+ * trials give little reputation, whatever their result. Integers, so that every machine gets the
+ * same result: it may decide about pay. */
+struct reputation {
+	int64_t trials, passed;         /* the trials that count */
+	uint64_t passed_weight, weight; /* in units of 2^-32 */
+};
+
+typedef unsigned __int128 u128;
+
+#define ONE_63 (UINT64_C(1) << 63)
+
+/* floor(sqrt(v)), bit by bit. */
+static uint64_t root(u128 v)
+{
+	u128 r = 0;
+
+	for (int bit = 63; bit >= 0; bit--) {
+		u128 t = r | (u128)1 << bit;
+
+		if (t * t <= v)
+			r = t;
+	}
+	return (uint64_t)r;
+}
+
+/* 2^(-age / half_life) in units of 2^-32, rounded down; age >= 0, half_life > 0. */
+static uint64_t reputation_weight(int64_t age_ms, int64_t half_life_ms)
+{
+	int64_t halvings = age_ms / half_life_ms;
+	uint64_t fraction = (uint64_t)(((u128)(age_ms % half_life_ms) << 32) /
+		(u128)half_life_ms);
+	uint64_t w = ONE_63, step = ONE_63 / 2; /* 2^-1 in units of 2^-63 */
+
+	if (halvings >= 32)
+		return 0;
+	/* 2^-0.f = product of 2^(-2^-k) over the bits of f, each the root of the one before */
+	for (int bit = 31; bit >= 0; bit--) {
+		step = root((u128)step << 63);
+		if (fraction >> bit & 1)
+			w = (uint64_t)((u128)w * step >> 63);
+	}
+	return w >> 31 >> halvings;
+}
+
+/* Adds a trial of that age. */
+static void reputation_add(struct reputation *r, bool passed, int64_t age_ms,
+	int64_t half_life_ms)
+{
+	uint64_t w = reputation_weight(age_ms, half_life_ms);
+
+	r->trials++;
+	r->passed += passed;
+	r->weight += w;
+	r->passed_weight += passed ? w : 0;
+}
+
+/* Returns the lower bound in millionths, rounded down; 0 without trials. */
+static int64_t reputation_lower_ppm(const struct reputation *r)
+{
+	const u128 z = ((u128)196 << 32) / 100, z2 = ((u128)38416 << 32) / 10000;
+	u128 s = r->passed_weight, n = r->weight, spread, top;
+
+	if (!n)
+		return 0;
+	/* (s + z^2/2 - z sqrt(s (n - s) / n + z^2/4)) / (n + z^2) */
+	spread = root((s * (n - s) / n + z2 / 4) << 32);
+	top = s + z2 / 2;
+	spread = z * spread >> 32;
+	return top > spread ? (int64_t)((top - spread) * 1000000 / (n + z2)) : 0;
+}
+
+/* --- records -------------------------------------------------------------------------------- */
 
 /* A verdict. */
 struct event {
@@ -53,8 +119,8 @@ struct event {
 	int64_t at_ms;
 	int64_t asked_ms; /* when the challenge was issued */
 	bool passed;
-	bool names_challenge; /* passed, and says on which challenge */
-	bool on_anothers;     /* it is that of another node, who passed it first */
+	bool names_challenge; /* it is passed, and names its challenge */
+	bool on_anothers;     /* another node has passed the same challenge first */
 	unsigned char challenge[CANON_HASH_BYTES];
 	unsigned char sha256[CANON_HASH_BYTES];
 };
@@ -63,7 +129,7 @@ struct event {
 struct beat {
 	char node[KEY_ADDRESS_MAX];
 	int64_t at_ms;
-	int32_t away_ms; /* how long a maintenance lasts by it; 0: the node is in another state */
+	int32_t away_ms; /* announced length of a maintenance; 0: another state */
 };
 
 struct events {
@@ -89,7 +155,7 @@ static const char *why_not(const json_t *record)
 	}
 }
 
-/* Reads the challenge of a verdict that is passed. */
+/* Reads the challenge of a passed verdict. */
 static void read_challenge(const json_t *record, struct event *e)
 {
 	const char *hex = json_string_value(json_object_get(record, "challenge_sha256"));
@@ -135,7 +201,7 @@ static int read_beat(const struct record *r, struct beat *b)
 	return 0;
 }
 
-static int take(void *ctx, const struct record *r)
+static int add_record(void *ctx, const struct record *r)
 {
 	const char *kind = json_string_value(json_object_get(r->json, "kind")), *reason;
 	struct events *all = ctx;
@@ -179,7 +245,7 @@ static int by_node(const void *a, const void *b)
 	return order ? order : memcmp(x->sha256, y->sha256, sizeof x->sha256);
 }
 
-/* Of one instant the states that end a maintenance come last. */
+/* Compares by node, then by time; at one instant, a state that ends a maintenance comes last. */
 static int by_beat(const void *a, const void *b)
 {
 	const struct beat *x = a, *y = b;
@@ -195,19 +261,19 @@ struct away {
 	int64_t from_ms, to_ms;
 };
 
-/* Writes the maintenances of a node, whose heartbeats are in order, to out; returns how many there are. A
- * heartbeat in another state ends what those before it have announced. */
+/* Writes the maintenances of a node, whose heartbeats are in order, to out; returns how many
+ * there are. A heartbeat in another state ends what those before it have announced. */
 static size_t find_maintenances(const struct beat *list, size_t n, struct away *out)
 {
 	size_t found = 0;
-	int64_t back_ms =
-		INT64_MAX; /* the first time from here on at which it is in another state */
+	/* the first time after this at which the node is in another state */
+	int64_t back_ms = INT64_MAX;
 
 	/* from the last one to the first, so that back_ms is known */
 	for (size_t i = n; i-- > 0;) {
-		/* Whoever is asked what he cannot answer could still announce a maintenance that has
-		 * begun, or prolong one that has just ended: so a heartbeat tells nothing of the time by
-		 * which it may be dated back. */
+		/* A node that cannot answer a challenge could announce a maintenance afterwards, or
+		 * prolong one, with a heartbeat that is dated back. So an announcement counts only
+		 * from UPTIME_SKEW_MS after its heartbeat on. */
 		struct away a = { list[i].at_ms + UPTIME_SKEW_MS,
 			list[i].at_ms + list[i].away_ms };
 
@@ -218,7 +284,7 @@ static size_t find_maintenances(const struct beat *list, size_t n, struct away *
 		if (a.from_ms < a.to_ms)
 			out[found++] = a;
 	}
-	/* in order, and each reaches as far as any before it */
+	/* into the order of time, where each lasts at least as long as those before it */
 	for (size_t i = 0; i < found / 2; i++) {
 		struct away one = out[i];
 
@@ -255,14 +321,14 @@ static int write_node(const struct event *list, size_t n, const struct beat *bea
 	struct away *away = xcalloc(nbeats + 1, sizeof *away);
 	size_t naway = find_maintenances(beats, nbeats, away);
 	struct reputation r = { 0 };
-	crypto_hash_sha256_state hash;
-	unsigned char sum[crypto_hash_sha256_BYTES];
-	char hex[2 * crypto_hash_sha256_BYTES + 1];
+	struct sha256_state hash;
+	unsigned char sum[SHA256_BYTES];
+	char hex[2 * SHA256_BYTES + 1];
 	int64_t announced = 0, void_verdicts = 0;
 	json_t *record;
 	int rc;
 
-	crypto_hash_sha256_init(&hash);
+	sha256_init(&hash);
 	for (size_t i = 0; i < n; i++) {
 		if (i &&
 			memcmp(list[i].sha256, list[i - 1].sha256, CANON_HASH_BYTES) == 0)
@@ -277,10 +343,10 @@ static int write_node(const struct event *list, size_t n, const struct beat *bea
 		}
 		reputation_add(&r, list[i].passed, opts.at_ms - list[i].at_ms,
 			opts.half_life_ms);
-		crypto_hash_sha256_update(&hash, list[i].sha256, CANON_HASH_BYTES);
+		sha256_update(&hash, list[i].sha256, CANON_HASH_BYTES);
 	}
 	free(away);
-	crypto_hash_sha256_final(&hash, sum);
+	sha256_final(&hash, sum);
 	sodium_bin2hex(hex, sizeof hex, sum, sizeof sum);
 	record = json_record("rnp.reputation");
 	json_set_text(record, "node", list[0].node);
@@ -297,7 +363,7 @@ static int write_node(const struct event *list, size_t n, const struct beat *bea
 	return rc;
 }
 
-/* Compares by challenge, then by who passed it first. */
+/* Compares by challenge, then by the time at which it was passed. */
 static int by_challenge(const void *a, const void *b)
 {
 	const struct event *x = *(struct event *const *)a, *y = *(struct event *const *)b;
@@ -306,7 +372,7 @@ static int by_challenge(const void *a, const void *b)
 	return order ? order : challenge_order(x->at_ms, x->node, y->at_ms, y->node);
 }
 
-/* Marks the verdicts that are void (challenge_rule.h). */
+/* Marks the verdicts that are void (evidence/challenge_rule.h). */
 static void mark_void(struct events *all)
 {
 	struct event **asked = xcalloc(all->n, sizeof *asked), *first = NULL;
@@ -357,7 +423,7 @@ static int write_all(struct events *all)
 static int run(int n, char **args)
 {
 	struct events all = { .n = 0 };
-	int rc = records_each(args, n, JSON_RECORD_BYTES_MAX, take, &all);
+	int rc = records_each(args, n, JSON_RECORD_BYTES_MAX, add_record, &all);
 
 	if (rc == 0)
 		rc = write_all(&all);

@@ -2,12 +2,13 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/stake_moves.h"
+#include "cmd/rnp-reward/ledger/stake_moves.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
+#include "common/record/policy.h"
 
 static const char *store, *key_path, *policy;
 static int64_t row = -1;
@@ -16,20 +17,12 @@ static bool dry_run;
 static const struct opt options[] = {
 	OPT_LEDGER(&store),
 	OPT_KEY(&key_path),
-	{ .name = "epoch",
-		.kind = OPT_I64,
-		.to = &row,
-		.metavar = "ROW",
-		.help = "the epoch of this row (default the last one)" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy,
-		.metavar = "P",
-		.help = "the policy (default: the one that the epoch names)" },
-	{ .name = "dry-run",
-		.kind = OPT_FLAG,
-		.to = &dry_run,
-		.help = "show what would be moved; sign and store nothing" },
+	OPT(I64, "epoch", &row, "ROW", "the epoch of this row (default the last one)"),
+	OPT(TEXT, "policy", &policy, "P",
+		"the policy (default: the one that the epoch names)",
+		.words = POLICY_NAMES),
+	OPT_SWITCH("dry-run", &dry_run,
+		"show what would be moved; sign and store nothing"),
 	{ .kind = OPT_END },
 };
 

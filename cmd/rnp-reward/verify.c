@@ -1,21 +1,23 @@
 /* verify.c - rnp-reward verify: recomputes proofs, epochs and ledgers from records. */
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/again.h"
-#include "cmd/rnp-reward/audit.h"
-#include "cmd/rnp-reward/claims_read.h"
+#include "cmd/rnp-reward/epoch/recompute.h"
+#include "cmd/rnp-reward/audit/audit.h"
+#include "cmd/rnp-reward/epoch/claims_read.h"
 #include "cmd/rnp-reward/commands.h"
-#include "cmd/rnp-reward/ledger.h"
-#include "cmd/rnp-reward/proof_check.h"
-#include "cmd/rnp-reward/rpc.h"
-#include "cmd/rnp-reward/verify_parts.h"
+#include "cmd/rnp-reward/ledger/ledger.h"
+#include "common/chain/rpc.h"
+#include "cmd/rnp-reward/audit/rewards.h"
+#include "common/base/address.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
+#include "common/record/policy.h"
 
 static struct {
 	const char *usage, *policy, *store, *scores, *ca;
@@ -24,85 +26,124 @@ static struct {
 } opts;
 
 static const struct opt options[] = {
-	{ .name = "usage",
-		.kind = OPT_TEXT,
-		.to = &opts.usage,
-		.metavar = "F",
-		.help = "the rnp.usage records that the epoch was computed from: compute it again" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &opts.policy,
-		.metavar = "P",
-		.help = "the policy (default: the one that the epoch names)" },
-	{ .name = "store",
-		.kind = OPT_TEXT,
-		.to = &opts.store,
-		.metavar = "DB",
-		.help = "check the hash chain of this ledger, and that what is read is in it" },
-	{ .name = "records",
-		.kind = OPT_LIST,
-		.to = &opts.records,
-		.metavar = "F",
-		.help = "signed records: compute the ledger's epochs again from these; may be "
-			"given again" },
+	OPT(TEXT, "usage", &opts.usage, "F",
+		"the rnp.usage records that the epoch was computed from: compute it again"),
+	OPT(TEXT, "policy", &opts.policy, "P",
+		"the policy (default: the one that the epoch names)",
+		.words = POLICY_NAMES),
+	OPT(TEXT, "store", &opts.store, "DB",
+		"check the hash chain of this ledger, and that what is read is in it"),
+	OPT(LIST, "records", &opts.records, "F",
+		"signed records: compute the ledger's epochs again from these; may be "
+		"given again"),
 	OPT_TRUST(opts.trust,
 		"whose signatures on records and epochs count; may be given again"),
-	{ .name = "scores",
-		.kind = OPT_TEXT,
-		.to = &opts.scores,
-		.metavar = "P",
-		.help = "score verdicts as usage --policy P did" },
-	{ .name = "heartbeats",
-		.kind = OPT_FLAG,
-		.to = &opts.heartbeats,
-		.help = "count a node's own heartbeats, as usage --heartbeats did" },
-	{ .name = "rpc",
-		.kind = OPT_LIST,
-		.to = &opts.rpc,
-		.metavar = "URL",
-		.help = "ask this Solana server for the signatures of what is paid" },
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &opts.ca,
-		.metavar = "F",
-		.help = "trust these certificates (PEM) with --rpc, not the system's" },
+	OPT(TEXT, "scores", &opts.scores, "P", "score verdicts as usage --policy P did"),
+	OPT_SWITCH("heartbeats", &opts.heartbeats,
+		"count a node's own heartbeats, as usage --heartbeats did"),
+	OPT(LIST, "rpc", &opts.rpc, "URL",
+		"ask this Solana server for the signatures of what is paid"),
+	OPT(TEXT, "ca", &opts.ca, "F",
+		"trust these certificates (PEM) with --rpc, not the system's"),
 	{ .kind = OPT_END },
 };
 
-int seen_report(struct seen *s, const char *what, const char *reason)
-{
-	json_t *record = json_record("rnp.check");
-	int rc;
+/* --- a proof ------------------------------------------------------------------------------- */
 
-	json_set_bool(record, "ok", reason == NULL);
-	json_set_text(record, "what", what);
-	json_set_text(record, "reason", reason);
-	s->all_ok = s->all_ok && !reason;
-	s->any = true;
-	rc = out_record(record);
-	json_decref(record);
-	return rc;
+/* Parses a hash of 64 hex digits. Returns false if it is none. */
+static bool proof_hash(const json_t *v, unsigned char out[MERKLE_HASH_BYTES])
+{
+	const char *text = json_string_value(v);
+	size_t n;
+
+	return text &&
+		sodium_hex2bin(out, MERKLE_HASH_BYTES, text, strlen(text), NULL, &n,
+			NULL) == 0 &&
+		n == MERKLE_HASH_BYTES;
 }
 
-static int check_proof(struct seen *s, const json_t *record, const char *where)
+/* Checks a record that fits its schema, and gives the wallet (of record) and the root that it is
+ * about; *reason: why it is not good, or NULL. Returns 0, or -1 (65): a field is out of range. */
+static int evaluate_proof(const json_t *record, const char *where, const char **wallet,
+	unsigned char root[MERKLE_HASH_BYTES], const char **reason)
+{
+	unsigned char proof[64][MERKLE_HASH_BYTES];
+	unsigned char stated[MERKLE_HASH_BYTES], hash[MERKLE_HASH_BYTES];
+	const json_t *siblings = json_object_get(record, "proof"), *v;
+	struct merkle_leaf leaf;
+	int64_t unlocked, locked;
+	size_t i;
+
+	if (json_get_text(record, where, "wallet", wallet) < 0 ||
+		json_get_i64(record, where, "unlocked_base_units", 0, INT64_MAX,
+			&unlocked) < 0 ||
+		json_get_i64(record, where, "locked_base_units", 0, INT64_MAX, &locked) <
+			0 ||
+		address_parse(*wallet, where, leaf.claimant) < 0)
+		return -1;
+	/* the schema has checked their number and form */
+	json_array_foreach(siblings, i, v)
+		if (!proof_hash(v, proof[i]))
+			bug("hash '%s'", json_string_value(v));
+	proof_hash(json_object_get(record, "merkle_root"), root);
+	leaf.unlocked = (uint64_t)unlocked;
+	leaf.locked = (uint64_t)locked;
+	merkle_leaf_hash(&leaf, hash);
+	*reason = NULL;
+	if (proof_hash(json_object_get(record, "leaf"), stated) &&
+		memcmp(stated, hash, sizeof hash) != 0)
+		*reason = "the leaf is not that of the wallet and its amounts";
+	else if (!merkle_verify(&leaf, (const unsigned char(*)[MERKLE_HASH_BYTES])proof,
+			 (int)i, root))
+		*reason = "the leaf is not below the root";
+	return 0;
+}
+
+/* Returns a field that is part of no hash, so that anybody could have written anything there, or
+ * NULL. */
+static const char *find_unhashed(const json_t *record)
+{
+	static const char *const hashed[] = { "kind", "v", "wallet",
+		"unlocked_base_units", "locked_base_units", "leaf", "proof",
+		"merkle_root" };
+	const char *key;
+	json_t *v;
+
+	json_object_foreach((json_t *)record, key, v) {
+		bool known = false;
+
+		for (size_t i = 0; i < sizeof hashed / sizeof *hashed; i++)
+			known = known || strcmp(key, hashed[i]) == 0;
+		if (!known)
+			return key;
+	}
+	return NULL;
+}
+
+static int check_proof(struct rewards *s, const json_t *record, const char *where)
 {
 	unsigned char root[MERKLE_HASH_BYTES];
-	const char *wallet;
-	char what[96];
-	bool good;
+	const char *wallet, *reason, *unhashed = find_unhashed(record);
+	char what[96], text[160];
 
-	if (proof_check(record, where, &wallet, root, &good) < 0)
+	if (evaluate_proof(record, where, &wallet, root, &reason) < 0)
 		return -1;
+	if (!reason && unhashed) {
+		snprintf(text, sizeof text,
+			"%.64s is in no hash, so that it may say anything: leave it out",
+			unhashed);
+		reason = text;
+	}
 	buf_add(&s->roots, (const char *)root, sizeof root);
 	snprintf(what, sizeof what, "proof of %s", wallet);
-	return seen_report(s, what, good ? NULL : "the leaf is not below the root");
+	return rewards_report(s, what, reason);
 }
 
 /* --- what is read -------------------------------------------------------------------------- */
 
-static int take_other(void *seen, const struct record *r)
+static int add_other(void *rewards, const struct record *r)
 {
-	struct seen *s = seen;
+	struct rewards *s = rewards;
 	const char *kind = json_string_value(json_object_get(r->json, "kind"));
 
 	if (strcmp(kind, "rnp.proof") == 0)
@@ -117,74 +158,38 @@ static int take_other(void *seen, const struct record *r)
 		kind);
 }
 
-static int read_all(struct seen *s, char **files, int n)
+static int read_all(struct rewards *s, char **files, int n)
 {
 	struct claims_reader reader = { .claims = &s->claims,
 		.ctx = s,
-		.other = take_other };
+		.other = add_other };
 
 	s->files = files;
-	s->nfiles = seen_regular(files, n) ? n : 0;
+	s->nfiles = rewards_can_reread(files, n) ? n : 0;
 	if (opts.usage || opts.records.n) {
-		reader.note = seen_note;
-		reader.keep = seen_keep;
+		reader.note = rewards_note;
+		reader.keep = rewards_keep;
 	}
 	if (claims_read(&reader, files, n) < 0 || claims_finish(&s->claims) < 0)
 		return -1;
 	claims_root(&s->claims, s->root);
-	/* what follows needs the memory */
+	/* the computations that follow need the memory */
 	free(s->claims.leaves);
 	s->claims.leaves = NULL;
 	return 0;
 }
 
-/* --- an epoch in itself -------------------------------------------------------------------- */
-
-static bool differs(const json_t *epoch, const char *key, int64_t found,
-	struct buf *reason)
-{
-	int64_t stated = -1;
-
-	if (!json_object_get(epoch, key))
-		return false;
-	if (json_get_i64(epoch, "epoch", key, 0, INT64_MAX, &stated) == 0 &&
-		stated == found)
-		return false;
-	err_clear();
-	buf_addf(reason, "%s is %lld by the rewards, %lld by the epoch", key,
-		(long long)found, (long long)stated);
-	return true;
-}
-
-int seen_check_epoch(struct seen *s)
-{
-	const char *stated = json_string_value(json_object_get(s->epoch, "merkle_root"));
-	struct buf reason = BUF_INIT;
-	int rc;
-
-	if (!differs(s->epoch, "nodes", (int64_t)s->claims.nodes, &reason) &&
-		!differs(s->epoch, "total_base_units", s->claims.total_base_units,
-			&reason) &&
-		!differs(s->epoch, "claimants", (int64_t)s->claims.n, &reason) &&
-		strcmp(stated ? stated : "", s->root) != 0)
-		buf_addf(&reason, "merkle_root is %s by the rewards, %s by the epoch",
-			s->root[0] ? s->root : "none", stated ? stated : "none");
-	rc = seen_report(s, "epoch", reason.len ? reason.data : NULL);
-	buf_release(&reason);
-	return rc;
-}
-
 /* --- an epoch computed again ---------------------------------------------------------------- */
 
-static int compute_again(struct seen *s)
+static int check_usage(struct rewards *s)
 {
-	struct again_also also = { seen_compare, s };
+	struct recompute_hook hook = { rewards_compare, s };
 	struct buf reason = BUF_INIT;
 	char *file = (char *)opts.usage;
-	int rc = again_compare(s->epoch, opts.policy, &file, 1, &also, &reason);
+	int rc = recompute_compare(s->epoch, opts.policy, &file, 1, &hook, &reason);
 
 	if (rc == 0)
-		rc = seen_report(s, "recomputed", reason.len ? reason.data : NULL);
+		rc = rewards_report(s, "recomputed", reason.len ? reason.data : NULL);
 	buf_release(&reason);
 	return rc;
 }
@@ -194,10 +199,10 @@ static int compute_again(struct seen *s)
 struct search {
 	const json_t *epoch; /* NULL: only roots are needed */
 	bool found;
-	struct buf roots; /* of all entries */
+	struct buf roots; /* of all rows */
 };
 
-static int look(void *ctx, int64_t sequence, const json_t *row)
+static int search_row(void *ctx, int64_t sequence, const json_t *row)
 {
 	struct search *search = ctx;
 	unsigned char root[MERKLE_HASH_BYTES];
@@ -211,7 +216,7 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 	if (!search->epoch)
 		return 0;
 	plain = json_copy((json_t *)row);
-	/* epoch wrote it to standard output with sequence and previous, if it was new */
+	/* rnp-reward epoch writes these fields only with --store */
 	if (!json_object_get(search->epoch, "sequence")) {
 		json_object_del(plain, "sequence");
 		json_object_del(plain, "previous");
@@ -223,8 +228,8 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 	return 0;
 }
 
-/* Returns the first proof whose root no entry has, counted from 1; 0: there is none. A proof
- * that only matches its own root proves nothing. */
+/* Returns the first proof, counted from 1, whose root no row has; 0: there is none. A proof that
+ * only leads to its own root proves nothing. */
 static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
 {
 	for (size_t i = 0; i < roots->len; i += MERKLE_HASH_BYTES) {
@@ -241,11 +246,11 @@ static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
 }
 
 /* Checks that every record that was read is in the ledger. */
-static int search_ledger(struct seen *s, struct ledger *l, struct buf *reason)
+static int search_ledger(struct rewards *s, struct ledger *l, struct buf *reason)
 {
 	struct search search = { .epoch = s->epoch };
 	size_t foreign;
-	int rc = ledger_each(l, NULL, 0, look, &search);
+	int rc = ledger_each(l, NULL, 0, search_row, &search);
 
 	if (rc == 0 && s->epoch && !search.found)
 		buf_adds(reason, "the epoch is not in it");
@@ -255,7 +260,7 @@ static int search_ledger(struct seen *s, struct ledger *l, struct buf *reason)
 	return rc;
 }
 
-static int check_ledger(struct seen *s)
+static int check_ledger(struct rewards *s)
 {
 	struct ledger l = LEDGER_INIT;
 	struct buf reason = BUF_INIT;
@@ -266,7 +271,7 @@ static int check_ledger(struct seen *s)
 	if (rc == 0 && !reason.len)
 		rc = search_ledger(s, &l, &reason);
 	if (rc == 0)
-		rc = seen_report(s, "ledger", reason.len ? reason.data : NULL);
+		rc = rewards_report(s, "ledger", reason.len ? reason.data : NULL);
 	ledger_close(&l);
 	buf_release(&reason);
 	return rc;
@@ -274,13 +279,13 @@ static int check_ledger(struct seen *s)
 
 /* --- records ------------------------------------------------------------------------------- */
 
-static int report_audit(void *seen, const char *what, const char *reason)
+static int report_audit(void *rewards, const char *what, const char *reason)
 {
-	return seen_report(seen, what, reason);
+	return rewards_report(rewards, what, reason);
 }
 
-/* From the signatures of records to the signatures of payments. */
-static int audit(struct seen *s)
+/* Audits the ledger with --records and --rpc. */
+static int audit(struct rewards *s)
 {
 	struct ledger l = LEDGER_INIT;
 	struct audit a = { .ledger = &l,
@@ -289,7 +294,7 @@ static int audit(struct seen *s)
 		.policy = opts.policy,
 		.scores = opts.scores,
 		.published = s->claims.nodes ? s->epoch : NULL,
-		.rewards = { seen_compare, s },
+		.rewards = { rewards_compare, s },
 		.rpc = opts.rpc,
 		.ca = opts.ca,
 		.report = report_audit,
@@ -306,7 +311,7 @@ static int audit(struct seen *s)
 
 static int check_options(void)
 {
-	struct rpc servers[PAY_SERVERS_MAX]; /* looked at only */
+	struct rpc servers[PAY_SERVERS_MAX]; /* only to check the URLs */
 
 	if ((opts.records.n || opts.rpc.n) && (!opts.store || !opts.trust.n))
 		return err_set(EX_USAGE, "--records and --rpc need --store and --trust");
@@ -318,9 +323,9 @@ static int check_options(void)
 }
 
 /* Checks what is in the files, or on standard input. */
-static int verify_input(struct seen *s, int n, char **args)
+static int verify_input(struct rewards *s, int n, char **args)
 {
-	int rc = opts.usage ? seen_same(s, args, n, opts.usage, opts.policy) : 0;
+	int rc = opts.usage ? rewards_same(s, args, n, opts.usage, opts.policy) : 0;
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
@@ -331,12 +336,18 @@ static int verify_input(struct seen *s, int n, char **args)
 			"there are rewards, but no rnp.epoch that closes them");
 	if (opts.usage && !s->epoch)
 		return err_set(EX_DATAERR, "there is no rnp.epoch to compute again");
-	if (s->epoch && (s->claims.nodes || !opts.store) && seen_check_epoch(s) < 0)
+	if (s->epoch && (s->claims.nodes || !opts.store) && rewards_check_epoch(s) < 0)
 		return -1;
-	return opts.usage ? compute_again(s) : 0;
+	if (opts.usage)
+		return check_usage(s);
+	/* wallets and amounts are below the root, and nothing else is hashed */
+	return s->claims.nodes && !opts.records.n ?
+		rewards_report(s, "rewards",
+			"policy, reasons and terms are in no hash: they are computed again with --usage") :
+		0;
 }
 
-static int verify(struct seen *s, int n, char **args)
+static int verify(struct rewards *s, int n, char **args)
 {
 	if (check_options() < 0)
 		return -1;
@@ -352,10 +363,10 @@ static int verify(struct seen *s, int n, char **args)
 
 static int run(int n, char **args)
 {
-	struct seen s = { .all_ok = true };
+	struct rewards s = { .all_ok = true, .in_ledger = opts.store != NULL };
 	int rc;
 
-	seen_init();
+	rewards_init();
 	rc = verify(&s, n, args);
 
 	claims_release(&s.claims);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cmd/rnp-serve/commands.h"
-#include "cmd/rnp-serve/loaded.h"
+#include "cmd/rnp-serve/model/handles.h"
 #include "cmd/rnp-serve/options.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -30,99 +30,45 @@ static bool chat, json, echo;
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
 	OPT_TOKENIZER(&tokenizer),
-	{ .name = "chat",
-		.kind = OPT_FLAG,
-		.to = &chat,
-		.help = "ask as the model's chat template says" },
-	{ .name = "system",
-		.kind = OPT_TEXT,
-		.to = &system_text,
-		.metavar = "TEXT",
-		.help = "with --chat: what the system says first" },
-	{ .name = "chat-template",
-		.kind = OPT_TEXT,
-		.to = &chat_template,
-		.metavar = "F|NAME",
-		.help = "with --chat: a Jinja file, or a format's name, instead of the model's" },
-	{ .name = "tokens",
-		.letter = 'n',
-		.kind = OPT_I64,
-		.to = &tokens,
-		.metavar = "N",
-		.min = 0,
-		.help = "at most this many tokens (default 256)" },
-	{ .name = "temperature",
-		.kind = OPT_F64,
-		.to = &temperature,
-		.metavar = "T",
-		.help = "0 takes the most likely token each time (default 0.8)" },
-	{ .name = "top-p",
-		.kind = OPT_F64,
-		.to = &top_p,
-		.metavar = "P",
-		.help = "choose among the fewest that have this share (default 0.95)" },
-	{ .name = "top-k",
-		.kind = OPT_I64,
-		.to = &top_k,
-		.metavar = "K",
-		.min = 0,
-		.max = LM_VOCAB_MAX,
-		.help = "choose among the K most likely; 0: all (default 40)" },
-	{ .name = "min-p",
-		.kind = OPT_F64,
-		.to = &min_p,
-		.metavar = "P",
-		.help = "and of these as likely as P of the most likely (default 0: all)" },
-	{ .name = "repetition-penalty",
-		.kind = OPT_F64,
-		.to = &repetition,
-		.metavar = "R",
-		.help = "above 1: what was said, prompt and all, is less likely (default 1)" },
-	{ .name = "presence-penalty",
-		.kind = OPT_F64,
-		.to = &presence,
-		.metavar = "X",
-		.help = "taken from the logit of a token that was answered (default 0)" },
-	{ .name = "frequency-penalty",
-		.kind = OPT_F64,
-		.to = &frequency,
-		.metavar = "X",
-		.help = "and for each time that it was (default 0)" },
-	{ .name = "seed",
-		.kind = OPT_U64,
-		.to = &seed,
-		.metavar = "S",
-		.max = JSON_SAFE_INTEGER_MAX,
-		.help = "the same seed gives the same answer (default: the time)" },
-	{ .name = "context",
-		.kind = OPT_I64,
-		.to = &context,
-		.metavar = "N",
-		.min = 1,
-		.max = LM_CONTEXT_MAX,
-		.help = "tokens that the model sees (default: all it was made for)" },
+	OPT_SWITCH("chat", &chat, "ask as the model's chat template says"),
+	OPT(TEXT, "system", &system_text, "TEXT",
+		"with --chat: what the system says first"),
+	OPT(TEXT, "chat-template", &chat_template, "F|NAME",
+		"with --chat: a Jinja file, or a format's name, instead of the model's",
+		.words = LM_CHAT_NAMES),
+	OPT(I64, "tokens", &tokens, "N", "at most this many tokens (default 256)",
+		.letter = 'n', .min = 0),
+	OPT(F64, "temperature", &temperature, "T",
+		"0: always the most likely token (default 0.8)"),
+	OPT(F64, "top-p", &top_p, "P",
+		"choose among the most likely whose probabilities add up to P (default 0.95)"),
+	OPT_IN(I64, "top-k", &top_k, "K", 0, LM_VOCAB_MAX,
+		"choose among the K most likely; 0: all (default 40)"),
+	OPT(F64, "min-p", &min_p, "P",
+		"leave out what is less likely than P times the most likely (default 0: nothing)"),
+	OPT(F64, "repetition-penalty", &repetition, "R",
+		"above 1: tokens of prompt and answer become less likely (default 1)"),
+	OPT(F64, "presence-penalty", &presence, "X",
+		"lower the logit of a token that was answered before by X (default 0)"),
+	OPT(F64, "frequency-penalty", &frequency, "X",
+		"lower it by X for each time that it was (default 0)"),
+	OPT(U64, "seed", &seed, "S",
+		"the same seed gives the same answer (default: the time)",
+		.max = JSON_SAFE_INTEGER_MAX),
+	OPT_IN(I64, "context", &context, "N", 1, LM_CONTEXT_MAX,
+		"tokens that the model sees (default: all it was made for)"),
 	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	OPT_THREADS(&threads),
 	OPT_TYPE(&type),
-	{ .name = "lora",
-		.kind = OPT_TEXT,
-		.to = &adapter,
-		.metavar = "DIR",
-		.help = "answer with this LoRA adapter of the model" },
-	{ .name = "echo",
-		.kind = OPT_FLAG,
-		.to = &echo,
-		.help = "print the prompt before the answer" },
-	{ .name = "json",
-		.kind = OPT_FLAG,
-		.to = &json,
-		.help = "one rnp.completion record instead of text" },
+	OPT(TEXT, "lora", &adapter, "DIR", "answer with this LoRA adapter of the model"),
+	OPT_SWITCH("echo", &echo, "print the prompt before the answer"),
+	OPT_SWITCH("json", &json, "one rnp.completion record instead of text"),
 	{ 0 },
 };
 
 struct answer {
-	struct loaded l;
+	struct model_handles handles;
 	struct lm_stream *stream;
 	struct buf prompt, ids, text; /* ids: uint32_t */
 	struct lm_sampler sampler;
@@ -181,7 +127,7 @@ static int encode_chat(struct answer *a)
 {
 	struct lm_chat *c = NULL;
 	json_t *v = NULL;
-	int rc = loaded_chat(&a->l, chat_template, &c);
+	int rc = model_handles_chat(&a->handles, model, chat_template, &c);
 
 	if (rc == 0) {
 		v = conversation(&a->prompt);
@@ -194,23 +140,23 @@ static int encode_chat(struct answer *a)
 
 static int encode(struct answer *a)
 {
-	int64_t bos = lm_token_bos(a->l.token);
+	int64_t bos = lm_token_bos(a->handles.token);
 
 	if (chat)
 		return encode_chat(a);
-	if (bos >= 0 && lm_token_adds_bos(a->l.token)) {
+	if (bos >= 0 && lm_token_adds_bos(a->handles.token)) {
 		uint32_t id = (uint32_t)bos;
 
 		buf_add(&a->ids, &id, sizeof id);
 	}
-	return lm_token_encode(a->l.token, &a->ids, buf_text(&a->prompt), a->prompt.len,
-		false);
+	return lm_token_encode(a->handles.token, &a->ids, buf_text(&a->prompt),
+		a->prompt.len, true); /* as /v1/completions takes a prompt */
 }
 
 /* An empty prompt is refused: a model needs something to continue. */
 static int check_prompt(struct answer *a)
 {
-	int64_t bos = lm_token_bos(a->l.token);
+	int64_t bos = lm_token_bos(a->handles.token);
 	uint32_t id = bos < 0 ? 0 : (uint32_t)bos;
 
 	if (!ids_count(a)) {
@@ -254,10 +200,10 @@ static void remember_prompt(struct answer *a, uint32_t vocab)
 
 static int speak(struct answer *a)
 {
-	uint32_t vocab = model_file_config(a->l.model_file)->vocab, id;
+	uint32_t vocab = model_file_config(a->handles.model_file)->vocab, id;
 	struct lm_detoken d;
 
-	lm_detoken_init(&d, a->l.token);
+	lm_detoken_init(&d, a->handles.token);
 	/* the text continues a prompt, so its leading space is kept */
 	d.started = a->prompt.len > 0 && !chat;
 	a->finish = "length";
@@ -269,12 +215,12 @@ static int speak(struct answer *a)
 		if (!isfinite(a->logits[id]))
 			return err_set(EX_DATAERR,
 				"%s: what the model computes is not finite", model);
-		if (loaded_ends(&a->l, id)) {
+		if (model_handles_ends(&a->handles, id)) {
 			a->finish = "stop";
 			break;
 		}
 		a->made++;
-		if (id < lm_token_count(a->l.token) &&
+		if (id < lm_token_count(a->handles.token) &&
 			lm_detoken_push(&d, &a->text, id) < 0)
 			return -1;
 		if (show(a) < 0)
@@ -338,7 +284,7 @@ static int report(struct answer *a)
 		return 0;
 	record = json_record("rnp.completion");
 	json_set_text(record, "model", model);
-	json_set_text(record, "device", a->l.d.name);
+	json_set_text(record, "device", a->handles.d.name);
 	set_answer(record, &a->text);
 	json_set_text(record, "finish", a->finish);
 	json_set_i64(record, "prompt_tokens", a->prompt_tokens);
@@ -358,16 +304,17 @@ static int answer(struct answer *a, int n, char **args)
 	const struct lm_config *c;
 
 	if ((cache_type && lm_cache_type_find(&cache, cache_type) < 0) ||
-		loaded_open(&a->l, model, tokenizer, device, type) < 0 ||
-		loaded_weights(&a->l) < 0 ||
-		(adapter && lm_weights_adapt(a->l.weights, adapter) < 0) ||
+		model_handles_open(&a->handles, model, tokenizer, device, type) < 0 ||
+		model_handles_weights(&a->handles) < 0 ||
+		(adapter && lm_weights_adapt(a->handles.weights, adapter) < 0) ||
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
-	c = model_file_config(a->l.model_file);
-	loaded_check_context(a->l.model_file, model, context);
+	c = model_file_config(a->handles.model_file);
+	model_handles_check_context(a->handles.model_file, model, context);
 	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
 		context = ids_count(a) + tokens + 1; /* no more memory than needed */
-	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context, cache) < 0 ||
+	if (lm_stream_open(&a->stream, a->handles.weights, (uint32_t)context, cache) <
+			0 ||
 		check_prompt(a) < 0)
 		return -1;
 	if (adapter)
@@ -402,7 +349,7 @@ static int check_options(void)
 
 static int run(int n, char **args)
 {
-	struct answer a = { .l = LOADED_INIT };
+	struct answer a = { .handles = MODEL_HANDLES_INIT };
 	int rc = check_options();
 
 	team_resize((int)threads);
@@ -420,7 +367,7 @@ static int run(int n, char **args)
 	if (rc == 0)
 		rc = answer(&a, n, args);
 	lm_stream_close(a.stream);
-	loaded_release(&a.l);
+	model_handles_release(&a.handles);
 	lm_sampler_release(&a.sampler);
 	buf_release(&a.prompt);
 	buf_release(&a.ids);

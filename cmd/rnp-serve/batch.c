@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/rnp-serve/api_error.h"
-#include "cmd/rnp-serve/batch_line.h"
+#include "cmd/rnp-serve/request/error.h"
+#include "cmd/rnp-serve/request/batch_line.h"
 #include "cmd/rnp-serve/commands.h"
-#include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/answer/completion.h"
 #include "cmd/rnp-serve/options.h"
 #include "common/base/err.h"
+#include "common/base/lock.h"
 #include "common/base/io.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
@@ -21,12 +21,13 @@
 #include "common/cli/prog.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
+#include "common/lm/infer/chat.h"
 
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
-static const char *model, *tokenizer, *device, *resume, *cache_type, *type,
-	*pack = "auto";
+static const char *model, *tokenizer, *device, *chat_template, *resume, *cache_type,
+	*type, *pack = "auto";
 static struct opt_list adapters;
 static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT,
 					      speculate = LM_PROPOSED_MAX;
@@ -37,16 +38,13 @@ static const struct opt opts[] = {
 	OPT_DEVICE(&device),
 	OPT_THREADS(&threads),
 	OPT_TYPE(&type),
-	{ .name = "lora",
-		.kind = OPT_LIST,
-		.to = &adapters,
-		.metavar = "NAME=DIR",
-		.help = "a LoRA adapter, for lines whose \"model\" is NAME; several" },
-	{ .name = "resume",
-		.kind = OPT_TEXT,
-		.to = &resume,
-		.metavar = "OUT",
-		.help = "write answers there, and go on after those that it has" },
+	OPT(TEXT, "chat-template", &chat_template, "F|NAME",
+		"a Jinja file, or a format's name, instead of the model's own",
+		.words = LM_CHAT_NAMES),
+	OPT(LIST, "lora", &adapters, "NAME=DIR",
+		"a LoRA adapter, for lines whose \"model\" is NAME; several"),
+	OPT(TEXT, "resume", &resume, "OUT",
+		"write answers there, and go on after those that it has"),
 	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams, &speculate, &pack),
 	{ 0 },
 };
@@ -57,12 +55,12 @@ struct item {
 	struct batch *batch;
 	char *custom_id; /* NULL: the line has none */
 	struct httpd_reply reply;
-	struct exchange *x; /* NULL: the request was refused */
+	struct completion *x; /* NULL: the request was refused */
 	bool done;
 };
 
 struct batch {
-	struct served model;
+	struct model_slot model;
 	struct lm_events *outbox;
 	struct writer *writer;
 	pthread_mutex_t lock; /* protects done */
@@ -70,13 +68,14 @@ struct batch {
 	struct item *first, **end; /* in the order of the input */
 	int64_t pending, lines, failed;
 	int fd; /* the file of --resume; -1: standard output */
-	/* what was answered in an earlier run, as long as there are lines to skip: how many, and the next one's */
+	/* what was answered in an earlier run, as long as there are lines to skip: how many, and
+	 * the next one's */
 	int64_t skip;
 	struct buf answered;
 	const char *answer;
 };
 
-/* --- what was answered before -------------------------------------------------------------------------- */
+/* --- what was answered before ------------------------------------------------------------- */
 
 /* Opens the file of --resume and counts its whole lines; a partial last line, left by a process
  * that was killed, is truncated. */
@@ -92,8 +91,8 @@ static int open_resume(struct batch *b)
 	if (fstat(b->fd, &st) == 0 && !S_ISREG(st.st_mode))
 		return err_set(EX_NOINPUT, "cannot write '%s': not a regular file",
 			resume);
-	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0)
-		return err_set(EX_TEMPFAIL, "'%s' is written by another process", resume);
+	if (lock_take_if_kept(b->fd, resume, "another process writes it") < 0)
+		return -1;
 	if (io_read(text, resume, SIZE_MAX / 4) < 0 ||
 		batch_line_count(&b->skip, buf_text(text), text->len, resume) < 0)
 		return -1;
@@ -105,7 +104,8 @@ static int open_resume(struct batch *b)
 	return 0;
 }
 
-/* Passes over a line that was answered. Its answer has its name: the answers to other questions are not added to. */
+/* Passes over a line that was answered. Its answer has its name: the answers to other questions are
+ * not added to. */
 static int skip_line(struct batch *b, struct lines *lines, const char *text)
 {
 	char *id = batch_line_custom_id(text);
@@ -122,9 +122,9 @@ static int skip_line(struct batch *b, struct lines *lines, const char *text)
 	return 0;
 }
 
-/* --- one line --------------------------------------------------------------------------------------------- */
+/* --- one line ----------------------------------------------------------------------------- */
 
-static void finished(struct exchange *x)
+static void finished(struct completion *x)
 {
 	struct item *item = x->user;
 	struct batch *b = item->batch;
@@ -169,7 +169,7 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 	int rc = -1;
 
 	if (b->model.adapter_count && q->model &&
-		!served_is(&b->model, q->model, &adapter))
+		!model_slot_is(&b->model, q->model, &adapter))
 		return api_error_set(e, 404, "model_not_found", "model",
 			"model '%.100s' is not here", q->model);
 	if (prompt_count(q, &n, e) < 0)
@@ -178,12 +178,12 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 	if (prompt_encode_all(prompts, n, &b->model, q, e) == 0 &&
 		constraint_open(&constraint, &b->model, q, e) == 0) {
 		q->stream = false;
-		item->x = exchange_new(b->writer, &b->model, q, format, prompts, n,
+		item->x = completion_new(b->writer, &b->model, q, format, prompts, n,
 			constraint);
-		exchange_adapts(item->x, adapter);
+		completion_adapts(item->x, adapter);
 		item->x->user = item;
 		item->x->on_finish = finished;
-		rc = exchange_start(item->x, NULL, &item->reply);
+		rc = completion_start(item->x, NULL, &item->reply);
 		if (rc < 0)
 			api_error_set(e, 500, "engine_error", NULL, "%s",
 				err_get()->text);
@@ -202,7 +202,8 @@ static int begin(struct batch *b, struct item *item, const char *text, size_t le
 	struct request q = { 0 };
 	enum request_kind kind = REQUEST_CHAT;
 	/* the body is what the server would get as a text: as deep, numbers as they came */
-	json_t *line = json_parse_spelled(text, len, REQUEST_DEPTH_MAX + 1, where);
+	json_t *line = json_parse_bounded(text, len, REQUEST_DEPTH_MAX + 1,
+		REQUEST_ROOM(len), where);
 	const char *id = json_string_value(json_object_get(line, "custom_id"));
 	int rc = -1;
 
@@ -254,7 +255,7 @@ static void take_line(struct batch *b, struct lines *lines, const char *text, si
 	}
 }
 
-/* --- answers ----------------------------------------------------------------------------------------------- */
+/* --- answers ------------------------------------------------------------------------------ */
 
 static void add_answer(struct buf *out, const struct batch *b, const struct item *item)
 {
@@ -269,8 +270,16 @@ static void add_answer(struct buf *out, const struct batch *b, const struct item
 		canon_string(out, item->custom_id, strlen(item->custom_id));
 	else
 		buf_adds(out, "null");
-	buf_addf(out, ",\"response\":{\"status_code\":%d,\"request_id\":\"%s\",\"body\":",
+	buf_addf(out, ",\"response\":{\"status_code\":%d,\"request_id\":\"%s\",",
 		item->reply.status, item->x ? item->x->id : "");
+	if (item->x && item->x->request.ignored.len) {
+		const struct buf *ignored = &item->x->request.ignored;
+
+		buf_adds(out, "\"ignored\":");
+		canon_string(out, ignored->data, ignored->len);
+		buf_addc(out, ',');
+	}
+	buf_adds(out, "\"body\":");
 	buf_add(out, body->data, len);
 	buf_adds(out, BATCH_LINE_END "\n");
 }
@@ -293,7 +302,7 @@ static int write_answer(struct batch *b, const struct item *item)
 
 static void item_free(struct item *item)
 {
-	exchange_drop(item->x);
+	completion_drop(item->x);
 	httpd_reply_release(&item->reply);
 	free(item->custom_id);
 	free(item);
@@ -326,7 +335,7 @@ static int write_ready(struct batch *b, int64_t limit)
 	return rc;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------------------ */
+/* --- all of it ---------------------------------------------------------------------------- */
 
 static int answer_lines(struct batch *b, int n, char **files)
 {
@@ -359,24 +368,25 @@ static int answer_lines(struct batch *b, int n, char **files)
 	return rc;
 }
 
-static int name_adapters(struct served *m)
+static int name_adapters(struct model_slot *m)
 {
 	for (int i = 0; i < adapters.n; i++) {
 		const char *option = adapters.items[i], *equals = strchr(option, '=');
 		size_t bytes = equals ? (size_t)(equals - option) : strlen(option);
 
-		if (served_adapt(m, option, bytes, equals ? equals + 1 : "") < 0)
+		if (model_slot_adapt(m, option, bytes, equals ? equals + 1 : "") < 0)
 			return -1;
 	}
-	return served_check_names(m);
+	return model_slot_check_names(m);
 }
 
 static int batch(struct batch *b, int n, char **files)
 {
-	struct served_options o = { .tokenizer = tokenizer,
+	struct model_slot_options o = { .tokenizer = tokenizer,
 		.alone = true,
 		.device = device,
 		.type = type,
+		.template = chat_template,
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,
 		.queue = UINT32_MAX / 2, /* the queue is bounded by write_ready instead */
@@ -387,8 +397,8 @@ static int batch(struct batch *b, int n, char **files)
 	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
 		return -1;
 	o.outbox = b->outbox = lm_events_new();
-	if (served_name(&b->model, model) < 0 || name_adapters(&b->model) < 0 ||
-		served_load(&b->model, &o) < 0)
+	if (model_slot_name(&b->model, model) < 0 || name_adapters(&b->model) < 0 ||
+		model_slot_load(&b->model, &o) < 0)
 		return -1;
 	b->writer = writer_open(b->outbox);
 	if (!b->writer || (resume && open_resume(b) < 0))
@@ -398,7 +408,7 @@ static int batch(struct batch *b, int n, char **files)
 
 static int run(int n, char **args)
 {
-	struct batch b = { .model = { .l = LOADED_INIT },
+	struct batch b = { .model = { .handles = MODEL_HANDLES_INIT },
 		.fd = -1,
 		.answered = BUF_INIT,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -417,7 +427,7 @@ static int run(int n, char **args)
 		b.first = item->next;
 		item_free(item);
 	}
-	served_release(&b.model);
+	model_slot_release(&b.model);
 	lm_events_free(b.outbox);
 	opt_list_release(&adapters);
 	buf_release(&b.answered);

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "cmd/rnp-serve/commands.h"
-#include "cmd/rnp-serve/server_url.h"
+#include "cmd/rnp-serve/request/url.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -20,90 +20,42 @@
 #include "common/cli/prog.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
-#include "common/net/http.h"
+#include "common/http/http.h"
 #include "common/record/bench.h"
+#include "common/registry/client.h"
 
 #define WINDOWS       12 /* parts of the run, for the confidence interval of its rate */
 #define PROMPT_MAX    ((size_t)1 << 20)
 #define OPEN_LOOP_MAX 512 /* requests at the same time */
 
-static const char *url, *model, *prompts_path, *key_path;
+static const char *url, *model, *prompts_path, *key_path, *ca_file;
 static int64_t clients = 1, requests = 16, tokens = 64, words = 32, shared;
 static double rate;
 static uint64_t seed = 1;
 static bool chat;
 
 static const struct opt opts[] = {
-	{ .name = "url",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &url,
-		.metavar = "U",
-		.help = "the server, without /v1" },
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.to = &model,
-		.metavar = "NAME",
-		.help = "which of its models (default the first of /v1/models)" },
-	{ .name = "clients",
-		.kind = OPT_I64,
-		.to = &clients,
-		.metavar = "N",
-		.min = 1,
-		.max = OPEN_LOOP_MAX,
-		.help = "closed loop: each asks again when it has its answer (default 1)" },
-	{ .name = "rate",
-		.kind = OPT_F64,
-		.to = &rate,
-		.metavar = "R",
-		.help = "open loop: so many requests a second, at random times" },
-	{ .name = "requests",
-		.kind = OPT_I64,
-		.to = &requests,
-		.metavar = "N",
-		.min = 1,
-		.max = 1000000,
-		.help = "in all (default 16)" },
-	{ .name = "tokens",
-		.kind = OPT_I64,
-		.to = &tokens,
-		.metavar = "N",
-		.min = 1,
-		.max = 1000000,
-		.help = "of each answer, at most (default 64)" },
-	{ .name = "prompts",
-		.kind = OPT_TEXT,
-		.to = &prompts_path,
-		.metavar = "F",
-		.help = "one prompt a line: text, or {\"prompt\":TEXT,\"tokens\":N}" },
-	{ .name = "words",
-		.kind = OPT_I64,
-		.to = &words,
-		.metavar = "N",
-		.min = 1,
-		.max = 100000,
-		.help = "of a drawn prompt, no two alike (default 32)" },
-	{ .name = "shared",
-		.kind = OPT_I64,
-		.to = &shared,
-		.metavar = "N",
-		.min = 0,
-		.max = 100000,
-		.help = "words that all drawn prompts begin with (default 0)" },
-	{ .name = "seed",
-		.kind = OPT_U64,
-		.to = &seed,
-		.metavar = "S",
-		.help = "of drawn prompts and times (default 1)" },
-	{ .name = "chat",
-		.kind = OPT_FLAG,
-		.to = &chat,
-		.help = "ask /v1/chat/completions instead of /v1/completions" },
-	{ .name = "api-key-file",
-		.kind = OPT_TEXT,
-		.to = &key_path,
-		.metavar = "F",
-		.help = "whose first line is the key to show" },
+	OPT(TEXT, "url", &url, "U", "the server, without /v1", .required = true,
+		.url = true),
+	OPT(TEXT, "model", &model, "NAME",
+		"which of its models (default the first of /v1/models)"),
+	OPT_IN(I64, "clients", &clients, "N", 1, OPEN_LOOP_MAX,
+		"closed loop: each asks again when it has its answer (default 1)"),
+	OPT(F64, "rate", &rate, "R",
+		"open loop: so many requests a second, at random times"),
+	OPT_IN(I64, "requests", &requests, "N", 1, 1000000, "in all (default 16)"),
+	OPT_IN(I64, "tokens", &tokens, "N", 1, 1000000,
+		"of each answer, at most (default 64)"),
+	OPT(TEXT, "prompts", &prompts_path, "F",
+		"one prompt a line: text, or {\"prompt\":TEXT,\"tokens\":N}"),
+	OPT_IN(I64, "words", &words, "N", 1, 100000,
+		"of a drawn prompt, no two alike (default 32)"),
+	OPT_IN(I64, "shared", &shared, "N", 0, 100000,
+		"words that all drawn prompts begin with (default 0)"),
+	OPT(U64, "seed", &seed, "S", "of drawn prompts and times (default 1)"),
+	OPT_SWITCH("chat", &chat, "ask /v1/chat/completions instead of /v1/completions"),
+	OPT(TEXT, "api-key-file", &key_path, "F", "whose first line is the key to show"),
+	OPT_CA(&ca_file),
 	{ 0 },
 };
 
@@ -130,7 +82,7 @@ struct load {
 	char *endpoint, *authorization, *name;
 };
 
-/* --- prompts ---------------------------------------------------------------------------------------- */
+/* --- prompts ------------------------------------------------------------------------------ */
 
 static void add_words(struct buf *out, struct rng *r, int64_t n)
 {
@@ -228,7 +180,7 @@ static void draw_times(struct load *l)
 	}
 }
 
-/* --- one request ------------------------------------------------------------------------------------- */
+/* --- one request -------------------------------------------------------------------------- */
 
 /* The response stream of a request while it is received. */
 struct ear {
@@ -329,6 +281,7 @@ static int shoot(struct load *l, struct http *http, struct shot *s)
 	const struct http_sink sink = { .write = hear, .ctx = &e };
 	struct buf body = BUF_INIT;
 	struct http_request q = { .url = l->endpoint,
+		.ca_file = ca_file,
 		.headers = l->authorization ? headers : NULL,
 		.sink = &sink,
 		.answer_timeout_ms = 3600000,
@@ -358,7 +311,7 @@ static int shoot(struct load *l, struct http *http, struct shot *s)
 	return rc;
 }
 
-/* --- all of them ------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------- */
 
 static void wait_until(int64_t ns)
 {
@@ -411,7 +364,7 @@ static int run_clients(struct load *l)
 	return started ? 0 : err_set(EX_OSERR, "cannot start a thread");
 }
 
-/* --- what came of it ---------------------------------------------------------------------------------- */
+/* --- what came of it ---------------------------------------------------------------------- */
 
 static int write_figure(const struct load *l, const char *test, const char *unit,
 	const double *samples, size_t n)
@@ -528,12 +481,13 @@ static int report(const struct load *l)
 	return write_each(l, "request", whole);
 }
 
-/* --- the server --------------------------------------------------------------------------------------- */
+/* --- the server --------------------------------------------------------------------------- */
 
 static int find_model(struct load *l, const char *base)
 {
 	const char *headers[] = { l->authorization, NULL }, *name;
-	struct http_request q = { .headers = l->authorization ? headers : NULL };
+	struct http_request q = { .headers = l->authorization ? headers : NULL,
+		.ca_file = ca_file };
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct http http = HTTP_INIT;
 	struct buf at = BUF_INIT;
@@ -638,7 +592,8 @@ const struct command command_bench = {
 		"Writes rnp.bench records: tokens_per_second of all clients together, and of each request the\n"
 		"time to its first token, from token to token, and to its last. Answers are greedy and streamed.\n"
 		"Exit status 1 where some of the requests failed.",
-	.columns = "test,unit,median,low,high,samples",
+	.columns =
+		"test,median|low|high=median (95 %),params.p99=p99,samples=n,params.model=model",
 	.opts = opts,
 	.run = run,
 };

@@ -4,13 +4,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/rnp-serve/commands.h"
-#include "cmd/rnp-serve/keys.h"
+#include "cmd/rnp-serve/request/keys.h"
 #include "common/base/err.h"
+#include "common/base/lock.h"
 #include "common/base/io.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
@@ -20,30 +20,14 @@ static const char *name, *append;
 static int64_t limit_tokens, limit_streams;
 
 static const struct opt opts[] = {
-	{ .name = "name",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &name,
-		.metavar = "N",
-		.help = "whose it is, for logs and metrics" },
-	{ .name = "limit-tokens",
-		.kind = OPT_I64,
-		.to = &limit_tokens,
-		.metavar = "R",
-		.min = 1,
-		.help = "of prompts and answers, a minute (default no limit)" },
-	{ .name = "limit-streams",
-		.kind = OPT_I64,
-		.to = &limit_streams,
-		.metavar = "K",
-		.min = 1,
-		.max = UINT32_MAX,
-		.help = "answers at the same time (default no limit)" },
-	{ .name = "append",
-		.kind = OPT_TEXT,
-		.to = &append,
-		.metavar = "F",
-		.help = "add its line to this file (default standard error)" },
+	OPT(TEXT, "name", &name, "N", "name of the key's owner, for logs and metrics",
+		.required = true),
+	OPT(I64, "limit-tokens", &limit_tokens, "R",
+		"of prompts and answers, a minute (default no limit)", .min = 1),
+	OPT_IN(I64, "limit-streams", &limit_streams, "K", 1, UINT32_MAX,
+		"answers at the same time (default no limit)"),
+	OPT(TEXT, "append", &append, "F",
+		"add its line to this file (default standard error)"),
 	{ 0 },
 };
 
@@ -54,8 +38,8 @@ struct keys_file {
 	off_t bytes_before; /* -1: nothing was written */
 };
 
-/* Opens the file and gets its lock; creates it if it does not exist. Returns 0, 1: another one has taken
- * it away meanwhile, or -1. */
+/* Opens the file and gets its lock; creates it if it does not exist. Returns 0, 1: another one has
+ * taken it away meanwhile, or -1. */
 static int lock_file(struct keys_file *f, struct stat *st)
 {
 	struct stat there;
@@ -64,7 +48,8 @@ static int lock_file(struct keys_file *f, struct stat *st)
 	f->fd = open(append, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	if (f->fd < 0)
 		return err_sys(EX_CANTCREAT, "cannot write '%s'", append);
-	if (flock(f->fd, LOCK_EX) < 0 || fstat(f->fd, st) < 0)
+	lock_wait(f->fd, append, NULL);
+	if (fstat(f->fd, st) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", append);
 	if (stat(append, &there) == 0 && there.st_dev == st->st_dev &&
 		there.st_ino == st->st_ino)
@@ -74,7 +59,8 @@ static int lock_file(struct keys_file *f, struct stat *st)
 	return 1;
 }
 
-/* Whether a server takes the file as it is now: one name twice, and it would take none of its keys. */
+/* Whether a server takes the file as it is now: one name twice, and it would take none of its
+ * keys. */
 static int check_file(const struct stat *st)
 {
 	struct keys k = { 0 };
@@ -87,8 +73,8 @@ static int check_file(const struct stat *st)
 	return rc;
 }
 
-/* Whether what somebody's editor left ends within a line, which a key would become part of. -1: it cannot be
- * read, and nobody could say that a server would take it. */
+/* Whether what somebody's editor left ends within a line, which a key would become part of. -1: it
+ * cannot be read, and nobody could say that a server would take it. */
 static int ends_within_line(const struct stat *st)
 {
 	char last = '\n';
@@ -125,7 +111,8 @@ static int append_line(struct keys_file *f, const char *line)
 	if (within < 0)
 		return -1;
 	f->bytes_before = st.st_size;
-	/* the line is led by what ends the one before, written with it: both are there or neither */
+	/* the line is led by what ends the one before, written with it: both are there or
+	 * neither */
 	line += within ? 0 : 1;
 	if (io_write_all(f->fd, line, strlen(line)) < 0 || fsync(f->fd) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", append);
@@ -173,7 +160,8 @@ static int run(int n, char **args)
 	record = api_key_new(text, name, limit_tokens, limit_streams);
 	if (!record)
 		return err_report();
-	/* write the line first: if this program is killed in between, an unknown key does no harm */
+	/* write the line first: if this program is killed in between, an unknown key does no
+	 * harm */
 	rc = write_line(&f, record);
 	json_decref(record);
 	if (rc == 0)
@@ -184,6 +172,11 @@ static int run(int n, char **args)
 		rc = out_flush();
 	if (rc < 0)
 		take_back(&f);
+	else if (isatty(STDOUT_FILENO))
+		prog_info("keep the key: it is shown this once%s",
+			append ?
+				"" :
+				"; the line above it is for the server's --api-keys file");
 	if (f.fd >= 0)
 		close(f.fd);
 	sodium_memzero(text, sizeof text);

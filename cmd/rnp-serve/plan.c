@@ -4,7 +4,7 @@
 
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/options.h"
-#include "cmd/rnp-serve/served.h"
+#include "cmd/rnp-serve/model/slot.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
@@ -20,20 +20,10 @@ static int64_t context, streams;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
-	{ .name = "context",
-		.kind = OPT_I64,
-		.to = &context,
-		.metavar = "N",
-		.min = 1,
-		.max = LM_CONTEXT_MAX,
-		.help = "tokens of one stream (default: all the model was made for)" },
-	{ .name = "streams",
-		.kind = OPT_I64,
-		.to = &streams,
-		.metavar = "N",
-		.min = 1,
-		.max = 1024,
-		.help = "of a server that computes so many answers at the same time" },
+	OPT_IN(I64, "context", &context, "N", 1, LM_CONTEXT_MAX,
+		"tokens of one stream (default: all the model was made for)"),
+	OPT_IN(I64, "streams", &streams, "N", 1, 1024,
+		"of a server that computes so many answers at the same time"),
 	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	{ 0 },
@@ -51,8 +41,8 @@ static int available(const struct dev *d, uint64_t *bytes)
 	return d->ops->mem_free(open, bytes) < 0 ? device_failed(d) : 0;
 }
 
-/* Computes what a stream takes, or with --streams a server, which has other rows and a larger cache. Returns 0, or -1
- * with err_set(). */
+/* Computes what a stream takes, or with --streams a server, which has other rows and a larger
+ * cache. Returns 0, or -1 with err_set(). */
 static int plan_of(struct lm_stream_plan *p, struct dev *d, const struct model_file *s,
 	uint32_t tokens, enum lm_cache_type of)
 {
@@ -60,11 +50,11 @@ static int plan_of(struct lm_stream_plan *p, struct dev *d, const struct model_f
 	struct lm_engine_limits limits;
 	uint64_t rope, kernels;
 
-	if (lm_stream_plan(p, s, tokens, of) < 0 || served_work(d, &kernels) < 0)
+	if (lm_stream_plan(p, s, tokens, of) < 0 || model_slot_work(d, &kernels) < 0)
 		return -1;
 	if (streams) {
-		limits = served_limits(d, tokens ? tokens : c->context, (uint32_t)streams,
-			of);
+		limits = model_slot_limits(d, tokens ? tokens : c->context,
+			(uint32_t)streams, of);
 		lm_engine_bytes(c, &limits, &p->cache, &rope, &p->work);
 	}
 	p->work += kernels;
@@ -213,7 +203,7 @@ static int plan(struct dev *d, struct model_file **s, bool *fits)
 		return -1;
 	if (available(d, &there) < 0 || plan_of(&p, d, *s, (uint32_t)context, type) < 0)
 		return -1;
-	loaded_check_context(*s, model, context);
+	model_handles_check_context(*s, model, context);
 	*fits = !there || p.total <= there;
 	return write_plan(*s, d, &p, there, *fits);
 }

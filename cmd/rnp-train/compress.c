@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "cmd/rnp-train/raw.h"
+#include "cmd/rnp-train/wire/raw.h"
 #include "common/hw/device.h"
 #include "common/record/bench.h"
 #include "common/base/err.h"
@@ -351,43 +351,19 @@ static int run(int n, char **args)
 }
 
 static const struct opt opts[] = {
-	{ .name = "method",
-		.kind = OPT_TEXT,
-		.to = &options.method,
-		.metavar = "M",
-		.help = "how: see below (default ecq:0.1)" },
-	{ .name = "block",
-		.kind = OPT_I64,
-		.min = 1,
-		.max = 65536,
-		.to = &options.block,
-		.metavar = "N",
-		.help = "elements that share a scale, a power of two" },
-	{ .name = "input",
-		.kind = OPT_CHOICE,
-		.choices = "f32|bf16",
-		.to = &options.input,
-		.metavar = "T",
-		.help = "what is read, and what decompress writes: f32 (default) or bf16" },
-	{ .name = "error-feedback",
-		.kind = OPT_TEXT,
-		.to = &options.feedback,
-		.metavar = "F",
-		.help = "add the errors of the last time from F, keep those of this time there" },
-	{ .name = "seed",
-		.kind = OPT_U64,
-		.to = &options.seed,
-		.metavar = "S",
-		.help = "of rounding by chance (default 0)" },
-	{ .name = "out",
-		.kind = OPT_TEXT,
-		.to = &options.out,
-		.metavar = "F",
-		.help = "write the container to F (default standard output)" },
-	{ .name = "stats",
-		.kind = OPT_FLAG,
-		.to = &options.stats,
-		.help = "print one rnp.bench record, on standard error without --out" },
+	OPT(TEXT, "method", &options.method, "M", "how: see below (default ecq:0.1)"),
+	OPT_IN(I64, "block", &options.block, "N", 1, 65536,
+		"elements that share a scale, a power of two"),
+	OPT(CHOICE, "input", &options.input, "T",
+		"what is read, and what decompress writes: f32 (default) or bf16",
+		.choices = "f32|bf16"),
+	OPT(TEXT, "error-feedback", &options.feedback, "F",
+		"add the errors of the last time from F, keep those of this time there"),
+	OPT(U64, "seed", &options.seed, "S", "of rounding by chance (default 0)"),
+	OPT(TEXT, "out", &options.out, "F",
+		"write the container to F (default standard output)"),
+	OPT_SWITCH("stats", &options.stats,
+		"print one rnp.bench record, on standard error without --out"),
 	OPT_DEVICE(&options.device),
 	{ 0 },
 };

@@ -1,18 +1,21 @@
 /* coordinate.c - rnp-train coordinate: rounds of training for workers that come and go. */
-#include "cmd/rnp-train/coordinate.h"
+#include "cmd/rnp-train/coordinator/coordinator.h"
 
 #include <signal.h>
 #include <string.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "cmd/rnp-train/coordinate_parent.h"
-#include "cmd/rnp-train/coordinate_registry.h"
+#include "cmd/rnp-train/coordinator/page.h"
+#include "cmd/rnp-train/coordinator/parent.h"
+#include "cmd/rnp-train/coordinator/registry.h"
 #include "cmd/rnp-train/options.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/net/http.h"
-#include "common/net/httpd_parts.h"
+#include "common/http/http.h"
+#include "common/httpd/parts.h"
+#include "common/record/policy.h"
 
 static struct coordinator_options options = { .workers = 1,
 	.workers_max = 1024,
@@ -35,118 +38,74 @@ static struct coordinator_options options = { .workers = 1,
 	.eval_tokens = 65536,
 	.give_up_ms = 600000,
 	.precision = "bf16" };
-static const char *listen_on, *port_file, *cert_file, *cert_key, *log_file;
-static struct opt_list allow;
+static const char *listen_on, *port_file, *cert_file, *cert_key, *log_file, *external_url,
+	*proxy_header;
+static struct opt_list allow, proxies;
 static const char *policy_name;
+static bool open_to_all;
 static double outer_rate, outer_momentum;
 
 static const struct opt opts[] = {
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &options.model,
-		.metavar = "DIR",
-		.help = "the model's directory: it learns, and holds the run's state" },
-	OPT_SHARDS(&options.data, .required = true),
-	{ .name = "parent",
-		.kind = OPT_TEXT,
-		.to = &options.parent,
-		.metavar = "URL",
-		.help = "be one worker of the coordinator there, with all workers of this one" },
+	OPT(TEXT, "model", &options.model, "DIR",
+		"the model's directory: it learns, and holds the run's state",
+		.required = true),
+	OPT(TEXT, "data", &options.data, "SHARDS", "token shards that tokenize wrote",
+		.required = true),
+	OPT(TEXT, "parent", &options.parent, "URL",
+		"be one worker of the coordinator there, with all workers of this one"),
 	OPT_GIVE_UP(&options.give_up_ms, "parent"),
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &options.ca,
-		.metavar = "F",
-		.help = "trust these certificates (PEM) for the parent, not the system's" },
-	{ .name = "proxy",
-		.kind = OPT_TEXT,
-		.to = &options.proxy,
-		.metavar = "URL",
-		.help = "to the parent: http://, https:// or socks5h://" },
+	OPT(TEXT, "ca", &options.ca, "F",
+		"trust these certificates (PEM) for the parent, not the system's"),
+	OPT(TEXT, "proxy", &options.proxy, "URL",
+		"to the parent: http://, https:// or socks5h://"),
 	OPT_LISTEN(&listen_on),
 	OPT_PORT_FILE(&port_file),
 	OPT_CERT(&cert_file),
 	OPT_CERT_KEY(&cert_key),
 	OPT_LOG_FILE(&log_file),
+	OPTS_PROXIED(&external_url, &proxies, &proxy_header),
 	OPT_VALID(&options.valid, " after each round"),
 	OPT_EVAL_TOKENS(&options.eval_tokens),
-	{ .name = "workers",
-		.kind = OPT_I64,
-		.to = &options.workers,
-		.metavar = "K",
-		.min = 1,
-		.max = 100000,
-		.help = "deltas without which no round closes (default 1)" },
-	{ .name = "workers-max",
-		.kind = OPT_I64,
-		.to = &options.workers_max,
-		.metavar = "N",
-		.min = 1,
-		.max = 100000,
-		.help = "at a time at most (default 1024)" },
-	{ .name = "rounds",
-		.kind = OPT_I64,
-		.to = &options.rounds,
-		.metavar = "R",
-		.min = 0,
-		.max = 1000000000,
-		.help = "end after so many; 0: only when stopped (default)" },
+	OPT_IN(I64, "workers", &options.workers, "K", 1, 100000,
+		"a round needs so many workers (default 1)"),
+	OPT_IN(I64, "workers-max", &options.workers_max, "N", 1, 100000,
+		"at a time at most (default 1024)"),
+	OPT_IN(I64, "workers-per-address", &options.per_address, "N", 1, 100000,
+		"of one address, without --allow and --registry (default: a sixteenth of all, at least 8)"),
+	OPT_IN(I64, "rounds", &options.rounds, "R", 0, 1000000000,
+		"end after this many rounds; 0: only when stopped (default)"),
 	OPT_INNER_STEPS(&options.inner_steps),
 	OPT_FRAGMENTS(&options.fragments),
 	OPT_OVERLAP(&options.overlap),
 	OPT_WARM(&options.warm),
 	OPT_OUTER(&options.outer),
 	OPT_AGGREGATE(&options.aggregate),
-	OPT_LATE(&options.late),
+	OPT_LATE(&options.late, "count, where the rule allows it"),
 	OPT_GRACE(&options.grace_ms),
 	OPT_OUTER_RATE(&outer_rate),
 	OPT_OUTER_MOMENTUM(&outer_momentum),
 	OPT_DELTA_METHOD(&options.method),
 	OPT_UPDATE_METHOD(&options.method_down),
-	{ .name = "registry",
-		.kind = OPT_TEXT,
-		.to = &options.registry,
-		.metavar = "URL",
-		.help = "take only nodes that are registered there, and send it the receipts" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.to = &policy_name,
-		.metavar = "P",
-		.help = "of these only nodes that qualify: name of a policy, or path of its file" },
-	OPT_JUDGE(&options.judge),
-	{ .name = "score-min",
-		.kind = OPT_F64,
-		.to = &options.score_min,
-		.metavar = "S",
-		.help = "no work for who scores less in judging, -1 to 1 (default -0.5)" },
-	{ .name = "keep-deltas",
-		.kind = OPT_I64,
-		.to = &options.keep_deltas,
-		.metavar = "N",
-		.min = 0,
-		.max = 1000000,
-		.help = "rounds for which deltas can be fetched and judged by others (default 1)" },
-	{ .name = "allow",
-		.kind = OPT_LIST,
-		.address = true,
-		.to = &allow,
-		.metavar = "ADDRESS",
-		.help = "take this worker; once given, no others (default: anybody)" },
-	{ .name = "uusd-per-million-tokens",
-		.kind = OPT_I64,
-		.to = &options.uusd_per_million_tokens,
-		.metavar = "N",
-		.min = 0,
-		.max = INT64_C(1000000000000),
-		.help = "what receipts say that counted work earns, in 10^-6 USD" },
-	{ .name = "credits-per-million-tokens",
-		.kind = OPT_I64,
-		.to = &options.credits_per_million_tokens,
-		.metavar = "N",
-		.min = 0,
-		.max = INT64_C(1000000000000),
-		.help = "work credits for it" },
+	OPT(TEXT, "registry", &options.registry, "URL",
+		"take only nodes that are registered there, and send it the receipts"),
+	OPT(TEXT, "policy", &policy_name, "P",
+		"of these only nodes that qualify: name of a policy, or path of its file",
+		.words = POLICY_NAMES),
+	OPT_JUDGE(&options.judge, " (default: a tenth where work is paid)"),
+	OPT(F64, "score-min", &options.score_min, "S",
+		"give no work to workers whose score in judging is lower, -1 to 1 (default -0.5)"),
+	OPT_IN(I64, "keep-deltas", &options.keep_deltas, "N", 0, 1000000,
+		"rounds for which deltas can be fetched and judged by others (default 1)"),
+	OPT(LIST, "allow", &allow, "ADDRESS",
+		"take only the workers that are named so (default: anybody)",
+		.address = true),
+	OPT_SWITCH("open", &open_to_all,
+		"without --allow and --registry, be reached from other machines"),
+	OPT_IN(I64, "uusd-per-million-tokens", &options.uusd_per_million_tokens, "N", 0,
+		INT64_C(1000000000000),
+		"what receipts say that counted work earns, in 10^-6 USD"),
+	OPT_IN(I64, "credits-per-million-tokens", &options.credits_per_million_tokens,
+		"N", 0, INT64_C(1000000000000), "work credits for it"),
 	OPT_BATCH(&options.batch, "an inner step"),
 	OPT_LENGTH(&options.length),
 	OPTS_RATE(options),
@@ -179,6 +138,17 @@ static int check_tree(void)
 	return 0;
 }
 
+/* Whoever reaches it takes turns, and where there are rates is owed for them. */
+static int check_access(void)
+{
+	if (open_to_all || allow.n || options.registry || httpd_listens_alone(listen_on))
+		return 0;
+	err_set(EX_USAGE,
+		"--listen %s is reached from other machines: who may take part?",
+		listen_on);
+	return err_hint("name workers with --allow, a --registry, or say --open");
+}
+
 static void tick(void *g)
 {
 	coordinate_post_receipts(g, false);
@@ -186,6 +156,19 @@ static void tick(void *g)
 
 /* A signal has come: the one that ended serving, or a later one where the run ended by itself. */
 static _Atomic bool signalled;
+
+/* What is left, and what can be done with it. */
+static void say_end(struct coordinator *g)
+{
+	if (coordinate_keep_page(g) == 0)
+		prog_info("the run's page is kept: %s/%s", g->dir, COORDINATE_PAGE);
+	else
+		prog_warn("the run's page is not kept: %s", err_get()->text);
+	err_clear();
+	if (g->rounds.over)
+		prog_info("next: rnp-train export --model %s --gguf model.gguf",
+			g->o.model);
+}
 
 static bool was_signalled(void)
 {
@@ -200,38 +183,47 @@ static int serve(struct coordinator *g)
 		.cert_file = cert_file,
 		.key_file = cert_key,
 		.log_file = log_file,
+		.external_url = external_url,
+		.trusted_proxies = proxies.items,
+		.ntrusted = proxies.n,
+		.proxy_header = proxy_header,
 		.log_off = prog_quiet() && !log_file,
 		.routes = coordinate_routes,
 		.ctx = g,
 		.metrics = coordinate_metrics };
+	struct buf url = BUF_INIT;
 	struct httpd *h = httpd_start(&config);
 	pthread_t rounds;
 
 	if (!h)
 		return -1;
 	g->server = h;
-	prog_info("run %.16s: listening on port %d", g->run.name, httpd_port(h));
+	httpd_url(&url, h);
+	prog_info("%s is the page of run %.16s; to take part: rnp-train join %.*s",
+		url.data, g->run.name, (int)url.len - 1, url.data);
+	buf_release(&url);
 	if (pthread_create(&rounds, NULL, coordinate_rounds, g) != 0) {
 		httpd_stop(h);
 		return err_sys(EX_OSERR, "cannot start a thread");
 	}
 	httpd_wait(h, tick);
-	pthread_mutex_lock(&g->lock);
-	signalled = !g->stop;
-	g->stop = true;
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
+	signalled = !g->rounds.stop;
+	g->rounds.stop = true;
+	pthread_cond_signal(&g->rounds.wake);
+	pthread_mutex_unlock(&g->rounds.lock);
 	coordinate_parent_stop(g);
 	if (out_end_where_blocked(was_signalled) < 0)
 		err_clear();
 	pthread_join(rounds, NULL);
 	coordinate_post_receipts(g, true);
 	httpd_stop(h);
-	return g->failed.code ? err_restore(&g->failed) : 0;
+	say_end(g);
+	return g->rounds.failed.code ? err_restore(&g->rounds.failed) : 0;
 }
 
-/* What is left to be printed in the end, is; where nobody reads it a signal ends the program, and the next
- * start prints it. */
+/* Serves, and prints all records before it returns. Where nobody reads standard output a signal
+ * ends the program, and the next start prints what is left. */
 static int serve_and_print(struct coordinator *g)
 {
 	int rc;
@@ -273,7 +265,7 @@ static int run(int n, char **args)
 	options.nallow = allow.n;
 	/* before there is any thread */
 	httpd_block_signals();
-	if (check_tree() == 0 && find_policy(&policy) == 0) {
+	if (check_tree() == 0 && check_access() == 0 && find_policy(&policy) == 0) {
 		rc = coordinate_open(&g, &options);
 		if (rc == 0)
 			rc = serve_and_print(&g);
@@ -281,6 +273,7 @@ static int run(int n, char **args)
 	}
 	policy_release(&policy);
 	opt_list_release(&allow);
+	opt_list_release(&proxies);
 	return rc < 0 ? err_report() : EX_OK;
 }
 
@@ -292,7 +285,8 @@ const struct command command_coordinate = {
 		"a round and an\nrnp.receipt for each member's work. The same command goes "
 		"on after any end. See join.",
 	.columns = "round,workers,dropped,loss_micronats=loss,"
-		   "validation_loss_micronats=validation,tokens",
+		   "validation_loss_micronats=validation,tokens;"
+		   "rnp.receipt:node=receipt of,tokens,earned_uusd=earned,credits",
 	.opts = opts,
 	.run = run,
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "cmd/rnp-train/raw.h"
+#include "cmd/rnp-train/wire/raw.h"
 #include "common/base/err.h"
 #include "common/grad/grad.h"
 #include "common/base/mem.h"
@@ -77,11 +77,8 @@ static int run(int n, char **args)
 }
 
 static const struct opt opts[] = {
-	{ .name = "out",
-		.kind = OPT_TEXT,
-		.to = &options.out,
-		.metavar = "F",
-		.help = "write to F, once all is checked (default standard output)" },
+	OPT(TEXT, "out", &options.out, "F",
+		"write to F, once all is checked (default standard output)"),
 	OPT_DEVICE(&options.device),
 	{ 0 },
 };

@@ -5,12 +5,13 @@
 #include <sys/stat.h>
 
 #include "cmd/rnp-train/commands.h"
+#include "cmd/rnp-train/options.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/lm/train/checkpoint.h"
+#include "common/lm/text/corpus.h"
 #include "common/lm/token/shard.h"
 #include "common/lm/token/token.h"
 #include "common/base/mem.h"
@@ -18,44 +19,25 @@
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
 
-static const char *model, *data, *tokenizer, *device, *precision = "f32";
+static const char *model, *data, *raw_ids, *tokenizer, *device, *precision = "f32";
+static struct corpus_form text_form;
 static int64_t length, batch, tokens_limit;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
-	{ .name = "data",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &data,
-		.metavar = "D",
-		.help = "token shards, or a text" },
+	OPT(TEXT, "data", &data, "D", "token shards, or a text", .required = true),
+	OPT_RAW_IDS(&raw_ids),
+	OPT_SWITCH("bytes", &text_form.any_bytes,
+		"take a text that is no UTF-8 as it is"),
 	OPT_TOKENIZER(&tokenizer),
-	{ .name = "length",
-		.kind = OPT_I64,
-		.to = &length,
-		.metavar = "T",
-		.min = 1,
-		.max = LM_CONTEXT_MAX,
-		.help = "tokens that are read together (default: the model's context, at most 2048)" },
-	{ .name = "batch",
-		.kind = OPT_I64,
-		.to = &batch,
-		.metavar = "B",
-		.min = 1,
-		.max = 1 << 16,
-		.help = "sequences at once (default: about 2048 tokens)" },
-	{ .name = "tokens",
-		.kind = OPT_I64,
-		.to = &tokens_limit,
-		.metavar = "N",
-		.min = 1,
-		.help = "predict only the first N (default: all)" },
-	{ .name = "precision",
-		.kind = OPT_CHOICE,
-		.to = &precision,
-		.metavar = "P",
-		.choices = "bf16|f32",
-		.help = "of products and activations (default f32)" },
+	OPT_IN(I64, "length", &length, "T", 1, LM_CONTEXT_MAX,
+		"tokens that are read together (default: the model's context, at most 2048)"),
+	OPT_IN(I64, "batch", &batch, "B", 1, 1 << 16,
+		"sequences at once (default: about 2048 tokens)"),
+	OPT(I64, "tokens", &tokens_limit, "N", "predict only the first N (default: all)",
+		.min = 1),
+	OPT(CHOICE, "precision", &precision, "P",
+		"of products and activations (default f32)", .choices = "bf16|f32"),
 	OPT_DEVICE(&device),
 	{ 0 },
 };
@@ -77,11 +59,10 @@ struct evaluation {
 
 static bool is_shards(const char *path)
 {
-	size_t n = strlen(path), m = strlen(LM_SHARD_SUFFIX);
 	struct stat st;
 
-	return (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) ||
-		(n > m && strcmp(path + n - m, LM_SHARD_SUFFIX) == 0);
+	return raw_ids || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) ||
+		lm_shard_is_one(path);
 }
 
 /* path: of the tokenizer */
@@ -89,7 +70,7 @@ static int read_shards(struct evaluation *e, const char *path)
 {
 	unsigned char print[32];
 
-	if (lm_shards_open(&e->shards, data) < 0)
+	if (lm_shards_open_as(&e->shards, data, raw_ids) < 0)
 		return -1;
 	if (e->token) {
 		lm_token_fingerprint(e->token, print);
@@ -107,27 +88,29 @@ static int read_shards(struct evaluation *e, const char *path)
 	return lm_shards_get(&e->shards, 0, e->count, (uint32_t *)(void *)e->ids.data);
 }
 
+static int add_ids(void *ctx, const uint32_t *ids, size_t n, bool ends)
+{
+	(void)ends;
+	buf_add(ctx, ids, n * sizeof *ids);
+	return 0;
+}
+
 static int read_text(struct evaluation *e)
 {
-	struct buf text = BUF_INIT;
 	int64_t bos;
-	int rc = io_read(&text, data, LM_TOKEN_TEXT_MAX);
+	int rc;
 
-	if (rc == 0 && !e->token)
-		rc = err_set(EX_USAGE,
+	if (!e->token)
+		return err_set(EX_USAGE,
 			"'%s' is a text, and the model has no tokenizer: name one with --tokenizer",
 			data);
-	if (rc == 0 && (bos = lm_token_bos(e->token)) >= 0 &&
-		lm_token_adds_bos(e->token)) {
+	if ((bos = lm_token_bos(e->token)) >= 0 && lm_token_adds_bos(e->token)) {
 		uint32_t id = (uint32_t)bos;
 
 		buf_add(&e->ids, &id, sizeof id);
 	}
-	if (rc == 0)
-		rc = lm_token_encode_long(e->token, &e->ids, buf_text(&text), text.len,
-			false);
+	rc = corpus_encode(data, &text_form, e->token, false, add_ids, &e->ids, NULL);
 	e->count = e->ids.len / sizeof(uint32_t);
-	buf_release(&text);
 	return rc;
 }
 
@@ -155,7 +138,7 @@ static int open_all(struct evaluation *e)
 	return 0;
 }
 
-/* --- the model --------------------------------------------------------------------------------- */
+/* --- the model -------------------------------------------------------------------------------- */
 
 static int load_model(struct evaluation *e)
 {

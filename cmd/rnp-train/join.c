@@ -1,5 +1,5 @@
 /* join.c - rnp-train join: a worker: asks a coordinator for work, trains, sends what it learnt. */
-#include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/worker/worker.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "cmd/rnp-train/join_ranks.h"
+#include "cmd/rnp-train/worker/ranks.h"
 #include "cmd/rnp-train/options.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -20,73 +20,31 @@ static struct worker_options options = { .every = 10, .give_up_ms = 600000 };
 
 static const struct opt opts[] = {
 	OPT_RUN_SHARDS(&options.data),
-	{ .name = "once",
-		.kind = OPT_FLAG,
-		.to = &options.once,
-		.help = "one turn, then end (for cron)" },
+	OPT_SWITCH("once", &options.once, "one turn, then end (for cron)"),
 	OPT_STATE(&options.state, "what it has between turns"),
 	OPT_MICRO_BATCH(&options.micro, "the run's batch"),
 	OPT_STEP_EVERY(&options.every, "10"),
 	OPT_GIVE_UP(&options.give_up_ms, "coordinator"),
-	{ .name = "limit-up",
-		.kind = OPT_SIZE,
-		.to = &options.up_max,
-		.metavar = "RATE",
-		.min = 1024,
-		.help = "bytes a second at most that it sends" },
-	{ .name = "limit-down",
-		.kind = OPT_SIZE,
-		.to = &options.down_max,
-		.metavar = "RATE",
-		.min = 1024,
-		.help = "and receives" },
-	{ .name = "quota",
-		.kind = OPT_SIZE,
-		.to = &options.quota,
-		.metavar = "BYTES",
-		.min = 1,
-		.help = "a month, both ways and of all runs: end when they are used up" },
-	{ .name = "disk",
-		.kind = OPT_SIZE,
-		.to = &options.disk,
-		.metavar = "BYTES",
-		.min = 1,
-		.help = "of the state at most; text that is larger comes turn by turn" },
-	{ .name = "plan",
-		.kind = OPT_FLAG,
-		.to = &options.plan,
-		.help = "print what memory and disk the run takes, and do not join" },
+	OPT(SIZE, "limit-up", &options.up_max, "RATE",
+		"bytes a second at most that it sends", .min = 1024),
+	OPT(SIZE, "limit-down", &options.down_max, "RATE", "and receives", .min = 1024),
+	OPT(SIZE, "quota", &options.quota, "BYTES",
+		"a month, both ways and of all runs: end when they are used up",
+		.min = 1),
+	OPT(SIZE, "disk", &options.disk, "BYTES",
+		"of the state at most; text that is larger comes turn by turn", .min = 1),
+	OPT_SWITCH("plan", &options.plan,
+		"print what memory and disk the run takes, and do not join"),
 	OPT_CA(&options.ca),
 	OPT_PROXY(&options.proxy),
-	{ .name = "mpi",
-		.kind = OPT_FLAG,
-		.to = &options.mpi,
-		.help = "one worker of all the processes that mpirun started" },
+	OPT_SWITCH("mpi", &options.mpi,
+		"one worker of all the processes that mpirun started"),
 	OPT_KEY(&options.key),
 	OPT_GPUS(&options.device),
 	{ 0 },
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
-
-void worker_loop_options(struct worker *w, uint64_t rows, struct lm_loop_options *l)
-{
-	const struct training *t = &w->run;
-
-	*l = (struct lm_loop_options){ .batch = t->batch,
-		.schedule = training_schedule(t),
-		.sequence = worker_read_text,
-		.arg = w,
-		.ranks = w->ranks };
-	lm_train_defaults(&l->train, &t->config);
-	l->train.batch = (uint32_t)rows;
-	l->train.positions = t->length;
-	l->train.dtype = t->f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
-	l->train.beta1 = (float)((double)t->beta1_ppm / 1e6);
-	l->train.beta2 = (float)((double)t->beta2_ppm / 1e6);
-	l->train.decay = (float)((double)t->decay_ppm / 1e6);
-	l->train.clip = (float)((double)t->clip_ppm / 1e6);
-}
 
 static int open_loop(struct worker *w)
 {
@@ -100,15 +58,11 @@ static int open_loop(struct worker *w)
 		return w->o.plan ? 0 : -1;
 	if (worker_open_data(w) < 0 || worker_lead_run(w, rows, &l.train) < 0)
 		return -1;
-	/* a quota decides before the next turn whether there is room for it; a single turn has none behind it */
-	if (!training_streams(&w->run) && !w->o.quota && !w->o.once &&
-		worker_ahead_open(w) < 0)
-		return -1;
 	return lm_loop_open(&w->loop, &w->d, &l);
 }
 
-/* What a signal interrupts is kept; only a reader of standard output that does not read could keep the end
- * from coming. */
+/* What a signal interrupts is kept; only a reader of standard output that does not read could keep
+ * the end from coming. */
 static bool is_stopped(void)
 {
 	const struct timespec pause = { 1, 0 };
@@ -127,88 +81,15 @@ static int open_worker(struct worker *w)
 
 /* --- work ------------------------------------------------------------------------------------- */
 
-int worker_join(struct worker *w)
-{
-	struct http_response r = HTTP_RESPONSE_INIT;
-	json_t *record = json_record("rnp.join"), *member = NULL;
-	const char *node, *who;
-	bool over = false;
-	int rc;
-
-	json_set_text(record, "node", w->key.address);
-	json_set_text(record, "run", w->run.name);
-	json_set_text(record, "version", RNP_VERSION);
-	json_set_text(record, "device", w->d.name);
-	json_set_i64(record, "gpus", worker_gpus(w));
-	if (w->tokens_per_s)
-		json_set_i64(record, "tokens_per_s", (int64_t)w->tokens_per_s);
-	rc = client_post(&w->client, "/v1/join", record, &r);
-	if (rc == 0 && r.status != 200)
-		rc = client_refused(&r,
-			r.status == 401 || r.status == 403 ? EX_NOPERM : EX_DATAERR,
-			"joining");
-	if (rc == 0) {
-		member = json_parse_object(buf_text(&r.body), r.body.len, "rnp.member");
-		rc = member ?
-			protocol_check(member, "rnp.member", "rnp.member", w->run.name) :
-			-1;
-	}
-	if (rc == 0) {
-		node = json_string_value(json_object_get(member, "node"));
-		who = json_string_value(json_object_get(member, "member"));
-		if (strcmp(node, w->run.node) != 0 || strcmp(who, w->key.address) != 0)
-			rc = err_set(EX_DATAERR,
-				"rnp.member: is not the coordinator's, or not ours");
-		json_opt_bool(member, "rnp.member", "over", &over);
-	}
-	json_decref(record);
-	json_decref(member);
-	http_response_release(&r);
-	return rc < 0 ? -1 : over;
-}
-
-int worker_ask(struct worker *w, bool ahead, struct assignment *a)
-{
-	struct http_response r = HTTP_RESPONSE_INIT;
-	struct client_request q = { .method = "GET",
-		.sign = true,
-		.timeout_ms = PROTOCOL_POLL_MS + 15000 };
-	json_t *record = NULL;
-	char path[128];
-	int rc;
-
-	snprintf(path, sizeof path, "/v1/work?member=%s%s", w->key.address,
-		ahead ? "&ahead=1" : "");
-	q.path = path;
-	rc = client_send(&w->client, &q, &r);
-	if (rc == 0 && r.status == 204)
-		rc = 1;
-	else if (rc == 0 && r.status == 410)
-		rc = 2;
-	else if (rc == 0 && r.status != 200)
-		rc = client_refused(&r,
-			r.status == 401 || r.status == 403 ? EX_NOPERM :
-				r.status == 409            ? EX_TEMPFAIL :
-							     EX_DATAERR,
-			"asking for work");
-	if (rc == 0) {
-		record = json_parse_object(buf_text(&r.body), r.body.len,
-			"rnp.assignment");
-		rc = record ? assignment_read(a, record, &w->run, w->key.address,
-				      "rnp.assignment") :
-			      -1;
-	}
-	json_decref(record);
-	http_response_release(&r);
-	return rc;
-}
-
 /* Returns whether the coordinator answered. */
 static bool leave(struct worker *w)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	char path[128];
-	struct client_request q = { .method = "POST", .sign = true, .timeout_ms = 5000 };
+	struct client_request q = { .method = "POST",
+		.has = "left",
+		.sign = true,
+		.timeout_ms = 5000 };
 	int rc;
 
 	snprintf(path, sizeof path, "/v1/leave?member=%s", w->key.address);
@@ -265,12 +146,12 @@ static int turn(struct worker *w)
 		rc = worker_ask(w, false, &a);
 	if (rc)
 		return rc;
-	rc = worker_get_base(w, a.base, a.round - 1);
+	rc = worker_fetch_params(w, a.base, a.round - 1);
 	if (rc == 0 && w->o.quota)
 		rc = worker_count_bytes(w, &bytes);
 	if (rc == 0)
-		rc = worker_get_text(w, &a, &w->text);
-	w->text_first = a.first;
+		rc = worker_get_text(w, &a, &w->text.now);
+	w->text.first = a.first;
 	if (rc == 0)
 		rc = worker_train(w, &a);
 	if (rc)
@@ -281,8 +162,8 @@ static int turn(struct worker *w)
 /* a coordinator that does not answer for so long does not keep a worker that was stopped */
 #define STOPPED_MS 5000
 
-/* A delta that is whole is delivered also now; it is kept, and else goes with the next start. Returns whether
- * the coordinator answered. */
+/* A delta that is whole is delivered also now; it is kept, and else goes with the next start.
+ * Returns whether the coordinator answered. */
 static bool deliver_stopped(struct worker *w)
 {
 	bool answers = true;
@@ -302,7 +183,7 @@ static bool deliver_stopped(struct worker *w)
 static int work(struct worker *w)
 {
 	int rc = worker_join(w);
-	bool joined = rc >= 0, told = false;
+	bool joined = rc >= 0, reported = false;
 
 	if (rc == 0 && w->state.pending)
 		rc = worker_deliver(w);
@@ -311,8 +192,8 @@ static int work(struct worker *w)
 
 		rc = turn(w);
 		/* steps of the next turns go by speed */
-		if (rc == 0 && w->run.outer == UPDATE_DN && !told && !w->o.once) {
-			told = true;
+		if (rc == 0 && w->run.outer == UPDATE_DN && !reported && !w->o.once) {
+			reported = true;
 			rc = worker_join(w);
 		}
 		if (rc == 0 && w->o.once)
@@ -328,7 +209,7 @@ static int work(struct worker *w)
 	}
 	if (rc == 0 && *w->stopped)
 		joined = deliver_stopped(w) && joined;
-	if (rc >= 0 && worker_kept(w) < 0)
+	if (rc >= 0 && worker_persisted(w) < 0)
 		rc = -1;
 	if (rc == 0 && joined)
 		joined = leave(w);
@@ -344,7 +225,7 @@ static int lead(struct worker *w)
 
 	if (rc == 0 && !w->o.plan)
 		return work(w);
-	if (w->stopped && *w->stopped && !w->apart) {
+	if (w->stopped && *w->stopped && !w->group.apart) {
 		err_clear();
 		return 0;
 	}
@@ -361,11 +242,11 @@ static int run_rank(struct launch *l)
 	if (l->n)
 		w.o.device = l->names[l->rank < 0 ? 0 : l->rank];
 	if (l->n > 1 && w.o.plan && !w.o.mpi)
-		w.size = l->n; /* of its first rank */
+		w.group.size = l->n; /* of its first rank */
 	if (w.o.mpi || l->rank >= 0)
 		rc = worker_open_ranks(&w, l, w.o.mpi);
 	if (rc == 0)
-		rc = w.rank ? worker_follow(&w) : lead(&w);
+		rc = w.group.rank ? worker_follow(&w) : lead(&w);
 	worker_close_ranks(&w, l, rc < 0);
 	worker_close(&w);
 	return rc;

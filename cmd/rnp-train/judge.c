@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/join.h"
-#include "cmd/rnp-train/judging.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/wire/filehash.h"
+#include "cmd/rnp-train/worker/worker.h"
+#include "cmd/rnp-train/coordinator/judging.h"
 #include "cmd/rnp-train/options.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -32,28 +33,14 @@ static int64_t rounds_max, members_max;
 
 static const struct opt opts[] = {
 	OPT_RUN_SHARDS(&options.data),
-	{ .name = "rounds",
-		.kind = OPT_I64,
-		.to = &rounds_max,
-		.metavar = "N",
-		.min = 0,
-		.max = 1000000000,
-		.help = "end after so many; 0: with the run (default)" },
-	{ .name = "members",
-		.kind = OPT_I64,
-		.to = &members_max,
-		.metavar = "N",
-		.min = 0,
-		.max = 100000,
-		.help = "judge so many of a round, drawn by lot; 0: all (default)" },
+	OPT_IN(I64, "rounds", &rounds_max, "N", 0, 1000000000,
+		"end after this many rounds; 0: when the run ends (default)"),
+	OPT_IN(I64, "members", &members_max, "N", 0, 100000,
+		"judge this many deltas a round, drawn by lot; 0: all (default)"),
 	OPT_STATE(&options.state, "parameters and text"),
 	OPT_GIVE_UP(&options.give_up_ms, "coordinator"),
-	{ .name = "limit-down",
-		.kind = OPT_SIZE,
-		.to = &options.down_max,
-		.metavar = "RATE",
-		.min = 1024,
-		.help = "bytes a second at most that it receives" },
+	OPT(SIZE, "limit-down", &options.down_max, "RATE",
+		"bytes a second at most that it receives", .min = 1024),
 	OPT_CA(&options.ca),
 	OPT_PROXY(&options.proxy),
 	OPT_KEY(&options.key),
@@ -96,7 +83,7 @@ static int read_status(struct status *s, const struct buf *body)
 static int ask_status(struct worker *w, struct status *s)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
-	struct client_request q = { .method = "GET", .path = "/status" };
+	struct client_request q = { .method = "GET", .path = "/status", .has = "round" };
 	int rc = client_send(&w->client, &q, &r);
 
 	*s = (struct status){ 0 };
@@ -112,7 +99,7 @@ static int ask_status(struct worker *w, struct status *s)
 static int ask_round(struct worker *w, uint64_t round, json_t **record)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
-	struct client_request q = { .method = "GET" };
+	struct client_request q = { .method = "GET", .has = "kind" };
 	json_t *got = NULL;
 	char path[64];
 	int rc;
@@ -224,19 +211,13 @@ static int list_members(struct judged *d)
 
 static int check_sha256(const char *path, const char *wanted)
 {
-	struct buf text = BUF_INIT;
-	unsigned char hash[32];
-	char hex[PROTOCOL_HEX] = "";
-	int rc = io_read(&text, path, SIZE_MAX);
+	char hex[PROTOCOL_HEX];
 
-	if (rc == 0) {
-		crypto_hash_sha256(hash, (const unsigned char *)text.data, text.len);
-		protocol_hex(hex, hash);
-	}
-	buf_release(&text);
-	if (rc == 0 && strcmp(hex, wanted) != 0)
-		rc = err_set(EX_DATAERR, "it has not the SHA-256 that its round names");
-	return rc;
+	if (filehash_sha256(path, hex) < 0)
+		return -1;
+	return strcmp(hex, wanted) == 0 ?
+		0 :
+		err_set(EX_DATAERR, "it has not the SHA-256 that its round names");
 }
 
 static char *delta_path(const struct judged *d, const struct member *m)
@@ -362,7 +343,7 @@ static int write_judgement(struct judged *d)
 	json_set_time(out, "at", now_ms);
 	json_set_text(out, "run", d->w->run.name);
 	json_set_i64(out, "round", (int64_t)number_of(d->record, "round"));
-	json_set_text(out, "base", d->w->state.base);
+	json_set_text(out, "base", d->w->state.params_hash);
 	json_set_i64(out, "judged", judged);
 	json_set_i64(out, "differ", different);
 	json_set(out, "members", members);
@@ -378,7 +359,8 @@ static int judge_round(struct judged *d)
 	char name[64];
 	int rc = list_members(d);
 
-	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)d->w->state.pub);
+	snprintf(name, sizeof name, "pub-%llu.f32",
+		(unsigned long long)d->w->state.published);
 	if (rc == 0)
 		rc = judging_open(&d->j, d->w->state.dir, name,
 			number_of(d->record, "round"));
@@ -400,19 +382,19 @@ static int judge_round(struct judged *d)
 static int follow(struct judged *d)
 {
 	const char *model = json_string_value(json_object_get(d->record, "model"));
-	int rc = worker_next_base(d->w);
+	int rc = worker_apply_update(d->w);
 
 	if (rc == 0)
-		rc = worker_kept(d->w);
-	if (rc == 0 && strcmp(d->w->state.base, model) != 0)
+		rc = worker_persisted(d->w);
+	if (rc == 0 && strcmp(d->w->state.params_hash, model) != 0)
 		rc = err_set(EX_DATAERR,
 			"the update of round %llu does not lead to the parameters that its record names",
 			(unsigned long long)number_of(d->record, "round"));
 	return rc;
 }
 
-/* A round from its beginning to its judgement. Returns 0; 1: nothing came of it; 2: the run is over;
- * -1. */
+/* A round from its beginning to its judgement. Returns 0; 1: nothing came of it; 2: the run is
+ * over; -1. */
 static int next_round(struct judged *d)
 {
 	struct status s;
@@ -422,9 +404,9 @@ static int next_round(struct judged *d)
 	if (rc == 0 && s.over)
 		return 2;
 	if (rc == 0)
-		rc = worker_get_base(d->w, s.base, s.round - 1);
+		rc = worker_fetch_params(d->w, s.base, s.round - 1);
 	if (rc == 0)
-		rc = worker_kept(d->w);
+		rc = worker_persisted(d->w);
 	if (rc == 0)
 		rc = wait_round(d->w, s.round, &d->record);
 	if (rc)
@@ -480,8 +462,8 @@ static int run(int n, char **args)
 	if (rc == 0)
 		rc = judging_loop(&w.loop, &w.d, &w.run);
 	d.j = (struct judging){ .run = &w.run,
-		.data = &w.data,
-		.shuffle = &w.shuffle,
+		.data = &w.text.shards,
+		.shuffle = &w.text.shuffle,
 		.cpu = &d.cpu,
 		.eval = &w.loop };
 	if (rc == 0) {

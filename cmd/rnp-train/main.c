@@ -3,18 +3,18 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = {
-	&command_compress,
-	&command_coordinate,
-	&command_decompress,
+	&command_tokenize,
+	&command_init,
+	&command_run,
 	&command_eval,
 	&command_export,
-	&command_init,
 	&command_join,
+	&command_coordinate,
 	&command_judge,
-	&command_metrics,
-	&command_run,
 	&command_simulate,
-	&command_tokenize,
+	&command_metrics,
+	&command_compress,
+	&command_decompress,
 	NULL,
 };
 

@@ -2,18 +2,13 @@
 #include "cmd/rnp-train/commands.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
-#include "common/net/metrics_client.h"
-#include "common/net/registry_client.h"
+#include "common/registry/metrics_client.h"
+#include "common/registry/client.h"
 
 static const char *url, *name, *ca_file;
 
 static const struct opt opts[] = {
-	{ .name = "url",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &url,
-		.metavar = "URL",
-		.help = "the coordinator" },
+	OPT(TEXT, "url", &url, "URL", "the coordinator", .required = true),
 	OPT_METRIC_NAME(&name),
 	OPT_WATCH,
 	OPT_CA(&ca_file),

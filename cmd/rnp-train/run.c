@@ -6,15 +6,18 @@
 #include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "cmd/rnp-train/config_file.h"
-#include "cmd/rnp-train/journal.h"
-#include "cmd/rnp-train/launch.h"
+#include "cmd/rnp-train/local/config_file.h"
+#include "cmd/rnp-train/local/journal.h"
+#include "cmd/rnp-train/local/launch.h"
 #include "cmd/rnp-train/options.h"
-#include "cmd/rnp-train/session.h"
+#include "cmd/rnp-train/local/session.h"
+#include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
+#include "common/cli/human.h"
+#include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
 
@@ -35,44 +38,23 @@ static struct {
 		      .precision = "bf16" } };
 
 static const struct opt opts[] = {
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.to = &options.s.model,
-		.metavar = "M",
-		.help = "the model to begin with: a directory, GGUF or llama2.c file" },
+	OPT(TEXT, "model", &options.s.model, "M",
+		"the model to begin with: a directory, GGUF or llama2.c file"),
 	OPT_SHARDS(&options.s.data),
-	{ .name = "out",
-		.kind = OPT_TEXT,
-		.to = &options.s.out,
-		.metavar = "DIR",
-		.help = "where model and checkpoint go" },
-	{ .name = "steps",
-		.kind = OPT_I64,
-		.to = &options.s.steps,
-		.metavar = "N",
-		.min = 0,
-		.help = "end after this many steps in all; 0: only by --time" },
-	{ .name = "time",
-		.kind = OPT_DURATION,
-		.to = &options.s.time_ms,
-		.metavar = "D",
-		.min = 0,
-		.max = INT64_MAX / 1000000, /* it is compared in nanoseconds */
-		.help = "end after this time, with a checkpoint" },
-	{ .name = "config",
-		.kind = OPT_TEXT,
-		.to = &options.config,
-		.metavar = "F",
-		.help = "options from a JSON object; those given here win" },
+	OPT_RAW_IDS(&options.s.ids),
+	OPT(TEXT, "out", &options.s.out, "DIR", "where model and checkpoint go"),
+	OPT(I64, "steps", &options.s.steps, "N",
+		"end after this many steps in all; 0: only by --time", .min = 0),
+	/* it is compared in nanoseconds */
+	OPT_IN(DURATION, "time", &options.s.time_ms, "D", 0, INT64_MAX / 1000000,
+		"end after this time, with a checkpoint"),
+	OPT(TEXT, "config", &options.config, "F",
+		"options from a JSON object; those given here win"),
 	OPT_EXAMPLE("options for --config"),
-	{ .name = "no-check",
-		.kind = OPT_FLAG,
-		.to = &options.no_check,
-		.help = "do not read all of the data first, to find what was damaged" },
-	{ .name = "resume",
-		.kind = OPT_FLAG,
-		.to = &options.s.resume,
-		.help = "go on with the checkpoint in --out, if there is one" },
+	OPT_SWITCH("no-check", &options.no_check,
+		"do not read all of the data first, to find what was damaged"),
+	OPT_SWITCH("resume", &options.s.resume,
+		"go on with the checkpoint in --out, if there is one"),
 	OPT_BATCH(&options.s.batch, "a step"),
 	OPT_MICRO_BATCH(&options.s.micro, "the batch"),
 	OPT_LENGTH(&options.s.length),
@@ -80,46 +62,28 @@ static const struct opt opts[] = {
 	OPTS_ADAMW(options.s),
 	OPT_ORDER_SEED(&options.s.seed, ""),
 	OPT_PRECISION(&options.s.precision),
-	{ .name = "recompute",
-		.kind = OPT_FLAG,
-		.to = &options.s.recompute,
-		.help = "compute activations again on the way back: less memory" },
+	OPT_SWITCH("recompute", &options.s.recompute,
+		"compute activations again on the way back: less memory"),
 	OPT_VALID(&options.s.valid, ""),
 	OPT_EVAL_EVERY(&options.s.eval_every, "steps"),
 	OPT_EVAL_TOKENS(&options.s.eval_tokens),
-	{ .name = "save-every",
-		.kind = OPT_I64,
-		.to = &options.s.save_every,
-		.metavar = "N",
-		.min = 0,
-		.help = "checkpoint after every N steps; at the end in any case" },
+	OPT(I64, "save-every", &options.s.save_every, "N",
+		"checkpoint after every N steps; at the end in any case", .min = 0),
 	OPT_STEP_EVERY(&options.s.every, "1"),
-	{ .name = "plot",
-		.kind = OPT_TEXT,
-		.to = &options.plot,
-		.metavar = "F.svg",
-		.help = "draw the loss" },
-	{ .name = "plan",
-		.kind = OPT_FLAG,
-		.to = &options.plan,
-		.help = "print the memory that the run takes, and do not run" },
-	{ .name = "mpi",
-		.kind = OPT_FLAG,
-		.to = &options.mpi,
-		.help = "share each batch among the processes that mpirun started" },
-	{ .name = "no-overlap",
-		.kind = OPT_FLAG,
-		.to = &options.s.no_overlap,
-		.help = "sum gradients only after the backward pass (to compare)" },
-	{ .name = "no-graph",
-		.kind = OPT_FLAG,
-		.to = &options.s.no_graph,
-		.help = "ask a GPU for every operation of every step (to compare)" },
+	OPT(TEXT, "plot", &options.plot, "F.svg", "draw the loss"),
+	OPT_SWITCH("plan", &options.plan,
+		"print the memory that the run takes, and do not run"),
+	OPT_SWITCH("mpi", &options.mpi,
+		"share each batch among the processes that mpirun started"),
+	OPT_SWITCH("no-overlap", &options.s.no_overlap,
+		"sum gradients only after the backward pass (to compare)"),
+	OPT_SWITCH("no-graph", &options.s.no_graph,
+		"ask a GPU for every operation of every step (to compare)"),
 	OPT_GPUS(&options.s.device),
 	{ 0 },
 };
 
-/* --- stopping ----------------------------------------------------------------------------------- */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stopped;
 static _Atomic int64_t stopped_ns; /* 0: not yet */
@@ -165,7 +129,7 @@ static void watch_signals(void)
 		sigaction(SIGHUP, &a, NULL);
 }
 
-/* --- the run ------------------------------------------------------------------------------------ */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 /* Nobody reads the records any more, which ends the run: what it has learnt is kept all the same.
  * Not of ranks: a checkpoint takes all of them, and the others are in their next step. */
@@ -191,6 +155,20 @@ static const char *why_ended(const struct session *s)
 	return flags & STOP_TIME ? "time" : NULL;
 }
 
+/* Whether a step has a row: on a terminal the first, the last and one a second, where nobody asked
+ * for others; the records of a pipe are all of them. */
+static bool is_due(struct journal *j)
+{
+	int64_t now_ns = clock_mono_ns();
+
+	if (out_for_people() && out_is_terminal() && !j->s->o.given("every") &&
+		j->shown_ns && now_ns - j->shown_ns < INT64_C(1000000000) &&
+		j->s->loop.step != (uint64_t)j->s->o.steps)
+		return false;
+	j->shown_ns = now_ns;
+	return true;
+}
+
 /* The work of rank 0 after a step: loss on the validation text, record. */
 static int report(struct journal *j, const struct lm_step *step)
 {
@@ -203,7 +181,7 @@ static int report(struct journal *j, const struct lm_step *step)
 		session_eval(s, &valid_loss) < 0)
 		return -1;
 	journal_note(j, step->loss, valid_loss);
-	if (s->loop.step % (uint64_t)s->o.every == 0 || !isnan(valid_loss))
+	if ((s->loop.step % (uint64_t)s->o.every == 0 && is_due(j)) || !isnan(valid_loss))
 		return journal_step(j, step, valid_loss) < 0 ? save_unread(s) : 0;
 	return 0;
 }
@@ -218,11 +196,19 @@ static int advance(struct journal *j)
 	if (session_step(s, &step) < 0)
 		return -1;
 	j->step_ns = clock_mono_ns() - from;
+	j->train_ns += j->step_ns;
 	if (report(j, &step) < 0)
 		return -1;
 	if (s->o.save_every && s->loop.step % (uint64_t)s->o.save_every == 0)
 		return session_save(s);
 	return 0;
+}
+
+/* A person who has trained a model wants to see what it says. */
+static void say_next(const char *out)
+{
+	prog_info("next: rnp-serve ask --model '%s' 'Once upon a time'", out);
+	prog_info("next: rnp-train export --model '%s' --gguf '%s.gguf'", out, out);
 }
 
 /* After the last step. */
@@ -244,7 +230,11 @@ static int finish(struct journal *j, uint64_t saved, const char *why)
 		rc = session_eval(s, &s->valid_loss);
 	if (options.plot && j->n && journal_draw(j, options.plot) < 0)
 		rc = -1;
-	return rc < 0 ? -1 : journal_end(j, why);
+	if (rc < 0 || journal_end(j, why) < 0)
+		return -1;
+	if (isatty(STDERR_FILENO))
+		say_next(s->o.out);
+	return 0;
 }
 
 static void on_checked(void *bar, uint64_t bytes)
@@ -271,6 +261,18 @@ static int check_data(const struct session *s)
 	return rc;
 }
 
+static void note(struct progress *bar, const struct journal *j)
+{
+	struct buf rate = BUF_INIT;
+
+	human_number(&rate,
+		(double)(j->s->loop.tokens - j->began_tokens) * 1e9 /
+			(double)(j->train_ns ? j->train_ns : 1),
+		"tokens/s");
+	progress_note(bar, "loss %.3f, %s", j->s->last_loss, buf_text(&rate));
+	buf_release(&rate);
+}
+
 static int train(struct journal *j)
 {
 	struct session *s = j->s;
@@ -286,14 +288,16 @@ static int train(struct journal *j)
 	j->began_tokens = s->loop.tokens;
 	if (s->rank == 0 && options.plot && s->loop.step)
 		journal_load(j);
-	if (s->rank == 0)
+	if (s->rank == 0 && s->o.steps)
 		progress_start(&bar, "training", "steps", s->o.steps);
+	else if (s->rank == 0)
+		progress_start(&bar, "training", "", s->o.time_ms);
 	while (rc == 0 && !(why = why_ended(s))) {
 		rc = advance(j);
-		progress_note(&bar, "loss %.3f, %.3g tokens/s", s->last_loss,
-			(double)(s->loop.tokens - j->began_tokens) /
-				((double)(clock_mono_ns() - j->began_ns) / 1e9));
-		progress_update(&bar, (int64_t)s->loop.step);
+		note(&bar, j);
+		progress_update(&bar,
+			s->o.steps ? (int64_t)s->loop.step :
+				     (clock_mono_ns() - j->began_ns) / 1000000);
 		if (s->o.save_every && s->loop.step % (uint64_t)s->o.save_every == 0)
 			saved = s->loop.step;
 	}
@@ -481,7 +485,8 @@ const struct command command_run = {
 		"SIGINT and SIGHUP end the run after its step, with a checkpoint and exit status 0. Several ranks:\n"
 		"mpirun -n 2 rnp-train run --mpi ...; GPUs of this machine: --device cuda:all. Rank 0 alone writes.",
 	.columns =
-		"step,loss,validation_loss=valid,tokens,tokens_per_s=rate,utilisation_ppm=use,gradient_norm=norm,learning_rate=lr",
+		"step,loss,validation_loss=valid,tokens,tokens_per_s=rate,utilisation_ppm=use,gradient_norm=norm,learning_rate=lr;"
+		"rnp.plan:;rnp.run:",
 	.opts = opts,
 	.run = run,
 };

@@ -8,9 +8,9 @@
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/options.h"
-#include "cmd/rnp-train/sim.h"
-#include "cmd/rnp-train/sim_stream.h"
-#include "cmd/rnp-train/sim_train.h"
+#include "cmd/rnp-train/sim/sim.h"
+#include "cmd/rnp-train/sim/stream.h"
+#include "cmd/rnp-train/sim/train.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"
@@ -65,54 +65,28 @@ static struct {
 	.score_min = -2 };
 
 static const struct opt opts[] = {
-	{ .name = "workers",
-		.kind = OPT_I64,
-		.to = &options.workers,
-		.metavar = "K",
-		.min = 1,
-		.max = 1000000,
-		.help = "how many (default 4; with --train at most 64)" },
-	{ .name = "rounds",
-		.kind = OPT_I64,
-		.to = &options.rounds,
-		.metavar = "R",
-		.min = 0,
-		.max = 10000000,
-		.help = "end after so many (default 10)" },
+	OPT_IN(I64, "workers", &options.workers, "K", 1, 1000000,
+		"how many (default 4; with --train at most 64)"),
+	OPT_IN(I64, "rounds", &options.rounds, "R", 0, 10000000,
+		"end after this many rounds (default 10)"),
 	OPT_INNER_STEPS(&options.inner_steps),
-	{ .name = "links",
-		.kind = OPT_TEXT,
-		.to = &options.links,
-		.metavar = "F",
-		.help = "kinds of workers, rnp.link lines (default 100 Mbit/s, 20 ms, 10000 tokens/s)" },
+	OPT(TEXT, "links", &options.links, "F",
+		"kinds of workers, rnp.link lines (default 100 Mbit/s, 20 ms, 10000 tokens/s)"),
 	OPT_EXAMPLE("kinds of workers for --links"),
-	{ .name = "train",
-		.kind = OPT_FLAG,
-		.to = &options.train,
-		.help = "make the steps, on --model and --data, one worker after the other" },
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.to = &options.s.model,
-		.metavar = "M",
-		.help = "the model to begin with" },
+	OPT_SWITCH("train", &options.train,
+		"make the steps, on --model and --data, one worker after the other"),
+	OPT(TEXT, "model", &options.s.model, "M", "the model to begin with"),
 	OPT_SHARDS(&options.s.data),
+	OPT_RAW_IDS(&options.s.ids),
 	OPT_VALID(&options.s.valid, ""),
 	OPT_EVAL_EVERY(&options.eval_every, "rounds"),
 	OPT_EVAL_TOKENS(&options.s.eval_tokens),
-	{ .name = "start",
-		.kind = OPT_I64,
-		.to = &options.start,
-		.metavar = "N",
-		.min = 0,
-		.max = 100000000,
-		.help = "first make N steps as one machine, with the batch of all workers" },
+	OPT_IN(I64, "start", &options.start, "N", 0, 100000000,
+		"make the first N steps as one machine, with the batch of all workers"),
 	OPT_WARM(&options.warm),
-	{ .name = "steps",
-		.kind = OPT_I64,
-		.to = &options.s.steps,
-		.metavar = "N",
-		.min = 0,
-		.help = "where the cosine of the learning rate ends (default: with the run)" },
+	OPT(I64, "steps", &options.s.steps, "N",
+		"the step at which the cosine of the learning rate ends (default: that of the run's end)",
+		.min = 0),
 	OPT_BATCH(&options.s.batch, "a worker's step"),
 	OPT_LENGTH(&options.s.length),
 	OPTS_RATE(options.s),
@@ -124,95 +98,40 @@ static const struct opt opts[] = {
 	OPT_DELTA_METHOD(&options.method),
 	OPT_UPDATE_METHOD(&options.method_down),
 	OPT_AGGREGATE(&options.aggregate),
-	OPT_LATE(&options.late),
-	{ .name = "quorum",
-		.kind = OPT_I64,
-		.to = &options.quorum,
-		.metavar = "K",
-		.min = 1,
-		.max = 1000000,
-		.help = "deltas that a round needs (default: half of the workers, rounded up)" },
-	{ .name = "slack",
-		.kind = OPT_DURATION,
-		.to = &options.slack_ms,
-		.metavar = "D",
-		.min = 0,
-		.max = 86400000,
-		.help = "the least that the deadline is after the usual arrival (default 1s)" },
+	OPT_LATE(&options.late, "drop"),
+	OPT_IN(I64, "quorum", &options.quorum, "K", 1, 1000000,
+		"deltas that a round needs (default: half of the workers, rounded up)"),
+	OPT_IN(DURATION, "slack", &options.slack_ms, "D", 0, 86400000,
+		"least time between the usual arrival and the deadline (default 1s)"),
 	OPT_GRACE(&options.grace_ms),
-	{ .name = "dynamic-steps",
-		.kind = OPT_FLAG,
-		.to = &options.dylu,
-		.help = "slower workers make fewer steps" },
+	OPT_SWITCH("dynamic-steps", &options.dylu, "slower workers make fewer steps"),
 	OPT_FRAGMENTS(&options.fragments),
 	OPT_OVERLAP(&options.overlap),
-	OPT_JUDGE(&options.judge),
-	{ .name = "score-min",
-		.kind = OPT_F64,
-		.to = &options.score_min,
-		.metavar = "S",
-		.help = "deltas of workers with a lower score do not count (-1 to 1; default: all count)" },
-	{ .name = "hostile",
-		.kind = OPT_TEXT,
-		.to = &options.hostile,
-		.metavar = "KIND:N",
-		.help = "the last N workers: flip, scale, random, stale, idle or copy" },
-	{ .name = "groups",
-		.kind = OPT_I64,
-		.to = &options.groups,
-		.metavar = "G",
-		.min = 0,
-		.max = 100000,
-		.help = "a tree: so many coordinators near their workers (default 0: a star)" },
-	{ .name = "group-rounds",
-		.kind = OPT_I64,
-		.to = &options.group_rounds,
-		.metavar = "H2",
-		.min = 1,
-		.max = 1000000,
-		.help = "their rounds for one of the root (default 10)" },
-	{ .name = "preset",
-		.kind = OPT_TEXT,
-		.to = &options.preset,
-		.metavar = "P",
-		.help = "size of the model without --train (default small)" },
-	{ .name = "parameters",
-		.kind = OPT_I64,
-		.to = &options.parameters,
-		.metavar = "N",
-		.min = 1,
-		.max = INT64_C(1) << 45,
-		.help = "or its parameters" },
-	{ .name = "server-up",
-		.kind = OPT_I64,
-		.to = &options.server_up,
-		.metavar = "N",
-		.min = 1,
-		.max = INT64_C(1) << 50,
-		.help = "bits/s of a coordinator's link (default 1000000000)" },
-	{ .name = "server-down",
-		.kind = OPT_I64,
-		.to = &options.server_down,
-		.metavar = "N",
-		.min = 1,
-		.max = INT64_C(1) << 50,
-		.help = "the other way" },
-	{ .name = "trunk",
-		.kind = OPT_I64,
-		.to = &options.trunk_bps,
-		.metavar = "N",
-		.min = 1,
-		.max = INT64_C(1) << 50,
-		.help = "bits/s from a group to the root (default 100000000)" },
-	{ .name = "totals",
-		.kind = OPT_FLAG,
-		.to = &options.no_steps,
-		.help = "write the closing record alone" },
+	OPT_JUDGE(&options.judge, ""),
+	OPT(F64, "score-min", &options.score_min, "S",
+		"deltas of workers with a lower score do not count (-1 to 1; default: all count)"),
+	OPT(TEXT, "hostile", &options.hostile, "KIND:N",
+		"the last N workers: flip, scale, random, stale, idle or copy"),
+	OPT_IN(I64, "groups", &options.groups, "G", 0, 100000,
+		"a tree: so many coordinators near their workers (default 0: a star)"),
+	OPT_IN(I64, "group-rounds", &options.group_rounds, "H2", 1, 1000000,
+		"rounds of a group in a round of the root (default 10)"),
+	OPT(TEXT, "preset", &options.preset, "P",
+		"size of the model without --train (default small)"),
+	OPT_IN(I64, "parameters", &options.parameters, "N", 1, INT64_C(1) << 45,
+		"or its parameters"),
+	OPT_IN(I64, "server-up", &options.server_up, "N", 1, INT64_C(1) << 50,
+		"bits/s of a coordinator's link (default 1000000000)"),
+	OPT_IN(I64, "server-down", &options.server_down, "N", 1, INT64_C(1) << 50,
+		"the other way"),
+	OPT_IN(I64, "trunk", &options.trunk_bps, "N", 1, INT64_C(1) << 50,
+		"bits/s from a group to the root (default 100000000)"),
+	OPT_SWITCH("totals", &options.no_steps, "write the closing record alone"),
 	OPT_DEVICE(&options.s.device),
 	{ 0 },
 };
 
-/* --- without training: sizes --------------------------------------------------------------------- */
+/* --- without training: sizes ------------------------------------------------------------------ */
 
 /* Returns the bits per element, from a sample whose blocks differ in scale as a model's tensors
  * do. */
@@ -244,7 +163,7 @@ struct sizes {
 	double up, down, whole; /* bytes of a container */
 };
 
-/* --- the simulation -------------------------------------------------------------------------------- */
+/* --- the simulation --------------------------------------------------------------------------- */
 
 static struct {
 	struct sim_train train;
@@ -434,6 +353,8 @@ static int check_given(void)
 		return -1;
 	if (options.train && (!options.s.model || !options.s.data))
 		return err_set(EX_USAGE, "--train needs --model and --data");
+	if (!options.train && (options.s.data || options.s.valid))
+		return err_set(EX_USAGE, "--data and --valid go with --train");
 	if (options.train && options.workers > SIM_WORKERS_MAX)
 		return err_set(EX_USAGE, "--train is for at most %d workers",
 			SIM_WORKERS_MAX);
@@ -623,6 +544,10 @@ static int run(int nargs, char **args)
 
 	(void)nargs, (void)args;
 	rc = check_given();
+	if (!options.train && out_for_people()) /* without steps there is no loss */
+		out_columns(
+			"round,to_s=time,workers,dropped=lost,tokens,bytes_received=received,"
+			"bytes_sent=sent,compute_ppm=busy;rnp.simulation:");
 	if (rc == 0) {
 		set_policy();
 		rc = read_links();
@@ -656,7 +581,8 @@ const struct command command_simulate = {
 		"worker's line: {\"name\":\"home\",\"share\":3,\"up_bps\":20000000,\"down_bps\":100000000, \"latency_ms\":25, \n"
 		"\"loss_ppm\":1000,\"tokens_per_s\":8000,\"up_s\":7200,\"away_s\":600}",
 	.columns =
-		"round,to_s,workers,dropped,loss,validation_loss,tokens,bytes_received,bytes_sent,compute_ppm",
+		"round,to_s=time,workers,dropped=lost,validation_loss=loss,tokens,bytes_received=received,"
+		"bytes_sent=sent,compute_ppm=busy;rnp.simulation:",
 	.opts = opts,
 	.run = run,
 };

@@ -3,17 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd/rnp-train/commands.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/json/json.h"
-#include "common/base/map.h"
+#include "common/lm/text/corpus.h"
 #include "common/lm/token/shard.h"
 #include "common/lm/token/token.h"
-#include "common/lm/token/token_train.h"
+#include "common/lm/token/train.h"
 #include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
@@ -21,71 +19,31 @@
 
 static struct {
 	const char *tokenizer, *out, *pattern;
+	struct corpus_form form;
 	int64_t vocab;
 	bool ids, whole, special, eos;
 } options = { .pattern = "gpt-2" };
 
-/* --- texts -------------------------------------------------------------------------------- */
-
-struct text {
-	const char *data;
-	size_t bytes;
-	struct lm_map map; /* of a file */
-	struct buf read;   /* of what cannot be mapped */
-};
-
-static int text_open(struct text *t, const char *path)
-{
-	struct stat st;
-
-	*t = (struct text){ 0 };
-	if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
-		if (lm_map_open(&t->map, path) < 0)
-			return -1;
-		t->data = (const char *)t->map.data;
-		t->bytes = t->map.bytes;
-		if (t->bytes > LM_TOKEN_TEXT_MAX)
-			return err_set(EX_DATAERR,
-				"'%s' is larger than %llu bytes: give it in parts", path,
-				(unsigned long long)LM_TOKEN_TEXT_MAX);
-		return 0;
-	}
-	if (io_read(&t->read, path, LM_TOKEN_TEXT_MAX) < 0)
-		return -1;
-	t->data = buf_text(&t->read);
-	t->bytes = t->read.len;
-	return 0;
-}
-
-static void text_close(struct text *t)
-{
-	lm_map_close(&t->map);
-	buf_release(&t->read);
-}
-
 /* --- --ids -------------------------------------------------------------------------------- */
 
-static int print_ids(const struct lm_token *t, struct buf *ids, const char *text,
-	size_t bytes)
+/* Prints the ids of a text, which is done with then. */
+static int print_ids(struct buf *ids)
 {
 	struct buf line = BUF_INIT;
 	int rc;
 
-	buf_reset(ids);
-	rc = lm_token_encode_long(t, ids, text, bytes, options.special);
-	if (rc == 0) {
-		buf_addc(&line, '[');
-		for (size_t i = 0; i < ids->len; i += sizeof(uint32_t)) {
-			uint32_t id;
+	buf_addc(&line, '[');
+	for (size_t i = 0; i < ids->len; i += sizeof(uint32_t)) {
+		uint32_t id;
 
-			memcpy(&id, ids->data + i, sizeof id);
-			if (i)
-				buf_addc(&line, ',');
-			buf_add_i64(&line, id);
-		}
-		buf_adds(&line, "]\n");
-		rc = out_text(line.data, line.len);
+		memcpy(&id, ids->data + i, sizeof id);
+		if (i)
+			buf_addc(&line, ',');
+		buf_add_i64(&line, id);
 	}
+	buf_adds(&line, "]\n");
+	buf_reset(ids);
+	rc = out_text(line.data, line.len);
 	buf_release(&line);
 	return rc;
 }
@@ -104,7 +62,9 @@ static int ids_of_lines(const struct lm_token *t, struct buf *ids, const char *p
 	while (rc == 0 && (errno = 0, n = getline(&line, &cap, f)) >= 0) {
 		if (n && line[n - 1] == '\n')
 			n--;
-		rc = print_ids(t, ids, line, (size_t)n);
+		rc = lm_token_encode(t, ids, line, (size_t)n, options.special);
+		if (rc == 0)
+			rc = print_ids(ids);
 		if (rc == 0)
 			rc = out_flush();
 	}
@@ -117,21 +77,49 @@ static int ids_of_lines(const struct lm_token *t, struct buf *ids, const char *p
 	return rc;
 }
 
+static int on_ids(void *ctx, const uint32_t *ids, size_t n, bool ends)
+{
+	struct buf *all = ctx;
+
+	buf_add(all, ids, n * sizeof *ids);
+	return ends ? print_ids(all) : 0;
+}
+
 static int ids_of_file(const struct lm_token *t, struct buf *ids, const char *path)
 {
-	struct text text;
-	int rc;
-
-	if (!options.whole)
+	if (!options.whole && !options.form.jsonl)
 		return ids_of_lines(t, ids, path);
-	rc = text_open(&text, path);
-	if (rc == 0)
-		rc = print_ids(t, ids, text.data, text.bytes);
-	text_close(&text);
-	return rc;
+	return corpus_encode(path, &options.form, t, options.special, on_ids, ids, NULL);
 }
 
 /* --- learning ----------------------------------------------------------------------------- */
+
+static size_t cut_words(const void *trainer, const char *text, size_t bytes, size_t want)
+{
+	return lm_trainer_cut(trainer, text, bytes, want);
+}
+
+static int count_words(struct lm_trainer *trainer, const char *path)
+{
+	const struct corpus_batch *b;
+	struct err first = { 0 };
+	struct corpus *c = NULL;
+	int rc = corpus_open(&c, path, &options.form);
+
+	while (rc == 0 && (rc = corpus_next(c, &b, cut_words, trainer)) > 0) {
+#pragma omp parallel for schedule(dynamic)
+		for (size_t i = 0; i < b->n; i++)
+			if (lm_trainer_add(trainer, b->text.data + b->pieces[i].at,
+				    b->pieces[i].bytes) < 0) {
+#pragma omp critical
+				if (!first.code)
+					err_save(&first);
+			}
+		rc = first.code ? err_restore(&first) : 0;
+	}
+	corpus_close(c);
+	return rc;
+}
 
 static void on_tokens(void *ctx, uint32_t tokens)
 {
@@ -144,14 +132,8 @@ static int learn(struct lm_token **out, int n, char **files)
 	struct progress bar;
 	int rc = lm_trainer_new(&trainer, options.pattern);
 
-	for (int i = 0; i < n && rc == 0; i++) {
-		struct text text;
-
-		rc = text_open(&text, files[i]);
-		if (rc == 0)
-			rc = lm_trainer_add(trainer, text.data, text.bytes);
-		text_close(&text);
-	}
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = count_words(trainer, files[i]);
 	if (rc == 0) {
 		prog_detail("%llu different words",
 			(unsigned long long)lm_trainer_words(trainer));
@@ -185,38 +167,53 @@ static int add_tokenizer(struct lm_shard_writer *w, const struct lm_token *t)
 	return rc;
 }
 
-static int shard_file(struct lm_shard_writer *w, const struct lm_token *t,
-	const char *path, uint64_t *bytes)
-{
-	struct buf ids = BUF_INIT;
-	struct text text;
-	uint32_t end = (uint32_t)lm_token_eos(t);
-	int rc = text_open(&text, path);
+struct sharding {
+	struct lm_shard_writer *to;
+	struct progress bar;
+	uint32_t end; /* the end-of-text token */
+	uint64_t bytes, count;
+	int64_t documents;
+};
 
-	if (rc == 0)
-		rc = lm_token_encode_long(t, &ids, text.data, text.bytes,
-			options.special);
-	if (rc == 0)
-		rc = lm_shard_add(w, (const uint32_t *)(const void *)ids.data,
-			ids.len / sizeof(uint32_t));
-	if (rc == 0 && options.eos)
-		rc = lm_shard_add(w, &end, 1);
-	*bytes += text.bytes;
-	text_close(&text);
-	buf_release(&ids);
+static int shard_ids(void *ctx, const uint32_t *ids, size_t n, bool ends)
+{
+	struct sharding *s = ctx;
+	int rc = lm_shard_add(s->to, ids, n);
+
+	s->count += n;
+	s->documents += ends;
+	if (rc == 0 && ends && options.eos)
+		rc = lm_shard_add(s->to, &s->end, 1);
+	progress_update(&s->bar, (int64_t)s->bytes);
 	return rc;
 }
 
-static int report(const struct lm_token *t, uint64_t count, uint32_t shards,
-	uint64_t bytes, int64_t learn_ns, int64_t encode_ns)
+static int shard_files(struct sharding *s, const struct lm_token *t, int n, char **files)
+{
+	int rc = 0;
+
+	progress_start(&s->bar, "encoding", "B", 0);
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = corpus_encode(files[i], &options.form, t, options.special, shard_ids,
+			s, &s->bytes);
+	progress_end(&s->bar);
+	if (rc == 0 && !s->count)
+		rc = err_set(EX_DATAERR,
+			"the text has no tokens: there is nothing to train on");
+	return rc;
+}
+
+static int report(const struct lm_token *t, const struct sharding *s, uint64_t tokens,
+	uint32_t shards, int64_t learn_ns, int64_t encode_ns)
 {
 	json_t *record = json_record("rnp.tokens");
 	int rc;
 
 	json_set_text(record, "dir", options.out);
 	json_set_i64(record, "vocab", lm_token_count(t));
-	json_set_i64(record, "tokens", (int64_t)count);
-	json_set_i64(record, "bytes", (int64_t)bytes);
+	json_set_i64(record, "tokens", (int64_t)tokens);
+	json_set_i64(record, "bytes", (int64_t)s->bytes);
+	json_set_i64(record, "documents", s->documents);
 	json_set_i64(record, "shards", shards);
 	if (options.vocab)
 		json_set_i64(record, "learn_ms", learn_ns / 1000000);
@@ -230,8 +227,9 @@ static int report(const struct lm_token *t, uint64_t count, uint32_t shards,
 static int write_shards(struct lm_shard_writer *w, const struct lm_token *t, int n,
 	char **files, int64_t learn_ns)
 {
+	struct sharding s = { .to = w, .end = (uint32_t)lm_token_eos(t) };
 	unsigned char print[32];
-	uint64_t bytes = 0, count = 0;
+	uint64_t tokens = 0;
 	uint32_t shards = 0;
 	int64_t begun_ns = clock_mono_ns();
 	int rc = 0;
@@ -240,18 +238,19 @@ static int write_shards(struct lm_shard_writer *w, const struct lm_token *t, int
 	lm_shard_vocab(w, lm_token_count(t), print);
 	if (options.eos && lm_token_eos(t) < 0)
 		rc = err_set(EX_DATAERR,
-			"this tokenizer has no end-of-text token for --eos");
-	for (int i = 0; i < n && rc == 0; i++)
-		rc = shard_file(w, t, files[i], &bytes);
+			"this tokenizer has no end-of-text token for --%s",
+			options.form.jsonl ? "jsonl" : "eos");
+	if (rc == 0)
+		rc = shard_files(&s, t, n, files);
 	if (rc == 0)
 		rc = add_tokenizer(w, t);
 	if (rc < 0) {
 		lm_shard_abandon(w);
 		return -1;
 	}
-	if (lm_shard_end(w, &count, &shards) < 0)
+	if (lm_shard_end(w, &tokens, &shards) < 0)
 		return -1;
-	return report(t, count, shards, bytes, learn_ns, clock_mono_ns() - begun_ns);
+	return report(t, &s, tokens, shards, learn_ns, clock_mono_ns() - begun_ns);
 }
 
 /* --- the command --------------------------------------------------------------------------- */
@@ -268,6 +267,8 @@ static int check_options(int n, char **files)
 		return err_set(EX_USAGE, "--ids goes without --vocab, --out and --eos");
 	if (!options.ids && !options.out)
 		return err_set(EX_USAGE, "--out is needed, or --ids");
+	if (options.whole && options.form.jsonl)
+		return err_set(EX_USAGE, "--whole goes without --jsonl");
 	if (options.whole && !options.ids)
 		return err_set(EX_USAGE, "--whole goes with --ids");
 	if (options.vocab && from_stdin)
@@ -288,6 +289,7 @@ static int run(int n, char **args)
 
 	n = n ? n : 1;
 	rc = check_options(n, files);
+	options.eos = options.eos || (options.form.jsonl && !options.ids);
 	if (rc == 0 && options.out) /* now, not after a vocabulary was learnt */
 		rc = lm_shard_begin(&w, options.out);
 	if (rc == 0)
@@ -306,23 +308,16 @@ static int run(int n, char **args)
 
 /* clang-format off */
 static const struct opt opts[] = {
-	{ .name = "vocab", .kind = OPT_I64, .to = &options.vocab, .metavar = "N",
-		.min = LM_TRAIN_VOCAB_MIN, .max = 1 << 20,
-		.help = "learn a byte-level BPE tokenizer of N tokens from the files (256: bytes)" },
-	{ .name = "tokenizer", .kind = OPT_TEXT, .to = &options.tokenizer, .metavar = "F",
-		.help = "apply this one: tokenizer.json or its directory, a GGUF file, or llama2.c's tok*.bin" },
-	{ .name = "out", .kind = OPT_TEXT, .to = &options.out, .metavar = "DIR",
-		.help = "where token shards and the tokenizer go" },
-	{ .name = "pattern", .kind = OPT_CHOICE, .to = &options.pattern, .choices = "gpt-2|llama-bpe",
-		.help = "how --vocab cuts text into words (default gpt-2)" },
-	{ .name = "ids", .kind = OPT_FLAG, .to = &options.ids,
-		.help = "print one JSON array of ids per line of input instead" },
-	{ .name = "whole", .kind = OPT_FLAG, .to = &options.whole,
-		.help = "with --ids: each input is one text" },
-	{ .name = "special", .kind = OPT_FLAG, .to = &options.special,
-		.help = "names of special tokens in the text are those tokens" },
-	{ .name = "eos", .kind = OPT_FLAG, .to = &options.eos,
-		.help = "put the end-of-text token after each file" },
+	OPT_IN(I64, "vocab", &options.vocab, "N", LM_TRAIN_VOCAB_MIN, 1 << 20, "learn a byte-level BPE tokenizer of N tokens from the files (256: bytes)"),
+	OPT(TEXT, "tokenizer", &options.tokenizer, "F", "apply this one: tokenizer.json or its directory, a GGUF file, or llama2.c's tok*.bin"),
+	OPT(TEXT, "out", &options.out, "DIR", "where token shards and the tokenizer go"),
+	OPT(CHOICE, "pattern", &options.pattern, NULL, "how --vocab cuts text into words (default gpt-2)", .choices = "gpt-2|llama-bpe"),
+	OPT_SWITCH("ids", &options.ids, "print one JSON array of ids per line of input instead"),
+	OPT_SWITCH("whole", &options.whole, "with --ids: each input is one text"),
+	OPT(TEXT, "jsonl", &options.form.jsonl, "FIELD", "the files are JSON Lines: each line's FIELD is a document, with --eos behind it"),
+	OPT_SWITCH("bytes", &options.form.any_bytes, "take files that are no UTF-8 text as they are"),
+	OPT_SWITCH("special", &options.special, "names of special tokens in the text are those tokens"),
+	OPT_SWITCH("eos", &options.eos, "put the end-of-text token after each document"),
 	{ 0 },
 };
 /* clang-format on */
@@ -334,6 +329,7 @@ const struct command command_tokenize = {
 	.summary = "Text to token shards, with a tokenizer that is given or learned.",
 	.details =
 		"Reads texts, writes shards, tokenizer.json and one rnp.tokens record.\n"
+		"Files may be compressed by gzip or zstd.\n"
 		"No begin-of-text token is added.",
 	.opts = opts,
 	.run = run,

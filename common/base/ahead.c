@@ -49,8 +49,9 @@ static bool set_direct(int fd, bool direct)
 		fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-/* Reads into a part from *offset on. The end of the file is no multiple of the alignment, nor is what
- * was appended to it since: from there on, and where a disk refuses, the page cache is used. */
+/* Reads into a part from *offset on. The end of the file is no multiple of the alignment, nor is
+ * what was appended to it since: from there on, and where a disk refuses, the page cache is
+ * used. */
 static void fill_part(const struct ahead *a, struct part *p, off_t *offset, bool *direct)
 {
 	do {

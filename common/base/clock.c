@@ -9,6 +9,7 @@
 
 #include "common/base/err.h"
 
+#define DAY_MS  INT64_C(86400000)
 #define LAST_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 
 int64_t clock_now_ms(void)
@@ -39,6 +40,22 @@ int64_t clock_mono_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t clock_thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void clock_after(struct timespec *out, clockid_t clock, int64_t ns)
+{
+	clock_gettime(clock, out);
+	ns += out->tv_nsec;
+	out->tv_sec += ns / 1000000000;
+	out->tv_nsec = ns % 1000000000;
 }
 
 /* Days since 1970-01-01 of a proleptic Gregorian date; the year is taken to start in March, so
@@ -176,4 +193,67 @@ int clock_parse(const char *text, const char *what, int64_t *ms)
 		return err_set(EX_DATAERR, "%s: '%.40s' is not an RFC 3339 time", what,
 			text);
 	return 0;
+}
+
+/* "-7d", "+90m": a whole number of a unit. */
+static bool parse_away(const char *text, int64_t *ms)
+{
+	static const struct {
+		char letter;
+		int64_t ms;
+	} units[] = { { 's', 1000 }, { 'm', 60000 }, { 'h', 3600000 }, { 'd', DAY_MS },
+		{ 'w', 7 * DAY_MS } };
+	const char *s = text + 1;
+	int64_t n = 0, now = clock_now_ms();
+
+	if (*s < '0' || *s > '9')
+		return false;
+	for (; *s >= '0' && *s <= '9'; s++) {
+		n = n * 10 + (*s - '0');
+		if (n > 10000000)
+			return false;
+	}
+	for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+		if (*s != units[i].letter || s[1])
+			continue;
+		*ms = now + (*text == '-' ? -n : n) * units[i].ms;
+		return *ms >= 0 && *ms <= LAST_MS;
+	}
+	return false;
+}
+
+int clock_parse_people(const char *text, const char *what, int64_t *ms)
+{
+	static const struct {
+		const char *name;
+		int days;
+	} names[] = { { "today", 0 }, { "yesterday", -1 }, { "tomorrow", 1 } };
+	int64_t today = clock_now_ms() / DAY_MS * DAY_MS;
+	size_t n = strlen(text);
+	char full[32];
+
+	if (strcmp(text, "now") == 0) {
+		*ms = clock_now_ms();
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (strcmp(text, names[i].name) == 0) {
+			*ms = today + names[i].days * DAY_MS;
+			return 0;
+		}
+	if ((*text == '-' || *text == '+') && parse_away(text, ms))
+		return 0;
+	/* a day, or a minute of one */
+	if (n == 10 || n == 16) {
+		snprintf(full, sizeof full, "%s%s", text,
+			n == 10 ? "T00:00:00Z" : ":00Z");
+		if (parse(full, ms))
+			return 0;
+	}
+	if (n <= 64 && parse(text, ms))
+		return 0;
+	return err_set(EX_DATAERR,
+		"%s: '%.40s' is no time such as 2026-11-20T18:00:00Z, 2026-11-20, today "
+		"or -7d",
+		what, text);
 }

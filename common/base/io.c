@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/err.h"
@@ -195,7 +196,7 @@ int io_check_place(const char *path)
 	return rc < 0 ? fail_create(path) : 0;
 }
 
-/* --- what a signal removes ---------------------------------------------------------------------- */
+/* --- what a signal removes ---------------------------------------------------------------- */
 
 /* A path to remove at a signal. Whoever swaps it out of `path` owns it: the thread that writes
  * the file, or a handler on any thread. Entries are reused and never freed, so that the handler
@@ -254,15 +255,24 @@ void io_watch_signals(void)
 			sigaction(numbers[i], &a, NULL);
 }
 
-/* --- whole files, out --------------------------------------------------------------------------- */
+/* --- whole files, out --------------------------------------------------------------------- */
 
-/* What is written has a name beside its target, one of a few, and a lock as long as its writer lives. So a
- * name without a lock is what a kill or a power cut left, and goes when the same file is written next. */
+/* What is written has a name beside its target, one of a few, and a lock as long as its writer
+ * lives. So a name without a lock is what a kill or a power cut left, and goes when the same file
+ * is written next. */
 #define PART_NAMES 8
 
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Where the file system keeps no locks, what nobody wrote for a day is left. */
+static bool is_left(int fd, const struct stat *st)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return true;
+	return errno != EWOULDBLOCK && time(NULL) - st->st_mtime > 86400;
 }
 
 static void remove_left(const char *name)
@@ -274,13 +284,13 @@ static void remove_left(const char *name)
 	if (fd < 0)
 		return;
 	if (fstat(fd, &is) == 0 && S_ISREG(is.st_mode) && is.st_uid == geteuid() &&
-		flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(name, &there) == 0 &&
-		is_same_file(&is, &there))
+		is_left(fd, &is) && lstat(name, &there) == 0 && is_same_file(&is, &there))
 		unlink(name);
 	close(fd);
 }
 
-/* Makes the file, and locks it where the file system can. Returns -1 with errno; EEXIST: it is somebody's. */
+/* Makes the file, and locks it where the file system can. Returns -1 with errno; EEXIST: it is
+ * somebody's. */
 static int make_part(const char *name)
 {
 	int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -381,15 +391,70 @@ static void part_release(struct io_part *p)
 	*p = (struct io_part){ 0 };
 }
 
+static bool has_no_links(int why)
+{
+	return why == EPERM || why == EOPNOTSUPP || why == ENOSYS || why == EMLINK;
+}
+
+static int copy_to(int from, int to)
+{
+	char *chunk = xmalloc(READ_CHUNK_BYTES);
+	ssize_t n;
+	int rc = 0;
+
+	while ((n = read(from, chunk, READ_CHUNK_BYTES)) != 0 && rc == 0)
+		if (n > 0)
+			rc = io_write_all(to, chunk, (size_t)n);
+		else if (errno != EINTR)
+			rc = -1;
+	free(chunk);
+	return rc < 0 ? -1 : fdatasync(to);
+}
+
+int io_link(const char *from, const char *to)
+{
+	int in, out, rc = -1, why;
+
+	if (link(from, to) == 0)
+		return 0;
+	if (!has_no_links(errno))
+		return -1;
+	in = open(from, O_RDONLY | O_CLOEXEC);
+	out = in < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out >= 0)
+		rc = copy_to(in, out);
+	why = errno;
+	if (out >= 0 && close(out) < 0 && rc == 0)
+		rc = -1;
+	else
+		errno = why;
+	if (in >= 0)
+		close(in);
+	if (rc < 0 && out >= 0)
+		unlink(to);
+	return rc;
+}
+
 /* Gives the file its name, which must be free: in one step, or a kill would leave a second name. */
 static int name_new(const struct io_part *p)
 {
+	int fd;
+
 	if (renameat2(AT_FDCWD, p->temporary, AT_FDCWD, p->path, RENAME_NOREPLACE) == 0)
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -1;
 	/* a file system that cannot do that */
-	return link(p->temporary, p->path) == 0 ? unlink(p->temporary) : -1;
+	if (link(p->temporary, p->path) == 0)
+		return unlink(p->temporary);
+	if (!has_no_links(errno))
+		return -1;
+	/* nor hard links (exFAT, SMB): the name is taken first; a kill now leaves it empty */
+	fd = open(p->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	close(fd);
+	return rename(p->temporary, p->path);
 }
 
 /* Flushes the file and gives it its name. */
@@ -493,4 +558,15 @@ int io_make_dirs(const char *path, mode_t mode)
 	}
 	free(copy);
 	return rc;
+}
+
+int io_make_default_dirs(const char *path, mode_t mode)
+{
+	const char *home = getenv("HOME");
+	size_t len = home ? strlen(home) : 0;
+	struct stat st;
+
+	if (len && strncmp(path, home, len) == 0 && stat(home, &st) < 0)
+		return err_sys(0, "cannot make directory '%s': HOME '%s'", path, home);
+	return io_make_dirs(path, mode);
 }

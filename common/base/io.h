@@ -46,8 +46,8 @@ int io_part_write(struct io_part *p, const void *data, size_t len);
  * together, none appears before all of them are written. Returns 0, or -1 (74). */
 int io_part_flush(struct io_part *p);
 int io_part_close(struct io_part *p); /* failed or not, p is empty afterwards */
-/* As io_part_close, but nothing is flushed: the caller flushes file and directory before anything says that
- * the file is there. */
+/* As io_part_close, but nothing is flushed: the caller flushes file and directory before anything
+ * says that the file is there. */
 int io_part_name(struct io_part *p);
 void io_part_drop(
 	struct io_part *p); /* discards what was written; harmless when closed */
@@ -64,10 +64,17 @@ void io_end_by_signal(int number);
  * secrets, 0777 for what others may read. An existing directory is fine and keeps its
  * permissions. */
 int io_make_dirs(const char *path, mode_t mode);
+/* The same for a default place, which may be below $HOME. $HOME itself is not made: system users
+ * have one that is not there, such as /nonexistent, and means none. */
+int io_make_default_dirs(const char *path, mode_t mode);
 
 /* Flushes the directory in which path lies, so that a name which was given or taken there is on the
  * disk. Returns 0, or -1. */
 int io_flush_directory(const char *path);
+/* Gives a file a second name, which must be free; where the file system has no hard links it gets
+ * a copy, flushed. Returns 0, or -1 with errno. */
+int io_link(const char *from, const char *to);
+
 /* Flushes a file that is there. */
 int io_flush_file(const char *path);
 

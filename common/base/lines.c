@@ -21,7 +21,8 @@
 #define BATCH_LINES       2048
 #define FEW_LINES         8 /* that a thread takes at a time, at least */
 #define BATCH_BYTES       ((size_t)2 << 20)
-/* outputs that are fetched before their turn, so much of each, and then what the sink needs for them */
+/* outputs that are fetched before their turn, so much of each, and then what the sink needs for
+ * them */
 #define AHEAD       12
 #define AHEAD_SINK  6
 #define AHEAD_BYTES 320
@@ -30,8 +31,8 @@
 
 static char *stdin_only[] = { (char *)"-" };
 
-/* Files that together take more memory than the page cache has for them are all read past it, but for small
- * ones. */
+/* Files that together take more memory than the page cache has for them are all read past it, but
+ * for small ones. */
 static int64_t ahead_min(char **files, int nfiles)
 {
 	int64_t bytes = 0;
@@ -363,8 +364,8 @@ static int group_of(int n, int most)
 	return group < FEW_LINES ? FEW_LINES : group > most ? most : group;
 }
 
-/* What is done side by side: `before` is handed out, `now` worked on, and `next` collected; before and
- * next may be NULL. Returns 0, or -1 with the error of handing out. */
+/* What is done side by side: `before` is handed out, `now` worked on, and `next` collected; before
+ * and next may be NULL. Returns 0, or -1 with the error of handing out. */
 static int step(struct lines *l, const struct batch *before, const struct batch *now,
 	struct batch *next, const struct work *w)
 {

@@ -25,12 +25,12 @@ struct lines {
 	/* lines of a batch that is worked on while the next one is read */
 	struct buf held;
 	bool ended; /* the open file has no more */
-	/* set after lines_open, for lines_next alone: a line that is too long is no error; its first max_bytes
-	 * are returned, with is_cut set, and the rest is skipped as it is read */
+	/* set after lines_open, for lines_next alone: a line that is too long is no error; its
+	 * first max_bytes are returned, with is_cut set, and the rest is skipped as it is read */
 	bool cuts;
 	bool is_cut, skips;
-	/* a file of so many bytes is read past the page cache: LINES_AHEAD_MIN where all together have
-	 * ahead_bytes_min(), or what a test sets */
+	/* a file of so many bytes is read past the page cache: LINES_AHEAD_MIN where all together
+	 * have ahead_bytes_min(), or what a test sets */
 	int64_t ahead_min;
 	struct ahead *ahead; /* NULL: the open file is not */
 	const char *name;
@@ -70,8 +70,8 @@ typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
  * works: fn and sink must not change the same things. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
 
-/* One of several lines that are worked on together. Thousands of them are gone through in turn, so they
- * are small. */
+/* One of several lines that are worked on together. Thousands of them are gone through in turn, so
+ * they are small. */
 struct lines_job {
 	char *line; /* borrowed, as is file */
 	size_t len;
@@ -95,13 +95,13 @@ const char *lines_job_where(struct lines_job *job);
 /* Notes what came of a line: 0, or -1 with the pending error, which becomes the line's. */
 void lines_job_done(struct lines_job *job, int rc);
 
-/* Is told, on its thread, of what the sink gets a little later, so that it can be fetched from memory what
- * the sink will look at. Not of all. */
+/* Is told, on its thread, of what the sink gets a little later, so that it can be fetched from
+ * memory what the sink will look at. Not of all. */
 typedef void (*lines_ahead_fn)(void *ctx, const char *data, size_t len);
 
 /* The same as lines_map for work that costs less for several lines together: fn gets adjacent
- * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand than the team needs. ahead may
- * be NULL. */
+ * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand than the team needs.
+ * ahead may be NULL. */
 int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink,
 	lines_ahead_fn ahead, void *ctx);
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 #ifdef __x86_64__
 static bool cpu_has_sha;

@@ -23,12 +23,12 @@ struct stats {
  * them. The median of an even number of samples is the mean of the middle two. */
 void stats_of(const double *samples, size_t n, struct stats *out);
 
-/* Returns the smallest of n >= 1 samples, in any order, that `percent` of a hundred of them, 1 to 100, do not
- * exceed (nearest rank). */
+/* Returns the smallest of n >= 1 samples, in any order, that `percent` of a hundred of them, 1 to
+ * 100, do not exceed (nearest rank). */
 double stats_percentile(const double *samples, size_t n, unsigned percent);
 
-/* The same as stats_of for the n ratios a[i] / b[i], for pairs measured one after the other (A/B), whose
- * common noise cancels. b[i] is not 0. */
+/* The same as stats_of for the n ratios a[i] / b[i], for pairs measured one after the other (A/B),
+ * whose common noise cancels. b[i] is not 0. */
 void stats_of_ratio(const double *a, const double *b, size_t n, struct stats *out);
 
 /* Returns the k (from 1) of the interval for n samples, and its coverage. */

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the length of the character at s (NUL-terminated or at least len bytes), and sets it; 0 if
- * it is malformed. */
+/* Returns the length of the character at s (NUL-terminated or at least len bytes), and sets it; 0
+ * if it is malformed. */
 static size_t character(const unsigned char *s, size_t len, uint32_t *out)
 {
 	size_t n;
@@ -36,9 +36,10 @@ static size_t character(const unsigned char *s, size_t len, uint32_t *out)
 	return n;
 }
 
-bool utf8_valid(const char *text, size_t len)
+size_t utf8_prefix(const char *text, size_t len)
 {
-	const unsigned char *s = (const unsigned char *)text, *end = s + len;
+	const unsigned char *begin = (const unsigned char *)text, *s = begin,
+			    *end = s + len;
 	uint32_t c;
 
 	while (s < end) {
@@ -54,10 +55,15 @@ bool utf8_valid(const char *text, size_t len)
 		}
 		n = character(s, (size_t)(end - s), &c);
 		if (!n)
-			return false;
+			break;
 		s += n;
 	}
-	return true;
+	return (size_t)(s - begin);
+}
+
+bool utf8_valid(const char *text, size_t len)
+{
+	return utf8_prefix(text, len) == len;
 }
 
 size_t utf8_count(const char *text, size_t len)
@@ -71,8 +77,8 @@ size_t utf8_count(const char *text, size_t len)
 
 /* Whether a character commands the terminal (U+009B as ESC [ does), ends the line or turns its
  * direction, or shows nothing, so that two names look like one: Cc, Bidi_Control,
- * Default_Ignorable_Code_Point, line and paragraph separators, annotations (Unicode 16, PropList and
- * DerivedCoreProperties). */
+ * Default_Ignorable_Code_Point, line and paragraph separators, annotations (Unicode 16, PropList
+ * and DerivedCoreProperties). */
 static bool hidden(uint32_t c)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 /* rpc.c - calls a Solana server by JSON-RPC 2.0 over HTTP. */
-#include "cmd/rnp-reward/rpc.h"
+#include "common/chain/rpc.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -16,7 +16,8 @@
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 #define TIMEOUT_MS       10000
 #define TRIES            2
-/* when a server has made us wait for so long in all, beyond a second each time, it gets less */
+/* a server that has made us wait for so long in all, the first second of each call not counted,
+ * gets the shorter timeout from then on */
 #define PATIENCE_MS     10000
 #define LATE_TIMEOUT_MS 2000
 
@@ -25,7 +26,7 @@ void rpc_release(struct rpc *r)
 	http_release(&r->http);
 }
 
-/* --- voices --------------------------------------------------------------------------------- */
+/* --- servers -------------------------------------------------------------------------------- */
 
 int rpc_check_once(const char *option, const struct opt_list *list)
 {
@@ -45,26 +46,26 @@ int rpc_open(struct rpc *servers, const struct opt_list *urls, const char *ca)
 		servers[i] = (struct rpc){ .url = urls->items[i],
 			.ca = ca,
 			.others = urls->n > 1 };
-		if (voice_read(&servers[i].voice, urls->items[i]) < 0)
+		if (rpc_peer_parse(&servers[i].peer, urls->items[i]) < 0)
 			return err_add("--rpc");
 		for (int k = 0; k < i; k++)
-			if (voice_same(&servers[i].voice, &servers[k].voice))
+			if (rpc_peer_same(&servers[i].peer, &servers[k].peer))
 				return err_set(EX_USAGE,
 					"--rpc: %s and %s are one server, which is one voice",
-					servers[k].voice.name, servers[i].voice.name);
+					servers[k].peer.name, servers[i].peer.name);
 	}
 	return 0;
 }
 
-int rpc_again(const struct rpc *servers, int n, const struct rpc *r)
+int rpc_find_same(const struct rpc *servers, int n, const struct rpc *r)
 {
 	for (int i = 0; i < n; i++)
-		if (voice_same_server(&servers[i].voice, &r->voice))
+		if (rpc_peer_same_server(&servers[i].peer, &r->peer))
 			return i;
 	return -1;
 }
 
-/* Whether curl asks a proxy, whose address is not the server's. */
+/* Whether curl asks a proxy: its address is not the server's. */
 static bool has_proxy(void)
 {
 	static const char *const names[] = { "http_proxy", "https_proxy", "HTTPS_PROXY",
@@ -78,6 +79,30 @@ static bool has_proxy(void)
 
 /* --- answers -------------------------------------------------------------------------------- */
 
+/* Which instruction fails is in the error's data; servers and proxies that leave it out name it in
+ * the message, as the node writes it ("Error processing Instruction 8") or as Rust does. */
+static int failed_instruction(const json_t *error)
+{
+	static const char *const marks[] = { "rocessing Instruction ",
+		"InstructionError(" };
+	const json_t *of = json_object_get(json_object_get(json_object_get(error, "data"),
+						   "err"),
+		"InstructionError");
+	const json_t *index = json_array_get(of, 0);
+	const char *message = json_string_value(json_object_get(error, "message"));
+	long found = json_is_integer(index) ? (long)json_integer_value(index) : -1;
+
+	for (size_t i = 0; i < sizeof marks / sizeof *marks && message && found < 0;
+		i++) {
+		const char *at = strstr(message, marks[i]);
+
+		at = at ? at + strlen(marks[i]) : "";
+		if (*at >= '0' && *at <= '9')
+			found = strtol(at, NULL, 10);
+	}
+	return found >= 0 && found < SOLANA_INSTRUCTIONS_MAX ? (int)found : -1;
+}
+
 static json_t *server_error(const json_t *error, const char *where)
 {
 	const char *message = json_string_value(json_object_get(error, "message"));
@@ -88,12 +113,14 @@ static json_t *server_error(const json_t *error, const char *where)
 	return NULL;
 }
 
-json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where)
+json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where,
+	int *failed)
 {
 	json_t *answer = json_parse_object(text, len, where), *result = NULL;
 	const json_t *error = json_object_get(answer, "error");
 	const char *version = json_string_value(json_object_get(answer, "jsonrpc"));
 
+	*failed = -1;
 	if (!answer)
 		return NULL;
 	if (!version || strcmp(version, "2.0") != 0)
@@ -102,9 +129,10 @@ json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where)
 		json_integer_value(json_object_get(answer, "id")) != id)
 		err_set(EX_DATAERR, "%s: the answer has the id of another question",
 			where);
-	else if (error && !json_is_null(error))
+	else if (error && !json_is_null(error)) {
+		*failed = failed_instruction(error);
 		result = server_error(error, where);
-	else if (!json_object_get(answer, "result"))
+	} else if (!json_object_get(answer, "result"))
 		err_set(EX_DATAERR, "%s: the answer has no result", where);
 	else
 		result = json_incref(json_object_get(answer, "result"));
@@ -117,7 +145,7 @@ static int no_form(const char *where, const char *what)
 	return err_set(EX_DATAERR, "%s: %s is not of its form", where, what);
 }
 
-/* Returns the value of an answer that has a context. */
+/* Returns the value of an answer that comes with a context; NULL: it has none. */
 static const json_t *value_of(const json_t *result)
 {
 	return json_object_get(result, "value");
@@ -167,11 +195,39 @@ static int read_account(const json_t *v, struct rpc_account *out, const char *wh
 		rc = no_form(where, "an account's data");
 	} else {
 		out->exists = true;
+		out->executable = json_is_true(json_object_get(v, "executable"));
 		out->len = len < RPC_ACCOUNT_BYTES ? len : RPC_ACCOUNT_BYTES;
 		memcpy(out->data, bytes, out->len);
 	}
 	free(bytes);
 	return rc;
+}
+
+/* Both token programs: a mint has 82 bytes, or is padded to more than 165 with its type there. */
+static const char *token_thing(const struct rpc_account *a)
+{
+	return a->len == 82 || (a->len > 165 && a->data[165] == 1) ?
+		"it is a mint: a token, not a wallet" :
+		a->len >= 165 ? "it is a token account: give the wallet that owns it" :
+				"it belongs to a token program: it is not a wallet";
+}
+
+const char *rpc_why_no_wallet(const struct rpc_account *a)
+{
+	static const enum solana_program tokens[] = { SOLANA_TOKEN, SOLANA_TOKEN_2022 };
+
+	if (!a->exists)
+		return NULL;
+	if (a->executable)
+		return "it is a program, not a wallet";
+	for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+		if (memcmp(&a->program, solana_program(tokens[i]), sizeof a->program) ==
+			0)
+			return token_thing(a);
+	return memcmp(&a->program, solana_program(SOLANA_SYSTEM), sizeof a->program) ==
+			0 ?
+		NULL :
+		"its account belongs to a program: it is not a wallet";
 }
 
 int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out,
@@ -274,17 +330,17 @@ int rpc_read_transaction(const json_t *result, unsigned char out[SOLANA_TX_BYTES
 /* Calls a method and returns the result, or NULL. Takes params. */
 static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 {
-	/* one that sends a byte a second would take twenty seconds of each question, and a blockhash
-	 * lives for sixty */
+	/* a server that sends a byte a second would take twenty seconds for each question, and a
+	 * blockhash lives for sixty */
 	bool late = r->others && r->waited_ms > PATIENCE_MS;
 	struct http_response answer = HTTP_RESPONSE_INIT;
 	struct http_request q = { .url = r->url,
-		.name = r->voice.name,
+		.name = r->peer.name,
 		.ca_file = r->ca,
 		.response_bytes_max = ANSWER_BYTES_MAX,
 		.timeout_ms = late ? LATE_TIMEOUT_MS : TIMEOUT_MS,
 		.tries = late ? 1 : TRIES,
-		/* it might lead to a neighbour of ours, or make two servers one */
+		/* a redirect might lead into our own network, or from two servers to one */
 		.no_redirects = true };
 	json_t *question = json_object(), *result = NULL;
 	struct buf text = BUF_INIT;
@@ -298,15 +354,17 @@ static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 	json_write(&text, question);
 	q.body = text.data;
 	q.body_bytes = text.len;
+	r->failed_instruction = -1;
 	rc = http_fetch(&r->http, &q, &answer);
 	waited_ms = (clock_mono_ns() - begun_ns) / 1000000;
 	if (!has_proxy())
-		voice_heard(&r->voice, answer.peer_ip, answer.peer_port, answer.peer_own);
+		rpc_peer_note_address(&r->peer, answer.peer_ip, answer.peer_port,
+			answer.peer_own);
 	if (waited_ms > 1000)
 		r->waited_ms += waited_ms - 1000;
 	if (rc == 0)
 		result = rpc_answer(buf_text(&answer.body), answer.body.len, r->id,
-			r->voice.name);
+			r->peer.name, &r->failed_instruction);
 	json_decref(question);
 	buf_release(&text);
 	http_response_release(&answer);
@@ -329,7 +387,7 @@ int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX])
 	int rc = -1;
 
 	if (result && (!text || strlen(text) >= RPC_TEXT_MAX))
-		no_form(r->voice.name, "the genesis hash");
+		no_form(r->peer.name, "the genesis hash");
 	else if (result) {
 		strcpy(out, text);
 		rc = 0;
@@ -346,12 +404,12 @@ int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid)
 	json_push(params, options("confirmed", NULL));
 	result = ask(r, "getLatestBlockhash", params);
 	if (result)
-		rc = rpc_read_blockhash(result, out, last_valid, r->voice.name);
+		rc = rpc_read_blockhash(result, out, last_valid, r->peer.name);
 	json_decref(result);
 	return rc;
 }
 
-/* Asks for what is a height or a slot, and no more. params is taken. */
+/* Calls a method whose result is a height or a slot. Takes params. */
 static int ask_height(struct rpc *r, const char *method, json_t *params, const char *what,
 	int64_t *out)
 {
@@ -359,7 +417,7 @@ static int ask_height(struct rpc *r, const char *method, json_t *params, const c
 	int rc = -1;
 
 	if (result)
-		rc = read_height(result, out) ? 0 : no_form(r->voice.name, what);
+		rc = read_height(result, out) ? 0 : no_form(r->peer.name, what);
 	json_decref(result);
 	return rc;
 }
@@ -387,7 +445,7 @@ int rpc_slot_time(struct rpc *r, int64_t slot, int64_t *out)
 	result = ask(r, "getBlockTime", params);
 	if (result)
 		rc = read_height(result, out) ? 0 :
-						no_form(r->voice.name, "a block's time");
+						no_form(r->peer.name, "a block's time");
 	json_decref(result);
 	return rc;
 }
@@ -396,6 +454,7 @@ int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key 
 	int n, struct rpc_account *out)
 {
 	json_t *params = json_array(), *list = json_array(), *result;
+	json_t *o = options(commitment, "base64"), *slice = json_object();
 	char text[ADDRESS_MAX];
 	int rc = -1;
 
@@ -403,11 +462,15 @@ int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key 
 		address_format(keys[i].bytes, text);
 		json_push_text(list, text);
 	}
+	/* somebody who is to be paid may name an account of 10 MiB */
+	json_set_i64(slice, "offset", 0);
+	json_set_i64(slice, "length", RPC_ACCOUNT_BYTES);
+	json_set(o, "dataSlice", slice);
 	json_push(params, list);
-	json_push(params, options(commitment, "base64"));
+	json_push(params, o);
 	result = ask(r, "getMultipleAccounts", params);
 	if (result)
-		rc = rpc_read_accounts(result, n, out, r->voice.name);
+		rc = rpc_read_accounts(result, n, out, r->peer.name);
 	json_decref(result);
 	return rc;
 }
@@ -444,7 +507,7 @@ int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *
 	json_push(params, o);
 	result = ask(r, "getSignatureStatuses", params);
 	if (result)
-		rc = rpc_read_statuses(result, n, out, r->voice.name);
+		rc = rpc_read_statuses(result, n, out, r->peer.name);
 	json_decref(result);
 	return rc;
 }
@@ -466,7 +529,7 @@ int rpc_past(struct rpc *r, const struct solana_key *address, const char *before
 	json_push(params, o);
 	result = ask(r, "getSignaturesForAddress", params);
 	if (result)
-		n = rpc_read_past(result, out, r->voice.name);
+		n = rpc_read_past(result, out, r->peer.name);
 	json_decref(result);
 	return n;
 }
@@ -484,7 +547,7 @@ int rpc_transaction(struct rpc *r, const char *signature,
 	if (result)
 		rc = json_is_null(result) ?
 			1 :
-			rpc_read_transaction(result, out, len, r->voice.name);
+			rpc_read_transaction(result, out, len, r->peer.name);
 	json_decref(result);
 	return rc;
 }

@@ -1,5 +1,5 @@
-/* voice.c - compares servers by their names and addresses. */
-#include "cmd/rnp-reward/voice.h"
+/* rpc_peer.c - compares servers by their names and addresses. */
+#include "common/chain/rpc_peer.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -20,8 +20,8 @@ static bool is_loopback_v4(const struct in_addr *a)
 	return n >> 24 == 127 || n == 0; /* 0.0.0.0 leads here, too */
 }
 
-/* Writes an IPv4 address in its one form; those within IPv6 are the same ones. */
-static void put_v4(char out[VOICE_HOST_MAX], const struct in_addr *a, bool *is_public)
+/* Writes an IPv4 address in its canonical form; one within IPv6 becomes the same text. */
+static void put_v4(char out[RPC_PEER_HOST_MAX], const struct in_addr *a, bool *is_public)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = *a };
 
@@ -29,10 +29,10 @@ static void put_v4(char out[VOICE_HOST_MAX], const struct in_addr *a, bool *is_p
 	if (is_loopback_v4(a))
 		strcpy(out, LOOPBACK);
 	else
-		inet_ntop(AF_INET, a, out, VOICE_HOST_MAX);
+		inet_ntop(AF_INET, a, out, RPC_PEER_HOST_MAX);
 }
 
-static void put_v6(char out[VOICE_HOST_MAX], const struct in6_addr *a, bool *is_public)
+static void put_v6(char out[RPC_PEER_HOST_MAX], const struct in6_addr *a, bool *is_public)
 {
 	struct sockaddr_in6 in = { .sin6_family = AF_INET6, .sin6_addr = *a };
 	struct in_addr inner;
@@ -46,11 +46,11 @@ static void put_v6(char out[VOICE_HOST_MAX], const struct in6_addr *a, bool *is_
 	if (IN6_IS_ADDR_LOOPBACK(a) || IN6_IS_ADDR_UNSPECIFIED(a))
 		strcpy(out, LOOPBACK);
 	else
-		inet_ntop(AF_INET6, a, out, VOICE_HOST_MAX);
+		inet_ntop(AF_INET6, a, out, RPC_PEER_HOST_MAX);
 }
 
-/* Brings a host into its one form; of numbers curl takes all forms that inet_aton does. */
-static void put_host(char out[VOICE_HOST_MAX], const char *host, size_t n,
+/* Writes a host in its canonical form. curl takes numbers in all forms that inet_aton knows. */
+static void put_host(char out[RPC_PEER_HOST_MAX], const char *host, size_t n,
 	bool *is_public)
 {
 	const char *domain;
@@ -72,12 +72,12 @@ static void put_host(char out[VOICE_HOST_MAX], const char *host, size_t n,
 		strcpy(out, LOOPBACK);
 }
 
-/* Reads ":443", or nothing. Returns -1 when it is no port. */
+/* Reads ":443", or nothing, which leaves *port alone. Returns 0, or -1: it is no port. */
 static int read_port(const char *text, size_t n, int *port)
 {
 	int v = 0;
 
-	if (n <= 1) /* nothing after the colon is the default, too */
+	if (n <= 1) /* a colon alone means the default, too */
 		return n == 0 || *text == ':' ? 0 : -1;
 	if (*text != ':' || n > 6)
 		return -1;
@@ -90,13 +90,13 @@ static int read_port(const char *text, size_t n, int *port)
 	return v <= 65535 ? 0 : -1;
 }
 
-int voice_read(struct voice *out, const char *url)
+int rpc_peer_parse(struct rpc_peer *out, const char *url)
 {
 	bool tls = strncasecmp(url, "https://", 8) == 0, ignored;
 	const char *authority = url + (tls ? 8 : 7), *host, *end, *port;
 	size_t n;
 
-	*out = (struct voice){ .tls = tls, .port = tls ? 443 : 80 };
+	*out = (struct rpc_peer){ .tls = tls, .port = tls ? 443 : 80 };
 	if (!tls && strncasecmp(url, "http://", 7) != 0)
 		return err_set(EX_USAGE, "'%.200s' is not an http or https URL", url);
 	end = authority + strcspn(authority, "/?#\\");
@@ -105,7 +105,7 @@ int voice_read(struct voice *out, const char *url)
 			authority = at + 1;
 	host = authority + (*authority == '[');
 	if (*authority == '[') {
-		n = strcspn(host, "]%/"); /* a zone is of one machine's interfaces */
+		n = strcspn(host, "]%/"); /* a zone names an interface of this machine */
 		port = host + strcspn(host, "]/");
 		port = *port == ']' ? port + 1 : NULL;
 	} else {
@@ -121,27 +121,27 @@ int voice_read(struct voice *out, const char *url)
 	return 0;
 }
 
-void voice_heard(struct voice *v, const char *ip, int port, bool own)
+void rpc_peer_note_address(struct rpc_peer *v, const char *ip, int port, bool own)
 {
-	char host[VOICE_HOST_MAX];
+	char host[RPC_PEER_HOST_MAX];
 	size_t n = strcspn(ip, "%");
 
-	if (!n || n >= VOICE_IP_MAX)
+	if (!n || n >= RPC_PEER_IP_MAX)
 		return;
 	put_host(host, ip, n, &v->is_public);
-	snprintf(v->ip, sizeof v->ip, "%.*s", VOICE_IP_MAX - 1, own ? LOOPBACK : host);
+	snprintf(v->ip, sizeof v->ip, "%.*s", RPC_PEER_IP_MAX - 1, own ? LOOPBACK : host);
 	v->ip_port = port;
 	v->is_public = v->is_public && !own;
 }
 
-bool voice_same(const struct voice *a, const struct voice *b)
+bool rpc_peer_same(const struct rpc_peer *a, const struct rpc_peer *b)
 {
 	return a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-bool voice_same_server(const struct voice *a, const struct voice *b)
+bool rpc_peer_same_server(const struct rpc_peer *a, const struct rpc_peer *b)
 {
-	if (voice_same(a, b))
+	if (rpc_peer_same(a, b))
 		return true;
 	if (!a->ip[0] || a->ip_port != b->ip_port || strcmp(a->ip, b->ip) != 0)
 		return false;

@@ -1,5 +1,5 @@
 /* solana.c - writes and reads Solana's addresses, instructions and messages. */
-#include "cmd/rnp-reward/solana.h"
+#include "common/chain/solana.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -10,6 +10,7 @@
 #include "common/base/address.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
+#include "common/base/sha256.h"
 
 #define VERSION_0 0x80
 
@@ -40,33 +41,32 @@ bool solana_on_curve(const struct solana_key *key)
 {
 	unsigned char sum[SOLANA_KEY_BYTES];
 
-	/* adding checks that both are points of the curve, not that they are in the prime-order
-	 * group */
+	/* the addition checks that both are points of the curve, not that they are in the
+	 * prime-order group */
 	return crypto_core_ed25519_add(sum, key->bytes, key->bytes) == 0;
 }
 
 int solana_pda(const void *const *seeds, const size_t *lens, int nseeds,
 	const struct solana_key *program, struct solana_key *out)
 {
-	crypto_hash_sha256_state start, h;
+	struct sha256_state start, h;
 
-	crypto_hash_sha256_init(&start);
+	sha256_init(&start);
 	if (nseeds > 15)
 		return -1;
 	for (int i = 0; i < nseeds; i++) {
 		if (lens[i] > 32)
 			return -1;
-		crypto_hash_sha256_update(&start, seeds[i], lens[i]);
+		sha256_update(&start, seeds[i], lens[i]);
 	}
 	for (int bump = 255; bump >= 0; bump--) {
 		unsigned char byte = (unsigned char)bump;
 
 		h = start;
-		crypto_hash_sha256_update(&h, &byte, 1);
-		crypto_hash_sha256_update(&h, program->bytes, sizeof program->bytes);
-		crypto_hash_sha256_update(&h,
-			(const unsigned char *)"ProgramDerivedAddress", 21);
-		crypto_hash_sha256_final(&h, out->bytes);
+		sha256_update(&h, &byte, 1);
+		sha256_update(&h, program->bytes, sizeof program->bytes);
+		sha256_update(&h, "ProgramDerivedAddress", 21);
+		sha256_final(&h, out->bytes);
 		if (!solana_on_curve(out))
 			return bump;
 	}
@@ -161,7 +161,7 @@ void solana_transfer_checked(struct solana_instruction *i,
 	role(i, mint, false, false);
 	role(i, to, true, false);
 	role(i, owner, false, true);
-	checked(i, 12, amount, decimals);
+	checked(i, SOLANA_TRANSFER_CHECKED, amount, decimals);
 }
 
 void solana_burn_checked(struct solana_instruction *i,
@@ -173,7 +173,7 @@ void solana_burn_checked(struct solana_instruction *i,
 	role(i, account, true, false);
 	role(i, mint, true, false);
 	role(i, owner, false, true);
-	checked(i, 15, amount, decimals);
+	checked(i, SOLANA_BURN_CHECKED, amount, decimals);
 }
 
 void solana_mint_to_checked(struct solana_instruction *i,
@@ -185,7 +185,7 @@ void solana_mint_to_checked(struct solana_instruction *i,
 	role(i, mint, true, false);
 	role(i, account, true, false);
 	role(i, authority, false, true);
-	checked(i, 14, amount, decimals);
+	checked(i, SOLANA_MINT_TO_CHECKED, amount, decimals);
 }
 
 void solana_memo(struct solana_instruction *i, const char *text)
@@ -365,7 +365,7 @@ struct reader {
 	bool bad;
 };
 
-static const unsigned char *take(struct reader *r, size_t n)
+static const unsigned char *read_bytes(struct reader *r, size_t n)
 {
 	const unsigned char *at = r->at;
 
@@ -377,20 +377,20 @@ static const unsigned char *take(struct reader *r, size_t n)
 	return at;
 }
 
-static int take_byte(struct reader *r)
+static int read_byte(struct reader *r)
 {
-	const unsigned char *byte = take(r, 1);
+	const unsigned char *byte = read_bytes(r, 1);
 
 	return byte ? *byte : 0;
 }
 
 /* Accepts only the shortest form; more than max is an error. */
-static int take_short(struct reader *r, int max)
+static int read_short(struct reader *r, int max)
 {
 	int v = 0;
 
 	for (int shift = 0; shift < 21; shift += 7) {
-		int byte = take_byte(r);
+		int byte = read_byte(r);
 
 		v |= (byte & 0x7f) << shift;
 		if (byte & 0x80)
@@ -403,26 +403,26 @@ static int take_short(struct reader *r, int max)
 	return 0;
 }
 
-static void take_key(struct reader *r, struct solana_key *out)
+static void read_key(struct reader *r, struct solana_key *out)
 {
-	const unsigned char *bytes = take(r, SOLANA_KEY_BYTES);
+	const unsigned char *bytes = read_bytes(r, SOLANA_KEY_BYTES);
 
 	if (bytes)
 		memcpy(out->bytes, bytes, SOLANA_KEY_BYTES);
 }
 
-static void take_instruction(struct reader *r, struct solana_parsed *out)
+static void read_instruction(struct reader *r, struct solana_parsed *out)
 {
 	int n = out->n++;
 
-	out->list[n].program = take_byte(r);
-	out->list[n].nroles = take_short(r, SOLANA_ROLES_MAX);
+	out->list[n].program = read_byte(r);
+	out->list[n].nroles = read_short(r, SOLANA_ROLES_MAX);
 	for (int i = 0; i < out->list[n].nroles; i++) {
-		out->list[n].roles[i] = take_byte(r);
+		out->list[n].roles[i] = read_byte(r);
 		r->bad = r->bad || out->list[n].roles[i] >= out->nkeys;
 	}
-	out->list[n].ndata = (size_t)take_short(r, SOLANA_DATA_MAX);
-	out->list[n].data = take(r, out->list[n].ndata);
+	out->list[n].ndata = (size_t)read_short(r, SOLANA_DATA_MAX);
+	out->list[n].data = read_bytes(r, out->list[n].ndata);
 	r->bad = r->bad || out->list[n].program >= out->nkeys || !out->list[n].program;
 }
 
@@ -433,19 +433,19 @@ bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed
 
 	memset(out, 0, sizeof *out);
 	out->legacy = len && !(message[0] & 0x80);
-	if (!out->legacy && take_byte(&r) != VERSION_0)
+	if (!out->legacy && read_byte(&r) != VERSION_0)
 		return false;
-	out->nsigners = take_byte(&r);
-	out->nreadonly_signers = take_byte(&r);
-	out->nreadonly = take_byte(&r);
-	out->nkeys = take_short(&r, SOLANA_ACCOUNTS_MAX);
+	out->nsigners = read_byte(&r);
+	out->nreadonly_signers = read_byte(&r);
+	out->nreadonly = read_byte(&r);
+	out->nkeys = read_short(&r, SOLANA_ACCOUNTS_MAX);
 	for (int i = 0; i < out->nkeys; i++)
-		take_key(&r, &out->keys[i]);
-	take_key(&r, &out->blockhash);
-	n = take_short(&r, SOLANA_INSTRUCTIONS_MAX);
+		read_key(&r, &out->keys[i]);
+	read_key(&r, &out->blockhash);
+	n = read_short(&r, SOLANA_INSTRUCTIONS_MAX);
 	while (!r.bad && out->n < n)
-		take_instruction(&r, out);
-	if (!out->legacy && take_short(&r, 0) != 0)
+		read_instruction(&r, out);
+	if (!out->legacy && read_short(&r, 0) != 0)
 		return false;
 	return !r.bad && r.at == r.end && out->nsigners >= 1 &&
 		out->nsigners <= out->nkeys && out->nreadonly_signers < out->nsigners &&
@@ -455,16 +455,16 @@ bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed
 bool solana_first_signer(const unsigned char *bytes, size_t len, struct solana_first *out)
 {
 	struct reader r = { bytes, bytes + len, false };
-	int n = take_short(&r, SOLANA_TX_BYTES_MAX / SOLANA_SIGNATURE_BYTES);
+	int n = read_short(&r, SOLANA_TX_BYTES_MAX / SOLANA_SIGNATURE_BYTES);
 	const unsigned char *key;
 
-	out->signature = take(&r, (size_t)n * SOLANA_SIGNATURE_BYTES);
+	out->signature = read_bytes(&r, (size_t)n * SOLANA_SIGNATURE_BYTES);
 	out->message = r.at;
 	out->nmessage = (size_t)(r.end - r.at);
-	/* a version's byte, and how many sign and only read */
-	take(&r, out->nmessage && *r.at & 0x80 ? 4 : 3);
-	take_short(&r, UINT8_MAX);
-	key = take(&r, SOLANA_KEY_BYTES);
+	/* the version, if there is one, and three counts of signers and read-only keys */
+	read_bytes(&r, out->nmessage && *r.at & 0x80 ? 4 : 3);
+	read_short(&r, UINT8_MAX);
+	key = read_bytes(&r, SOLANA_KEY_BYTES);
 	if (!n || !key)
 		return false;
 	memcpy(&out->key, key, sizeof out->key);
@@ -474,7 +474,7 @@ bool solana_first_signer(const unsigned char *bytes, size_t len, struct solana_f
 
 /* --- in words ------------------------------------------------------------------------------- */
 
-static uint64_t number(const unsigned char *data, int bytes)
+uint64_t solana_number(const unsigned char *data, int bytes)
 {
 	uint64_t v = 0;
 
@@ -500,7 +500,7 @@ static void add_key(struct buf *out, const struct solana_parsed *m, int key)
  * state. */
 static void add_amount(struct buf *out, const unsigned char *data)
 {
-	uint64_t amount = number(data + 1, 8);
+	uint64_t amount = solana_checked_amount(data);
 
 	if (amount <= INT64_MAX && data[9] <= 18)
 		money_format(out, (int64_t)amount, data[9]);
@@ -513,11 +513,13 @@ static bool token_words(struct buf *out, const struct solana_parsed *m, int i)
 	static const struct {
 		int code, nroles, from, to;
 		const char *verb, *preposition;
-	} kinds[] = { { 12, 4, 0, 2, "transfer", " to " },
-		{ 15, 3, 1, 0, "burn", " from " }, { 14, 3, 0, 1, "mint", " to " } };
+	} kinds[] = { { SOLANA_TRANSFER_CHECKED, 4, 0, 2, "transfer", " to " },
+		{ SOLANA_BURN_CHECKED, 3, 1, 0, "burn", " from " },
+		{ SOLANA_MINT_TO_CHECKED, 3, 0, 1, "mint", " to " } };
 
 	for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-		if (m->list[i].ndata != 10 || m->list[i].data[0] != kinds[k].code ||
+		if (m->list[i].ndata != SOLANA_CHECKED_BYTES ||
+			m->list[i].data[0] != kinds[k].code ||
 			m->list[i].nroles != kinds[k].nroles)
 			continue;
 		buf_addf(out, "%s ", kinds[k].verb);
@@ -537,10 +539,10 @@ static bool instruction_words(struct buf *out, const struct solana_parsed *m, in
 
 	if (is(m, program, SOLANA_COMPUTE_BUDGET) && n == 5 && data[0] == 2) {
 		buf_addf(out, "use at most %" PRIu64 " compute units",
-			number(data + 1, 4));
+			solana_number(data + 1, 4));
 	} else if (is(m, program, SOLANA_COMPUTE_BUDGET) && n == 9 && data[0] == 3) {
 		buf_addf(out, "pay %" PRIu64 " micro-lamports for each of them",
-			number(data + 1, 8));
+			solana_number(data + 1, 8));
 	} else if (is(m, program, SOLANA_MEMO)) {
 		buf_addf(out, "memo of %zu bytes: ", n);
 		for (size_t k = 0; k < n; k++)
@@ -552,8 +554,8 @@ static bool instruction_words(struct buf *out, const struct solana_parsed *m, in
 		add_key(out, m, m->list[i].roles[1]);
 		buf_adds(out, " of ");
 		add_key(out, m, m->list[i].roles[2]);
-	} else if (is(m, program, SOLANA_SYSTEM) && n == 4 && number(data, 4) == 4 &&
-		m->list[i].nroles == 3) {
+	} else if (is(m, program, SOLANA_SYSTEM) && n == 4 &&
+		solana_number(data, 4) == 4 && m->list[i].nroles == 3) {
 		buf_adds(out, "advance the nonce ");
 		add_key(out, m, m->list[i].roles[0]);
 	} else if (is(m, program, SOLANA_TOKEN) || is(m, program, SOLANA_TOKEN_2022)) {

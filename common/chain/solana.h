@@ -3,8 +3,8 @@
  * for libsodium's SHA-256 and curve.
  *
  * Wire format: https://solana.com/docs/core/transactions. A transaction has at most 1,232 bytes. */
-#ifndef RNP_CMD_REWARD_SOLANA_H
-#define RNP_CMD_REWARD_SOLANA_H
+#ifndef RNP_COMMON_CHAIN_SOLANA_H
+#define RNP_COMMON_CHAIN_SOLANA_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +36,23 @@ enum solana_program {
 	SOLANA_PROGRAMS
 };
 const struct solana_key *solana_program(enum solana_program which);
+
+/* The instructions of the token programs that move tokens: a tag, the amount, the decimals. */
+enum {
+	SOLANA_TRANSFER_CHECKED = 12,
+	SOLANA_MINT_TO_CHECKED = 14,
+	SOLANA_BURN_CHECKED = 15
+};
+#define SOLANA_CHECKED_BYTES 10
+
+/* Reads a little-endian number of at most 8 bytes. */
+uint64_t solana_number(const unsigned char *data, int bytes);
+
+/* Returns the amount of an instruction of SOLANA_CHECKED_BYTES. */
+static inline uint64_t solana_checked_amount(const unsigned char *data)
+{
+	return solana_number(data + 1, 8);
+}
 
 /* Whether the bytes are a point of the curve, so that somebody may have the private key. */
 bool solana_on_curve(const struct solana_key *key);
@@ -121,14 +138,16 @@ struct solana_parsed {
 };
 bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed *out);
 
-/* Who signed the bytes of a transaction first: its signature is the transaction's name. Pointers are into the input. */
+/* The first signer of a transaction; that signature names the transaction. message points into the
+ * input. */
 struct solana_first {
 	const unsigned char *signature, *message;
 	size_t nmessage;
 	struct solana_key key;
 };
-/* Reads that of any transaction, with other signers, lookup tables or anything else that solana_parse does not know.
- * Returns true only if the signature is good: then no other key and no other message go with it. */
+/* Reads the first signer of any transaction, even if it has other signers, lookup tables or
+ * anything else that solana_parse does not know. Returns true only if the signature is good:
+ * then it belongs to no other key and no other message. */
 bool solana_first_signer(const unsigned char *bytes, size_t len,
 	struct solana_first *out);
 

@@ -87,8 +87,10 @@ char *cell_text(const json_t *record, const char *path, int64_t now_ms)
 	const char *bounds = strchr(path, '|');
 	char *first = xstrndup(path, bounds ? (size_t)(bounds - path) : strlen(path));
 	struct buf text = BUF_INIT;
-	bool there = add_value(&text, record, first, now_ms);
+	bool there;
 
+	human_use_token_of(record);
+	there = add_value(&text, record, first, now_ms);
 	free(first);
 	if (!there)
 		return NULL;

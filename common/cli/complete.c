@@ -11,6 +11,18 @@ static void add_names(struct buf *out, const struct opt *o)
 		buf_addf(out, " --%s", o->name);
 }
 
+/* Returns the words of an option's value, those that are all and those beside which files are. */
+static const char *words_of(const struct opt *o)
+{
+	return o->choices ? o->choices : o->words;
+}
+
+static void add_words(struct buf *out, const char *words)
+{
+	for (const char *s = words; s && *s; s++)
+		buf_addc(out, *s == '|' ? ' ' : *s);
+}
+
 /* the words that may follow an option: its choices, or nothing, in which case bash offers files */
 static void add_values(struct buf *out, const struct command *c, const struct opt *o)
 {
@@ -18,9 +30,8 @@ static void add_values(struct buf *out, const struct command *c, const struct op
 		if (o->kind == OPT_FLAG || o->kind == OPT_COUNT)
 			continue;
 		buf_addf(out, "\t%s:--%s) words='", c ? c->name : "*", o->name);
-		for (const char *s = o->choices; s && *s; s++)
-			buf_addc(out, *s == '|' ? ' ' : *s);
-		buf_adds(out, "' ;;\n");
+		add_words(out, words_of(o));
+		buf_adds(out, o->words ? "' files=1 ;;\n" : "' ;;\n");
 	}
 }
 
@@ -36,7 +47,7 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 		p->name, p->name);
 	buf_addf(out,
 		"_%s() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} "
-		"prev=${COMP_WORDS[COMP_CWORD-1]} sub='' words='' i\n",
+		"prev=${COMP_WORDS[COMP_CWORD-1]} sub='' words='' files='' i\n",
 		function);
 	buf_adds(out,
 		"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase ${COMP_WORDS[i]} in\n");
@@ -64,7 +75,7 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 	add_names(out, common);
 	buf_adds(out, "' ;;\n\tesac\n");
 	buf_adds(out,
-		"\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n}\n");
+		"\tmapfile -t COMPREPLY < <(compgen ${files:+-f} -W \"$words\" -- \"$cur\")\n}\n");
 	buf_addf(out, "complete -o default -F _%s %s\n", function, p->name);
 }
 
@@ -96,9 +107,12 @@ static void zsh_options(struct buf *out, const struct opt *o)
 			add_quoted(out, o->metavar ? o->metavar : "value", "[]:\\");
 			if (o->choices) {
 				buf_adds(out, ":(");
-				for (const char *s = o->choices; *s; s++)
-					buf_addc(out, *s == '|' ? ' ' : *s);
+				add_words(out, o->choices);
 				buf_addc(out, ')');
+			} else if (o->words) {
+				buf_adds(out, ":{compadd ");
+				add_words(out, o->words);
+				buf_adds(out, "; _files}");
 			} else {
 				buf_adds(out, ":_files");
 			}
@@ -151,8 +165,11 @@ static void fish_options(struct buf *out, const struct program *p,
 			buf_addf(out, " -s %c", o->letter);
 		if (o->choices) {
 			buf_adds(out, " -x -a '");
-			for (const char *s = o->choices; *s; s++)
-				buf_addc(out, *s == '|' ? ' ' : *s);
+			add_words(out, o->choices);
+			buf_addc(out, '\'');
+		} else if (o->words) {
+			buf_adds(out, " -r -F -a '");
+			add_words(out, o->words);
 			buf_addc(out, '\'');
 		} else if (opt_takes_value(o)) {
 			buf_adds(out, " -r");
@@ -184,4 +201,41 @@ void complete_fish(struct buf *out, const struct program *p, const struct opt *c
 	buf_adds(out, "'\n");
 	for (int i = 0; p->commands[i]; i++)
 		fish_options(out, p, p->commands[i], p->commands[i]->opts);
+}
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+static void table_options(struct buf *out, const char *command, const struct opt *o)
+{
+	static const char *const kinds[] = { [OPT_FLAG] = "FLAG",
+		[OPT_COUNT] = "COUNT",
+		[OPT_TEXT] = "TEXT",
+		[OPT_CHOICE] = "CHOICE",
+		[OPT_LIST] = "LIST",
+		[OPT_I64] = "I64",
+		[OPT_U64] = "U64",
+		[OPT_F64] = "F64",
+		[OPT_SIZE] = "SIZE",
+		[OPT_DURATION] = "DURATION",
+		[OPT_TIME] = "TIME",
+		[OPT_USD] = "USD",
+		[OPT_RENDER] = "RENDER",
+		[OPT_PPM] = "PPM" };
+
+	for (; o && o->kind != OPT_END; o++)
+		buf_addf(out, "%s\t%s\t%s\t%lld\t%lld\t%s\t%s\t%s\n", command, o->name,
+			kinds[o->kind], (long long)o->min, (long long)o->max,
+			words_of(o) ? words_of(o) : "", o->required ? "required" : "",
+			o->address ? "address" : "");
+}
+
+void complete_table(struct buf *out, const struct program *p, const struct opt *common)
+{
+	for (int i = 0; p->commands[i]; i++) {
+		const struct command *c = p->commands[i];
+
+		buf_addf(out, "%s\t%d\n", c->name, c->args_max);
+		table_options(out, c->name, c->opts);
+	}
+	table_options(out, "", common);
 }

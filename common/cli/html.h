@@ -14,8 +14,8 @@ void html_text(struct buf *out, const char *text);
 /* The same within <bdi>, so that right-to-left letters do not reorder the text beside them. */
 void html_name(struct buf *out, const char *text);
 
-/* Begins a page: head, style, <body> and <h1>. The page loads nothing. Elements of class "narrow" are shown on narrow
- * screens only, those of class "wide" on others. */
+/* Begins a page: head, style, <body> and <h1>. The page loads nothing. Elements of class "narrow"
+ * are shown on narrow screens only, those of class "wide" on others. */
 void html_begin(struct buf *out, const char *title);
 
 /* Ends the page. */

@@ -50,6 +50,14 @@ static void add_3_digits(struct buf *out, double v)
 	buf_adds(out, text);
 }
 
+/* Whether a unit is a word, "tokens/s", and takes no prefix: "20.3 k tokens/s", but "20.3 kB/s". */
+static bool is_word(const char *unit)
+{
+	size_t n = strcspn(unit, "/");
+
+	return n > 2 && unit[n - 1] == 's';
+}
+
 void human_number(struct buf *out, double v, const char *unit)
 {
 	static const char *const prefixes[] = { "", "k", "M", "G", "T", "P", "E" };
@@ -64,7 +72,8 @@ void human_number(struct buf *out, double v, const char *unit)
 	else
 		add_3_digits(out, v);
 	if (i || *unit)
-		buf_addf(out, " %s%s", prefixes[i], unit);
+		buf_addf(out, " %s%s%s", prefixes[i], i && is_word(unit) ? " " : "",
+			unit);
 }
 
 void human_bytes(struct buf *out, double bytes)
@@ -189,9 +198,37 @@ static void add_integer(struct buf *out, const char *key, int64_t v)
 		}
 	for (size_t i = 0; i < n; i++) {
 		buf_addc(out, text[i]);
-		if (n > 4 && i + 1 < n && (n - i - 1) % 3 == 0 && text[i] != '-')
+		if (i + 1 < n && (n - i - 1) % 3 == 0 && text[i] != '-')
 			buf_addc(out, ',');
 	}
+}
+
+#define TOKEN_MAX 16 /* characters of a token's name */
+
+static char set_token[TOKEN_MAX + 1] = "tokens", token[TOKEN_MAX + 1] = "tokens";
+
+void human_set_token(const char *name)
+{
+	snprintf(set_token, sizeof set_token, "%s", name ? name : "tokens");
+	strcpy(token, set_token);
+}
+
+void human_use_token_of(const json_t *record)
+{
+	const char *own = json_string_value(json_object_get(record, "token"));
+	/* strangers may have written it */
+	size_t n = own ? strspn(own,
+				 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				 "0123456789_.-") :
+			 0;
+
+	strcpy(token, n && n <= TOKEN_MAX && !own[n] ? own : set_token);
+}
+
+static void add_tokens(struct buf *out, int64_t base_units)
+{
+	add_money(out, base_units, 8);
+	buf_addf(out, " %s", token);
 }
 
 /* Formats a number whose unit the field's name gives. */
@@ -210,19 +247,20 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		}
 	if (ends_with(key, "uusd") || strncmp(key, "uusd_per_", 9) == 0) {
 		human_usd(out, llround(v));
-	} else if (strcmp(key, "lr") == 0) {
+		if (strcmp(key, "floor_uusd") == 0 || strcmp(key, "ask_uusd") == 0)
+			buf_adds(out, " an hour");
+	} else if (strcmp(key, "lr") == 0 || strcmp(key, "learning_rate") == 0) {
 		buf_addf(out, "%.2e", v);
 	} else if (strcmp(key, "changes_a_day_ppm") == 0) {
 		add_3_digits(out, v / 1e6);
 	} else if (unit_is(key, "micronats")) {
-		buf_addf(out, "%.5g", v / 1e6);
+		buf_addf(out, "%.4f", v / 1e6);
 	} else if (unit_is(key, "ppm")) {
 		add_3_digits(out, v / 1e4);
 		buf_adds(out, " %");
 	} else if (unit_is(key, "base_units")) {
 		buf_adds(out, v < 0 ? "-" : "");
-		add_money(out, llround(v), 8);
-		buf_adds(out, " RENDER");
+		add_tokens(out, llabs(llround(v)));
 	} else if (strcmp(key, "fewer_bytes") == 0) {
 		human_number(out, v, "times");
 	} else if (unit_is(key, "bytes") || strncmp(key, "bytes_", 6) == 0) {
@@ -240,8 +278,14 @@ static bool add_measure(struct buf *out, const char *key, double v)
 	} else if (unit_is(key, "c")) {
 		add_3_digits(out, v);
 		buf_adds(out, " \302\260C");
+	} else if (unit_is(key, "loss") || unit_is(key, "norm")) {
+		buf_addf(out, "%.4f", v);
 	} else if (ends_with(key, "_per_s")) {
-		human_number(out, v, "/s");
+		human_number(out, v,
+			unit_is(key, "tokens_per_s")        ? "tokens/s" :
+				unit_is(key, "flop_per_s")  ? "FLOP/s" :
+				unit_is(key, "bytes_per_s") ? "B/s" :
+							      "/s");
 	} else {
 		return false;
 	}
@@ -267,8 +311,8 @@ static void add_in_unit(struct buf *out, const char *unit, double v)
 
 static bool in_unit(const char *key)
 {
-	static const char *const names[] = { "low", "high", "sum", "mean", "p50", "p99",
-		NULL };
+	static const char *const names[] = { "low", "high", "sum", "mean", "p50", "p90",
+		"p99", NULL };
 
 	for (int i = 0; names[i]; i++)
 		if (strcmp(key, names[i]) == 0)
@@ -313,10 +357,13 @@ static void add_list(struct buf *out, const char *key, const json_t *v, int64_t 
 const char *human_key(const char *outer, const char *key)
 {
 	struct buf scratch = BUF_INIT;
-	const char *unit = add_measure(&scratch, key, 0) ||
-			!add_measure(&scratch, outer, 0) ?
-		key :
-		outer;
+	const char *unit;
+
+	/* how long a coordinator waited, by what for */
+	if (strcmp(outer, "waited") == 0)
+		return "waited_ms";
+	unit = add_measure(&scratch, key, 0) || !add_measure(&scratch, outer, 0) ? key :
+										   outer;
 
 	buf_release(&scratch);
 	return unit;
@@ -332,8 +379,7 @@ static bool add_big(struct buf *out, const char *key, const char *text)
 	if (!unit_is(key, "base_units") || !digits || digits > 18 || text[digits])
 		return false;
 	v = strtoll(text, &end, 10);
-	add_money(out, v, 8);
-	buf_adds(out, " RENDER");
+	add_tokens(out, v);
 	return true;
 }
 
@@ -404,6 +450,10 @@ void human_heading(struct buf *out, const char *path)
 	size_t n;
 
 	last = last ? last + 1 : path;
+	if (strcmp(last, "fewer_bytes") == 0) {
+		buf_adds(out, "fewer bytes");
+		return;
+	}
 	if (strncmp(path, "gpus.", 5) == 0 && last > path + 5)
 		buf_adds(out, "gpu ");
 	if (strncmp(last, "uusd_per_", 9) == 0) {

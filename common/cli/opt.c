@@ -1,14 +1,16 @@
 /* opt.c - parses options. */
 #include "common/cli/opt.h"
+#include "common/cli/settings.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/address.h"
+#include "common/base/amount.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/base/money.h"
 #include "common/base/num.h"
 #include "common/base/suggest.h"
 #include "common/cli/human.h"
@@ -32,6 +34,8 @@ static void add_limit(struct buf *out, enum opt_kind kind, int64_t v)
 		human_bytes(out, (double)v);
 	else if (kind == OPT_USD)
 		human_usd(out, v);
+	else if (kind == OPT_PPM)
+		amount_text(out, v, &amount_ppm);
 	else
 		buf_add_i64(out, v);
 }
@@ -77,6 +81,15 @@ static int check_address(const struct opt *o, const char *what, const char *text
 	return o->address ? address_parse(text, what, bytes) : 0;
 }
 
+static int check_url(const struct opt *o, const char *what, const char *text)
+{
+	if (!o->url || strncasecmp(text, "http://", 7) == 0 ||
+		strncasecmp(text, "https://", 8) == 0)
+		return 0;
+	return err_set(EX_USAGE, "%s: '%.80s' is not an http or https URL (http://HOST)",
+		what, text);
+}
+
 static void append(struct opt_list *l, const char *text)
 {
 	l->items = xrealloc(l->items, (size_t)(l->n + 1) * sizeof *l->items);
@@ -107,7 +120,7 @@ static int set_value(const struct opt *o, const char *text)
 	what[sizeof what - 1] = '\0';
 	switch (o->kind) {
 	case OPT_TEXT:
-		if (check_address(o, what, text) < 0)
+		if (check_address(o, what, text) < 0 || check_url(o, what, text) < 0)
 			return -1;
 		*(const char **)o->to = text;
 		return 0;
@@ -128,7 +141,7 @@ static int set_value(const struct opt *o, const char *text)
 	case OPT_F64:
 		return num_f64(text, what, o->to);
 	case OPT_TIME:
-		return clock_parse(text, what, o->to);
+		return clock_parse_people(text, what, o->to);
 	case OPT_I64:
 		rc = num_i64(text, what, INT64_MIN, INT64_MAX, &v);
 		break;
@@ -139,15 +152,19 @@ static int set_value(const struct opt *o, const char *text)
 		rc = num_duration_ms(text, what, &v);
 		break;
 	case OPT_USD:
-		rc = num_decimal(text, what, MONEY_USD_DECIMALS, 0, &v);
+		rc = amount_read(text, what, &amount_usd, "", NULL, &v);
 		break;
 	case OPT_RENDER:
-		rc = num_decimal(text, what, MONEY_RENDER_DECIMALS, 0, &v);
+		rc = amount_read(text, what, &amount_render, "", NULL, &v);
+		break;
+	case OPT_PPM:
+		rc = amount_read(text, what, &amount_ppm, "ppm", NULL, &v);
 		break;
 	default:
 		bug("option --%s has no value", o->name);
 	}
-	if (rc < 0 || in_range(o, what, text, v) < 0)
+	if (rc < 0 || in_range(o, what, text, v) < 0 ||
+		(o->kind == OPT_PPM && amount_doubt(v, what, &amount_ppm) < 0))
 		return -1;
 	*(int64_t *)o->to = v;
 	return 0;
@@ -333,10 +350,19 @@ static int apply_settings(struct parse *p)
 	return 0;
 }
 
-/* A command that takes no arguments got one: it may be the value. */
+/* A command that takes no arguments got one: it may be the value. Of a setting it says who would
+ * write it for every day. */
 static int lacks(const struct parse *p, const struct opt *o, int nargs)
 {
 	bool found = nargs == 1 && p->command->args_max == 0;
+	char variable[64];
+
+	if (o->setting && !found) {
+		settings_variable(o->name, variable, sizeof variable);
+		return err_set(EX_USAGE,
+			"option --%s %s is required; or set %s, or run rnp-register setup",
+			o->name, o->metavar, variable);
+	}
 
 	return err_set(EX_USAGE, "option --%s %s is required%s%s%s%.60s%s", o->name,
 		o->metavar ? o->metavar : "", found ? "; did you mean --" : "",
@@ -413,17 +439,25 @@ int opt_preset(const struct command *c, const char *name, const char *value)
 	return 0;
 }
 
-int opt_setting(const struct command *c, const char *name, const char *value)
+/* Forgets the value of an option that a setting gave. */
+static void forget(const struct opt *o)
 {
-	const struct opt *o = find_in(c->opts, name, strlen(name), 0);
-	struct parse p = { .command = c };
+	if (o->kind == OPT_TEXT)
+		*(const char **)o->to = NULL;
+	else if (o->kind == OPT_LIST)
+		((struct opt_list *)o->to)->n = 0;
+	else
+		bug("a setting --%s is neither a text nor a list", o->name);
+}
 
-	if (!value || opt_given(c, name))
-		return 0;
-	if (o->kind != OPT_LIST)
-		return apply(&p, o, value);
-	((struct opt_list *)o->to)->n = 0;
-	return apply_list(&p, o, value);
+int opt_settings_again(const struct command *c)
+{
+	struct parse p = { .command = c, .seen = last_seen };
+
+	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++)
+		if (o->setting && !opt_given(c, o->name))
+			forget(o);
+	return apply_settings(&p);
 }
 
 bool opt_given(const struct command *c, const char *name)

@@ -22,9 +22,10 @@ enum opt_kind {
 	OPT_F64,      /* double */
 	OPT_SIZE,     /* int64_t, bytes: "64MiB" */
 	OPT_DURATION, /* int64_t, milliseconds: "250ms", a bare number is seconds */
-	OPT_TIME,     /* int64_t, milliseconds since 1970: RFC 3339 */
-	OPT_USD,      /* int64_t, uusd: "1.90" */
+	OPT_TIME,     /* int64_t, milliseconds since 1970: RFC 3339, "today", "-7d" */
+	OPT_USD,      /* int64_t, uusd: "1.90", "1.90 USD", "190 ct" */
 	OPT_RENDER,   /* int64_t, base units: "75000" */
+	OPT_PPM,      /* int64_t, millionths: "20000" or "2%" */
 };
 
 struct opt_list {
@@ -43,8 +44,24 @@ struct opt {
 	const char *help;    /* one lower-case phrase; units and default in it */
 	int64_t min, max;    /* numbers; max 0 with min >= 0: no upper end */
 	const char *choices; /* "a|b|c", of a choice or of each item of a list */
+	/* "a|b|c", what a text may be beside a path: for shells to offer */
+	const char *words;
+	bool url;     /* the text is an http or https URL */
 	bool address; /* the text, or each item of a list, is an address (address.h) */
 };
+
+/* A row of a table: kind without its OPT_, name, destination, metavar and help; then what else is
+ * set, as in `.required = true`. OPT_IN has the least and the greatest number before the help;
+ * OPT_SWITCH is a flag. */
+#define OPT(kind_, name_, to_, metavar_, help_, ...)                                \
+	{                                                                           \
+		.name = name_, .kind = OPT_##kind_, .to = to_, .metavar = metavar_, \
+		.help = help_, ##__VA_ARGS__                                        \
+	}
+#define OPT_IN(kind_, name_, to_, metavar_, min_, max_, help_, ...) \
+	OPT(kind_, name_, to_, metavar_, help_, .min = min_, .max = max_, ##__VA_ARGS__)
+#define OPT_SWITCH(name_, to_, help_, ...) \
+	OPT(FLAG, name_, to_, NULL, help_, ##__VA_ARGS__)
 
 static inline bool opt_takes_value(const struct opt *o)
 {
@@ -66,13 +83,14 @@ struct command {
 	int (*run)(int n, char **args);
 };
 
-/* What other programs call an option, "port" or "-m", and what it is here: "--listen HOST:PORT", or words for what is
- * the one argument of a command. */
+/* What other programs call an option, "port" or "-m", and what it is here: "--listen HOST:PORT", or
+ * words for what is the one argument of a command. */
 struct opt_elsewhere {
 	const char *name, *here;
 };
 
-/* Sets what is answered to such names where the command has the option; ends with a row of NULL. NULL: nothing is. */
+/* Sets what is answered to such names where the command has the option; ends with a row of NULL.
+ * NULL: nothing is. */
 void opt_use_elsewhere(const struct opt_elsewhere *names);
 
 /* Reads the options of a command and those common to all (may be NULL) from argv[1..argc).
@@ -91,10 +109,11 @@ int opt_preset(const struct command *c, const char *name, const char *value);
 typedef const char *(*opt_setting_fn)(const char *name);
 void opt_use_settings(opt_setting_fn find);
 
-/* Sets an option of c that is not on the command line to the value of a setting (NULL: none is
- * set, and the option keeps its value), replacing that of another setting. Returns 0, or -1
+/* Looks up the settings again, after another source of them was opened: each option of c that may
+ * be one and is not on the command line gets its new value, and is as if never given where there is
+ * none any more (a text NULL, a list empty). The values of before stay readable. Returns 0, or -1
  * with err_set(EX_USAGE). */
-int opt_setting(const struct command *c, const char *name, const char *value);
+int opt_settings_again(const struct command *c);
 
 /* Whether the last opt_parse met the option of c, or opt_preset set it since. */
 bool opt_given(const struct command *c, const char *name);
@@ -107,17 +126,16 @@ void opt_usage(struct buf *out, const char *program, const struct command *c);
  * man pages. */
 void opt_synopsis(struct buf *out, const char *program, const struct command *c);
 
-/* The first commands that the program's page has for a subcommand, lines that begin with two
- * blanks; or NULL. */
-const char *opt_examples(const char *program, const char *command);
-
-/* Appends the words of a text to a line of `column` columns, and a newline; further lines have so many
- * blanks before them. Line breaks of the text are blanks, too. */
+/* Appends the words of a text to a line of `column` columns, and a newline; further lines have so
+ * many blanks before them. Line breaks of the text are blanks, too. */
 void opt_wrap(struct buf *out, const char *text, size_t column);
 
 /* The whole --help text in lines of under 80 columns: usage, summary, one row per option in the
  * table's order (the five commonest first), details, and the examples of the man page. */
 void opt_help(struct buf *out, const char *program, const struct command *c);
+
+/* Appends the three commands of the man page's EXAMPLES that are marked for it. */
+void opt_overview_examples(struct buf *out, const char *program);
 
 void opt_list_release(struct opt_list *l);
 

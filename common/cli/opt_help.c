@@ -106,7 +106,9 @@ static void option_label(struct buf *out, const struct opt *o)
 /* The commands of the man page's EXAMPLES by "PROGRAM SUBCOMMAND", see scripts/examples. */
 extern const char *const examples_embedded_kinds[], *const examples_embedded_texts[];
 
-const char *opt_examples(const char *program, const char *command)
+/* The first commands that the program's page has for a subcommand, lines that begin with two
+ * blanks; or NULL. */
+static const char *opt_examples(const char *program, const char *command)
 {
 	size_t n = strlen(program);
 
@@ -118,6 +120,13 @@ const char *opt_examples(const char *program, const char *command)
 			return examples_embedded_texts[i];
 	}
 	return NULL;
+}
+
+void opt_overview_examples(struct buf *out, const char *program)
+{
+	for (int i = 0; examples_embedded_kinds[i]; i++)
+		if (strcmp(examples_embedded_kinds[i], program) == 0)
+			buf_addf(out, "\nExamples:\n\n%s", examples_embedded_texts[i]);
 }
 
 /* If there are more options than this, the first few stand apart. */

@@ -16,8 +16,8 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/cli/cell.h"
 #include "common/cli/human.h"
+#include "common/cli/layout.h"
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
 #include "common/cli/table.h"
@@ -25,6 +25,7 @@
 
 #define HELD_ROWS_MAX 200
 #define HELD_MS       150
+#define KINDS_MAX     16 /* of records in one output */
 #define BOLD          "\033[1m"
 #define GREEN         "\033[32m"
 #define RED           "\033[31m"
@@ -36,13 +37,14 @@ static struct {
 	bool terminal;
 	int64_t now_ms;
 
-	char *paths[TABLE_COLUMNS_MAX], *headings[TABLE_COLUMNS_MAX];
-	struct table_column columns[TABLE_COLUMNS_MAX];
-	int ncolumns;
+	struct layout layouts[KINDS_MAX]; /* one for each kind so far */
+	int nlayouts;
+	const char *unnamed; /* the kind of the table without a kind; NULL: still free */
+	const struct layout *at; /* of what was printed last */
 
 	json_t **held; /* rows waiting until the column widths are known */
 	size_t nheld, cap;
-	bool laid_out, cards;
+	bool laid_out;
 	size_t printed;
 	int failed; /* errno of a failed write by the flusher, 0: none */
 } out;
@@ -130,55 +132,6 @@ int out_flush(void)
 	return fflush(stdout) ? write_failed() : 0;
 }
 
-static bool plain(const json_t *v)
-{
-	return json_is_string(v) || json_is_number(v) || json_is_boolean(v);
-}
-
-static bool shown(const char *key)
-{
-	return strcmp(key, "kind") && strcmp(key, "v") && strcmp(key, "proof");
-}
-
-/* "gpus.0.model=GPU", "median|low|high=figure" */
-static void add_column(const char *spec, size_t len)
-{
-	const char *heading = memchr(spec, '=', len);
-	size_t path = heading ? (size_t)(heading - spec) : len;
-	struct buf text = BUF_INIT;
-
-	if (out.ncolumns == TABLE_COLUMNS_MAX)
-		return;
-	out.paths[out.ncolumns] = xstrndup(spec, path);
-	if (heading)
-		buf_add(&text, heading + 1, len - path - 1);
-	else
-		human_heading(&text, out.paths[out.ncolumns]);
-	out.headings[out.ncolumns] = buf_take(&text);
-	out.columns[out.ncolumns] = (struct table_column){ .number = true };
-	table_heading(&out.columns[out.ncolumns], out.headings[out.ncolumns]);
-	out.ncolumns++;
-}
-
-static void choose_columns(const json_t *record)
-{
-	const char *key;
-	json_t *v;
-
-	if (out.form.columns) {
-		for (const char *s = out.form.columns; *s;) {
-			size_t n = strcspn(s, ",");
-
-			add_column(s, n);
-			s += n + (s[n] == ',');
-		}
-		return;
-	}
-	json_object_foreach((json_t *)record, key, v)
-		if (plain(v) && shown(key))
-			add_column(key, strlen(key));
-}
-
 static int put_buf(struct buf *text)
 {
 	int rc = out_text(buf_text(text), text->len);
@@ -187,16 +140,12 @@ static int put_buf(struct buf *text)
 	return rc;
 }
 
-static int print_row(const json_t *record)
+static int print_row(const struct layout *l, const json_t *record)
 {
-	char *cells[TABLE_COLUMNS_MAX];
 	struct buf text = BUF_INIT;
 
-	for (int i = 0; i < out.ncolumns; i++)
-		cells[i] = cell_text(record, out.paths[i], out.now_ms);
-	table_row(&text, out.columns, out.ncolumns, (const char *const *)cells);
-	for (int i = 0; i < out.ncolumns; i++)
-		free(cells[i]);
+	out.printed++;
+	layout_row(&text, l, record, out.now_ms);
 	return put_buf(&text);
 }
 
@@ -212,7 +161,7 @@ static size_t label_width(const json_t *record)
 	json_object_foreach((json_t *)record, key, v) {
 		buf_reset(&label);
 		human_heading(&label, key);
-		if (shown(key) && table_width(buf_text(&label)) > n)
+		if (layout_shown(key) && table_width(buf_text(&label)) > n)
 			n = table_width(buf_text(&label));
 	}
 	buf_release(&label);
@@ -294,6 +243,30 @@ static void card_list(struct buf *text, const char *label, size_t labels,
 	buf_release(&value);
 }
 
+/* What a person should do: numbered, where it is more than one thing. */
+static void card_advice(struct buf *text, const json_t *v, size_t labels)
+{
+	size_t n = json_is_array(v) ? json_array_size(v) : 1;
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+		struct buf line = BUF_INIT;
+
+		if (n > 1)
+			buf_addf(&line, "%zu. ", i + 1);
+		buf_adds(&line, json_string_value(item));
+		table_card_advice(text, i ? "" : "next", labels, line.data, out.width);
+		buf_release(&line);
+	}
+}
+
+/* Whether a record's field is advice, and not the name of something. */
+static bool is_advice(const char *key, const json_t *v)
+{
+	return strcmp(key, "next") == 0 &&
+		json_is_string(json_is_array(v) ? json_array_get(v, 0) : v);
+}
+
 static void card_field(struct buf *text, const char *key, const json_t *v,
 	const char *unit, size_t labels)
 {
@@ -326,39 +299,60 @@ static int print_card(const json_t *record)
 
 	if (out.printed++)
 		buf_addc(&text, '\n');
+	human_use_token_of(record);
 	json_object_foreach((json_t *)record, key, v)
-		if (shown(key))
+		if (is_advice(key, v))
+			card_advice(&text, v, labels);
+		else if (layout_shown(key))
 			card_field(&text, key, v, unit, labels);
 	return put_buf(&text);
 }
 
 /* --- the layout, chosen when the first rows are there -------------------------------------- */
 
-static void measure(const json_t *record)
+/* Returns the layout of a record's kind, a new one where this is the first. */
+static struct layout *layout_of(const json_t *record)
 {
-	for (int i = 0; i < out.ncolumns; i++) {
-		char *text = cell_text(record, out.paths[i], out.now_ms);
+	int i = 0;
 
-		if (text)
-			table_measure(&out.columns[i], text);
-		free(text);
-		out.columns[i].number &= cell_is_number(record, out.paths[i]);
-	}
+	while (i < out.nlayouts && !layout_takes(&out.layouts[i], record, out.now_ms))
+		i++;
+	if (i == KINDS_MAX)
+		return &out.layouts[KINDS_MAX - 1];
+	if (i == out.nlayouts)
+		layout_init(&out.layouts[out.nlayouts++], out.form.columns, record,
+			&out.unnamed);
+	return &out.layouts[i];
 }
 
-static int print_headings(void)
+static int print_headings(const struct layout *l)
 {
 	struct buf text = BUF_INIT;
 
-	table_headings(&text, out.columns, out.ncolumns,
-		(const char *const *)out.headings, out.form.colour ? BOLD : "",
+	if (out.printed)
+		buf_addc(&text, '\n');
+	layout_headings(&text, l, out.form.colour ? BOLD : "",
 		out.form.colour ? PLAIN : "");
 	return put_buf(&text);
 }
 
+/* Prints a record; one of another kind than the one before begins a table. */
 static int print_record(const json_t *record)
 {
-	return out.cards ? print_card(record) : print_row(record);
+	struct layout *l = layout_of(record);
+
+	if (layout_measure(l, record, out.now_ms) || !l->fitted) {
+		layout_fit(l, out.width);
+		out.at = NULL;
+	}
+	if (l->cards) {
+		out.at = l;
+		return print_card(record);
+	}
+	if (l != out.at && print_headings(l) < 0)
+		return -1;
+	out.at = l;
+	return print_row(l, record);
 }
 
 static int lay_out(void)
@@ -368,13 +362,11 @@ static int lay_out(void)
 	if (out.laid_out || !out.nheld)
 		return 0;
 	out.laid_out = true;
-	choose_columns(out.held[0]);
 	for (size_t i = 0; i < out.nheld; i++)
-		measure(out.held[i]);
-	/* if all columns do not fit, a few of them may */
-	out.cards = !table_fit(out.columns, out.ncolumns, out.width);
-	if (!out.cards)
-		rc = print_headings();
+		layout_measure(layout_of(out.held[i]), out.held[i], out.now_ms);
+	/* if all columns do not fit, a few of them may: as cards */
+	for (int i = 0; i < out.nlayouts; i++)
+		layout_fit(&out.layouts[i], out.width);
 	for (size_t i = 0; i < out.nheld; i++) {
 		if (rc == 0)
 			rc = print_record(out.held[i]);
@@ -389,10 +381,7 @@ static void *flush_later(void *arg)
 	struct timespec until;
 
 	(void)arg;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += HELD_MS * 1000000L;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
+	clock_after(&until, CLOCK_REALTIME, HELD_MS * INT64_C(1000000));
 	pthread_mutex_lock(&lock);
 	while (!closing && pthread_cond_timedwait(&done, &lock, &until) == 0)
 		;
@@ -473,10 +462,8 @@ static void release(void)
 	for (size_t i = 0; i < out.nheld; i++)
 		json_decref(out.held[i]);
 	free(out.held);
-	for (int i = 0; i < out.ncolumns; i++) {
-		free(out.paths[i]);
-		free(out.headings[i]);
-	}
+	for (int i = 0; i < out.nlayouts; i++)
+		layout_release(&out.layouts[i]);
 	memset(&out, 0, sizeof out);
 }
 

@@ -14,7 +14,12 @@ struct out_form {
 	bool card;   /* a line per field, for commands with a single answer */
 	/* For a table: comma-separated paths into a record, each with its heading unless that
 	 * is the field's name: "node,gpus.0.model=GPU". "median|low|high=figure" shows a
-	 * figure with its interval. NULL: the plain fields of the first record. */
+	 * figure with its interval. Further tables of other kinds follow a ';':
+	 * "step,loss;rnp.plan:tokens,bytes;rnp.run:", and one without columns is a card a record,
+	 * as are kinds that are not named; the first such kind has the table without a name.
+	 * NULL: the plain fields of the first record of each kind. "+suite,test": each suite has
+	 * a table of its own. Columns that no row has a value for are left out; a later row that
+	 * has one begins the table again. */
 	const char *columns;
 	bool colour;
 };
@@ -52,11 +57,11 @@ int out_flush(void);
 /* Whether the reader of a pipe has closed it: the command then ends without a message. */
 bool out_reader_left(void);
 
-/* From now on a thread of its own asks stops() again and again, which may take a second to answer. Once it
- * has said yes, standard output or standard error that takes nothing for five seconds (nobody reads the pipe,
- * a terminal was stopped) ends the process at once with EX_IOERR, and one line where standard error takes it.
- * For programs whose state survives a kill: their end would wait for a reader. Returns 0, or -1 with
- * err_set(EX_OSERR). */
+/* From now on a thread of its own asks stops() again and again, which may take a second to answer.
+ * Once it has said yes, standard output or standard error that takes nothing for five seconds
+ * (nobody reads the pipe, a terminal was stopped) ends the process at once with EX_IOERR, and one
+ * line where standard error takes it. For programs whose state survives a kill: their end would
+ * wait for a reader. Returns 0, or -1 with err_set(EX_OSERR). */
 int out_end_where_blocked(bool (*stops)(void));
 
 /* Prints held rows, flushes, and checks that everything was written. Called by prog_main. */

@@ -44,43 +44,18 @@ static struct {
 } prog;
 
 static const struct opt common_opts[] = {
-	{ .name = "help",
-		.letter = 'h',
-		.kind = OPT_FLAG,
-		.to = &prog.help,
-		.help = "print this help" },
-	{ .name = "version",
-		.kind = OPT_FLAG,
-		.to = &prog.version,
-		.help = "print the version" },
-	{ .name = "quiet",
-		.letter = 'q',
-		.kind = OPT_FLAG,
-		.to = &prog.quiet,
-		.help = "only errors on standard error" },
-	{ .name = "verbose",
-		.letter = 'v',
-		.kind = OPT_COUNT,
-		.to = &prog.verbose,
-		.help = "say more on standard error" },
-	{ .name = "log",
-		.kind = OPT_CHOICE,
-		.to = &prog.log,
-		.choices = "text|json",
-		.help = "form of standard error (default text)" },
-	{ .name = "table",
-		.kind = OPT_FLAG,
-		.to = &prog.table,
-		.help = "for people: tables and units (default on a terminal)" },
-	{ .name = "json",
-		.kind = OPT_FLAG,
-		.to = &prog.json,
-		.help = "JSON Lines (default in a pipe or file)" },
-	{ .name = "color",
-		.kind = OPT_CHOICE,
-		.to = &prog.color,
-		.choices = "auto|always|never",
-		.help = "colours (default auto: on a terminal)" },
+	OPT_SWITCH("help", &prog.help, "print this help", .letter = 'h'),
+	OPT_SWITCH("version", &prog.version, "print the version"),
+	OPT_SWITCH("quiet", &prog.quiet, "only errors on standard error", .letter = 'q'),
+	OPT(COUNT, "verbose", &prog.verbose, NULL, "say more on standard error",
+		.letter = 'v'),
+	OPT(CHOICE, "log", &prog.log, NULL, "form of standard error (default text)",
+		.choices = "text|json"),
+	OPT_SWITCH("table", &prog.table,
+		"for people: tables and units (default on a terminal)"),
+	OPT_SWITCH("json", &prog.json, "JSON Lines (default in a pipe or file)"),
+	OPT(CHOICE, "color", &prog.color, NULL, "colours (default auto: on a terminal)",
+		.choices = "auto|always|never"),
 	{ 0 },
 };
 
@@ -199,8 +174,10 @@ static void print_overview(struct buf *out, const struct program *p)
 	}
 	buf_addf(out, "      --%-24s  JSON Schema of the record kinds\n",
 		"schema [KIND]");
-	buf_addf(out, "      --%-24s  completion script for a shell\n\nSee %s(1).\n",
-		"completion bash|zsh|fish", p->name);
+	buf_addf(out, "      --%-24s  completion script for a shell\n",
+		"completion bash|zsh|fish");
+	opt_overview_examples(out, p->name);
+	buf_addf(out, "\nSee %s(1).\n", p->name);
 }
 
 static int finish(int code)
@@ -285,8 +262,10 @@ static int print_completion(const struct program *p, const char *shell)
 		complete_zsh(&text, p, common_opts);
 	} else if (shell && strcmp(shell, "fish") == 0) {
 		complete_fish(&text, p, common_opts);
+	} else if (shell && strcmp(shell, "table") == 0) {
+		complete_table(&text, p, common_opts);
 	} else {
-		err_set(EX_USAGE, "--completion: bash, zsh or fish");
+		err_set(EX_USAGE, "--completion: bash, zsh, fish or table");
 		return usage_error(p, NULL);
 	}
 	return print_and_finish(&text);
@@ -457,9 +436,10 @@ static int no_command(const struct program *p, const char *name, int argc, char 
 		err_clear();
 		prog.help = prog.version = false;
 	}
-	if (prog.help)
+	/* help about what there is not would look like an answer */
+	if (prog.help && !name)
 		print_overview(&text, p);
-	else if (prog.version)
+	else if (prog.version && !name)
 		buf_addf(&text, "%s %s\n", p->name, RNP_VERSION);
 	if (text.len)
 		return print_and_finish(&text);

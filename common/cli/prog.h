@@ -43,62 +43,68 @@ extern bool prog_example;
 /* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
 /* clang-format off */
 #define OPT_KEY(to_path) \
-	{ .name = "key", .kind = OPT_TEXT, .setting = true, .to = (to_path), .metavar = "F", \
-		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
+	OPT(TEXT, "key", (to_path), "F", \
+		"key file (default $XDG_CONFIG_HOME/rnp/key.json)", .setting = true)
 
 /* The row `--passphrase-file F` beside OPT_KEY. */
 #define OPT_PASSPHRASE(to_path) \
-	{ .name = "passphrase-file", .kind = OPT_TEXT, .setting = true, .to = (to_path), \
-		.metavar = "F", .help = "opens the key file if it is encrypted" }
+	OPT(TEXT, "passphrase-file", (to_path), "F", \
+		"opens the key file if it is encrypted", .setting = true)
 
 /* The row `--node A`, required, of commands about one node. */
 #define OPT_NODE(to_text) \
-	{ .name = "node", .kind = OPT_TEXT, .required = true, .address = true, \
-		.to = (to_text), .metavar = "A", .help = "address of the node" }
+	OPT(TEXT, "node", (to_text), "A", \
+		"address of the node", .required = true, .address = true)
 
 /* The row `--watch D` for commands whose answer people look at again and again; prog_main does the
  * rest. 0: once. */
 #define OPT_WATCH \
-	{ .name = "watch", .kind = OPT_DURATION, .to = &prog_watch_ms, .metavar = "D", \
-		.help = "again every D until Ctrl-C, such as 10s", .min = 1000, .max = 86400000 }
+	OPT_IN(DURATION, "watch", &prog_watch_ms, "D", 1000, 86400000, \
+		"again every D until Ctrl-C, such as 10s")
 
-/* The row `--example` for commands that read a file that people write. prog_main prints the command's
- * .example, also where required options are missing. */
+/* The row `--example` for commands that read a file that people write. prog_main prints the
+ * command's .example, also where required options are missing. */
 #define OPT_EXAMPLE(of_what) \
-	{ .name = "example", .kind = OPT_FLAG, .to = &prog_example, \
-		.help = "print a file of " of_what " to begin with, and nothing else" }
+	OPT_SWITCH("example", &prog_example, \
+		"print a file of " of_what " to begin with, and nothing else")
 
 /* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or
  * auto: as dev_open takes it. */
 #define OPT_DEVICE(to_text) \
-	{ .name = "device", .kind = OPT_TEXT, .to = (to_text), .metavar = "D", \
-		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" }
+	OPT(TEXT, "device", (to_text), "D", \
+		"auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)")
 
 /* The rows `--model M`, required, and `--tokenizer F` of commands that load a language model;
  * NULL after parsing means the model's own tokenizer. */
 #define OPT_MODEL(to_text) \
-	{ .name = "model", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "M", \
-		.help = "GGUF file, directory with safetensors, or llama2.c .bin" }
+	OPT(TEXT, "model", (to_text), "M", \
+		"GGUF file, directory with safetensors, or llama2.c .bin", .required = true)
 #define OPT_TOKENIZER(to_text) \
-	{ .name = "tokenizer", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
-		.help = "tokenizer.json, GGUF file or tok*.bin (default: the model's own)" }
+	OPT(TEXT, "tokenizer", (to_text), "F", \
+		"tokenizer.json, GGUF file or tok*.bin (default: the model's own)")
 
 /* The rows of servers: the addresses to listen on, and the file of the request log. */
 #define OPT_LISTEN(to_text) \
-	{ .name = "listen", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "ADDR", \
-		.help = "HOST:PORT; port 0 is any free one" }
+	OPT(TEXT, "listen", (to_text), "ADDR", \
+		"HOST:PORT; port 0 is any free one", .required = true)
 #define OPT_PORT_FILE(to_text) \
-	{ .name = "port-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
-		.help = "write the port there once connections are accepted" }
+	OPT(TEXT, "port-file", (to_text), "F", \
+		"write the port there once connections are accepted")
 #define OPT_CERT(to_text) \
-	{ .name = "cert", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
-		.help = "serve HTTPS with this certificate (PEM)" }
+	OPT(TEXT, "cert", (to_text), "F", "serve HTTPS with this certificate (PEM)")
 #define OPT_CERT_KEY(to_text) \
-	{ .name = "cert-key", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
-		.help = "the certificate's key (PEM)" }
+	OPT(TEXT, "cert-key", (to_text), "F", "the certificate's key (PEM)")
 #define OPT_LOG_FILE(to_text) \
-	{ .name = "log-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
-		.help = "append the request log there (default standard error)" }
+	OPT(TEXT, "log-file", (to_text), "F", \
+		"append the request log there (default standard error)")
+#define OPTS_PROXIED(to_url, to_list, to_header) \
+	OPT(TEXT, "external-url", (to_url), "URL", \
+		"what clients ask for, where a proxy takes a path off"), \
+	OPT(LIST, "trusted-proxy", (to_list), "CIDR", \
+		"a proxy whose X-Forwarded-For or Forwarded is believed; several"), \
+	OPT(CHOICE, "proxy-header", (to_header), "H", \
+		"which of the two counts, the one that the proxy sets", \
+		.choices = "x-forwarded-for|forwarded")
 /* clang-format on */
 
 #endif

@@ -1,15 +1,16 @@
 /* progress.c - draws a bar on standard error while long work goes on. */
 #include "common/cli/progress.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
+#include "common/base/mem.h"
 #include "common/cli/human.h"
 #include "common/cli/prog.h"
 
@@ -17,6 +18,7 @@
 #define REDRAW_NS   INT64_C(100000000)
 #define WINDOW_NS   INT64_C(5000000000)
 #define CELLS       24
+#define CELLS_FEW   10 /* in a narrow terminal, beside the figures */
 #define COLUMNS_MAX 100
 
 /* Whether a bar stands on the terminal's last line. */
@@ -36,32 +38,6 @@ void progress_start(struct progress *p, const char *what, const char *unit, int6
 		.total = total,
 		.begun_ns = clock_mono_ns() };
 	p->on = !prog_quiet() && isatty(STDERR_FILENO);
-}
-
-/* 12345678 as "12.3 M" */
-static void short_number(char *out, size_t size, double v)
-{
-	static const char *const prefixes[] = { "", "k", "M", "G", "T", "P" };
-	int i = 0;
-
-	while (v >= 999.5 && i < 5) {
-		v /= 1000;
-		i++;
-	}
-	snprintf(out, size,
-		v < 10          ? "%.2f %s" :
-			v < 100 ? "%.1f %s" :
-				  "%.0f %s",
-		v, prefixes[i]);
-}
-
-static void left_text(char *out, size_t size, double seconds)
-{
-	struct buf text = BUF_INIT;
-
-	human_duration(&text, seconds);
-	snprintf(out, size, "%s", text.data);
-	buf_release(&text);
 }
 
 void progress_note(struct progress *p, const char *fmt, ...)
@@ -94,38 +70,103 @@ static int columns(void)
 		COLUMNS_MAX;
 }
 
+/* Appends a part where the line has room for all of it. */
+static void add_part(struct buf *out, int size, const char *before, const char *part)
+{
+	if (out->len + strlen(before) + strlen(part) >= (size_t)size)
+		return;
+	buf_adds(out, before);
+	buf_adds(out, part);
+}
+
+/* Appends a number with its unit, or a rate. */
+static void add_number(struct buf *out, int size, const char *before, double v,
+	const char *unit, const char *each)
+{
+	struct buf text = BUF_INIT;
+	char name[32];
+
+	snprintf(name, sizeof name, "%s%s", unit, each);
+	human_number(&text, v, name);
+	add_part(out, size, before, buf_text(&text));
+	buf_release(&text);
+}
+
+static void add_left(struct buf *out, int size, double seconds)
+{
+	struct buf text = BUF_INIT;
+
+	if (seconds >= 120)
+		human_duration(&text, seconds);
+	else
+		buf_addf(&text, "%.0f s", seconds);
+	buf_adds(&text, " left");
+	add_part(out, size, "  ", buf_text(&text));
+	buf_release(&text);
+}
+
+/* Appends the note, whose parts are separated by ", ". */
+static void add_note(struct buf *out, int size, const char *note)
+{
+	const char *before = " ";
+
+	if (out->len && out->data[out->len - 1] != ']')
+		before = ", ";
+	while (*note) {
+		const char *end = strstr(note, ", ");
+		size_t n = end ? (size_t)(end - note) : strlen(note);
+		char *part = xstrndup(note, n);
+
+		add_part(out, size, before, part);
+		free(part);
+		before = ", ";
+		note += end ? n + 2 : n;
+	}
+}
+
+static void add_bar(struct buf *out, int size, double share)
+{
+	int cells = size < COLUMNS_MAX ? CELLS_FEW : CELLS;
+	char bar[CELLS + 3];
+
+	bar[0] = '[';
+	memset(bar + 1, '.', (size_t)cells);
+	memset(bar + 1, '#', (size_t)(share * cells));
+	memcpy(bar + 1 + cells, "]", 2);
+	add_part(out, size, " ", bar);
+}
+
 void progress_text(char *out, int size, const struct progress *p, int64_t done,
 	int64_t elapsed_ns)
 {
 	double seconds = (double)(elapsed_ns - p->from.elapsed_ns) / 1e9;
 	double rate = seconds > 0 ? (double)(done - p->from.done) / seconds : 0;
-	char count[32], speed[32], left[32], bar[CELLS + 1];
-	const char *comma = *p->note ? ", " : "";
-	int filled;
+	struct buf text = BUF_INIT;
 
-	short_number(count, sizeof count, (double)done);
-	short_number(speed, sizeof speed, rate);
+	add_part(&text, size, "", p->what);
 	if (p->total <= 0) {
-		snprintf(out, (size_t)size, "%s: %s%s, %s%s/s%s%s", p->what, count,
-			p->unit, speed, p->unit, comma, p->note);
-		return;
+		add_number(&text, size, ": ", (double)done, p->unit, "");
+		add_number(&text, size, ", ", rate, p->unit, "/s");
+	} else {
+		double share;
+
+		if (done > p->total)
+			done = p->total;
+		share = (double)done / (double)p->total;
+		add_bar(&text, size, share);
+		if (rate > 0) {
+			char percent[8];
+
+			snprintf(percent, sizeof percent, "%d%%", (int)(share * 100));
+			add_part(&text, size, " ", percent);
+			if (*p->unit)
+				add_number(&text, size, "  ", rate, p->unit, "/s");
+			add_left(&text, size, (double)(p->total - done) / rate);
+		}
 	}
-	if (done > p->total)
-		done = p->total;
-	filled = (int)((double)done / (double)p->total * CELLS);
-	memset(bar, '.', CELLS);
-	memset(bar, '#', (size_t)filled);
-	bar[CELLS] = '\0';
-	if (rate <= 0) {
-		snprintf(out, (size_t)size, "%s [%s]%s%s", p->what, bar, comma, p->note);
-		return;
-	}
-	snprintf(left, sizeof left, "%.0f s", (double)(p->total - done) / rate);
-	if ((double)(p->total - done) / rate >= 120)
-		left_text(left, sizeof left, (double)(p->total - done) / rate);
-	snprintf(out, (size_t)size, "%s [%s] %" PRId64 "%%  %s%s/s  %s left%s%s", p->what,
-		bar, (int64_t)((double)done * 100 / (double)p->total), speed, p->unit,
-		left, comma, p->note);
+	add_note(&text, size, p->note);
+	snprintf(out, (size_t)size, "%s", buf_text(&text));
+	buf_release(&text);
 }
 
 void progress_update(struct progress *p, int64_t done)

@@ -20,13 +20,17 @@
 #define FILE_BYTES_MAX (64 << 10)
 
 const char *const settings_names[] = { "registry", "key", "passphrase-file", "wallet",
-	"costs", "ca", "name", "label", "bench", "node", NULL };
+	"gpus", "costs", "ca", "name", "label", "bench", "node", "rpc", NULL };
 
 enum { SETTINGS_MAX = sizeof settings_names / sizeof *settings_names };
 
 static struct {
 	char *value, *origin;
 } found[SETTINGS_MAX];
+
+/* Values that were replaced: options still point at them. */
+static char **before;
+static size_t nbefore, before_cap;
 
 static int index_of(const char *name)
 {
@@ -36,8 +40,7 @@ static int index_of(const char *name)
 	return -1;
 }
 
-/* "registry" is $RNP_REGISTRY, "key-file" $RNP_KEY_FILE. */
-static void variable_of(const char *name, char *out, size_t size)
+void settings_variable(const char *name, char *out, size_t size)
 {
 	size_t n = (size_t)snprintf(out, size, "RNP_");
 
@@ -80,8 +83,8 @@ static char *unquote(char *value)
 	return value;
 }
 
-/* strict: a file only for us. /etc/rnp/node.env may hold other variables for units; there only a name of
- * ours that is nearly that of a setting is an error. */
+/* strict: a file only for us. /etc/rnp/node.env may hold other variables for units; there only a
+ * name of ours that is nearly that of a setting is an error. */
 static int no_such_name(const char *path, int line, const char *name, bool strict)
 {
 	struct suggest near = { .wanted = name };
@@ -142,6 +145,19 @@ static int read_file(const char *path, bool strict)
 	return rc;
 }
 
+/* Forgets the values, which stay where they are. */
+static void retire(void)
+{
+	for (int i = 0; i < SETTINGS_MAX; i++) {
+		if (found[i].value) {
+			before = xgrow(before, &before_cap, nbefore + 1, sizeof *before);
+			before[nbefore++] = found[i].value;
+		}
+		free(found[i].origin);
+		found[i].value = found[i].origin = NULL;
+	}
+}
+
 int settings_load(void)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -149,11 +165,11 @@ int settings_load(void)
 	struct buf path = BUF_INIT;
 	int rc = 0;
 
-	settings_release();
+	retire();
 	for (int i = 0; settings_names[i]; i++) {
 		char name[64], origin[80];
 
-		variable_of(settings_names[i], name, sizeof name);
+		settings_variable(settings_names[i], name, sizeof name);
 		if (!getenv(name) || !*getenv(name))
 			continue;
 		snprintf(origin, sizeof origin, "$%s", name);
@@ -188,9 +204,10 @@ const char *settings_origin(const char *name)
 
 void settings_release(void)
 {
-	for (int i = 0; i < SETTINGS_MAX; i++) {
-		free(found[i].value);
-		free(found[i].origin);
-		found[i].value = found[i].origin = NULL;
-	}
+	retire();
+	while (nbefore)
+		free(before[--nbefore]);
+	free(before);
+	before = NULL;
+	before_cap = 0;
 }

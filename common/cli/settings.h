@@ -8,19 +8,25 @@
 #ifndef RNP_COMMON_CLI_SETTINGS_H
 #define RNP_COMMON_CLI_SETTINGS_H
 
+#include <stddef.h>
+
 /* The names of settings, ending with NULL: options whose value is the same every day. */
 extern const char *const settings_names[];
 
-/* Reads the files. Returns 0, or -1 with err_set(EX_DATAERR): file and line of an unknown name;
- * or 66, 74: an existing file cannot be read (one in /etc that this user may not read is
- * skipped). */
+/* Writes the environment's name of a setting: RNP_REGISTRY, RNP_PASSPHRASE_FILE. */
+void settings_variable(const char *name, char *out, size_t size);
+
+/* Reads the environment and the files; may be called again when another file is to be read. Returns
+ * 0, or -1 with err_set(EX_DATAERR): file and line of an unknown name; or 66, 74: an existing file
+ * cannot be read (one in /etc that this user may not read is skipped). */
 int settings_load(void);
 
-/* Returns the value of a setting, borrowed until settings_release, or NULL. */
+/* Returns the value of a setting, borrowed until settings_release (also past another
+ * settings_load), or NULL. */
 const char *settings_find(const char *name);
 
 /* Returns the source of the value: "$RNP_REGISTRY" or a file with its line; "" if there is
- * none. Borrowed. */
+ * none. Borrowed until the next settings_load. */
 const char *settings_origin(const char *name);
 
 void settings_release(void);

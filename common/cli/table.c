@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define NARROWEST 12
+#define LONG_WORD 32
+#define KEY_SHORT 24
 
 static bool continues(char c)
 {
@@ -34,8 +36,38 @@ void table_heading(struct table_column *c, const char *text)
 	}
 }
 
+/* Whether a name may go on in the next line behind this character. */
+static bool joins(char c)
+{
+	return c == '.' || c == '_' || c == '/' || c == ',' || c == ':' || c == '@' ||
+		c == '-' || c == '=';
+}
+
+/* Returns the bytes of the key or hash that a text begins with: a word of at least LONG_WORD
+ * characters without a part, and the comma of a list behind it. 0: it begins with none. */
+static size_t key_bytes(const char *text)
+{
+	size_t n = 0;
+
+	while (text[n] && text[n] != ' ' && !(text[n] & 0x80) && !joins(text[n]))
+		n++;
+	if (n < LONG_WORD)
+		return 0;
+	n += text[n] == ',';
+	return text[n] && text[n] != ' ' ? 0 : n;
+}
+
+/* Whether a text is a key or hash. */
+static bool is_key(const char *text)
+{
+	size_t n = key_bytes(text);
+
+	return n && !text[n] && text[n - 1] != ',';
+}
+
 void table_measure(struct table_column *c, const char *text)
 {
+	c->key = c->key || is_key(text);
 	c->width = larger(c->width, table_width(text));
 	c->needed = larger(c->needed, table_width(text));
 }
@@ -49,20 +81,26 @@ static size_t total_width(const struct table_column *columns, int n)
 	return sum;
 }
 
-/* Returns the widest column that may be narrower: one whose heading is wider than its cells, or
- * one of texts; -1 if there is none. */
-static int widest_of(const struct table_column *columns, int n, bool headings)
+/* What is shrunk in turn. */
+enum shrunk { KEYS, HEADINGS, TEXTS, NOTHING };
+
+static bool may_shrink(const struct table_column *c, enum shrunk which)
+{
+	if (which == KEYS)
+		return c->key && c->width > KEY_SHORT;
+	return which == HEADINGS ? c->width > c->needed :
+				   !c->number && c->width > NARROWEST;
+}
+
+/* Returns the widest column that may be narrower, or -1 if there is none. */
+static int widest_of(const struct table_column *columns, int n, enum shrunk which)
 {
 	int widest = -1;
 
-	for (int i = 0; i < n; i++) {
-		const struct table_column *c = &columns[i];
-		bool may = headings ? c->width > c->needed :
-				      !c->number && c->width > NARROWEST;
-
-		if (may && (widest < 0 || c->width > columns[widest].width))
+	for (int i = 0; i < n; i++)
+		if (may_shrink(&columns[i], which) &&
+			(widest < 0 || columns[i].width > columns[widest].width))
 			widest = i;
-	}
 	return widest;
 }
 
@@ -74,10 +112,10 @@ bool table_fit(struct table_column *columns, int n, size_t width)
 		return true;
 	memcpy(before, columns, (size_t)n * sizeof *columns);
 	while (total_width(columns, n) > width) {
-		int widest = widest_of(columns, n, true);
+		int widest = -1;
 
-		if (widest < 0)
-			widest = widest_of(columns, n, false);
+		for (int which = KEYS; which != NOTHING && widest < 0; which++)
+			widest = widest_of(columns, n, (enum shrunk)which);
 		if (widest < 0) {
 			memcpy(columns, before, (size_t)n * sizeof *columns);
 			return false;
@@ -87,15 +125,9 @@ bool table_fit(struct table_column *columns, int n, size_t width)
 	return true;
 }
 
-/* Whether a name may go on in the next line behind this character. */
-static bool joins(char c)
-{
-	return c == '.' || c == '_' || c == '/' || c == ',' || c == ':';
-}
-
 /* Returns the bytes of the next line of text, at most width characters (0: all): it ends at the
- * last space that fits, else behind the last part of a name, else at the width. *skip: bytes up to the next
- * line. */
+ * last space that fits, else behind the last part of a name, else at the width. *skip: bytes up to
+ * the next line. */
 static size_t next_line(const char *text, size_t width, size_t *skip)
 {
 	size_t bytes = 0, chars = 0, blank = 0, part = 0;
@@ -133,11 +165,24 @@ static size_t chars_of(const char *text, size_t bytes)
 	return n;
 }
 
+/* Shortens a key or hash to the width: "2D8jUbvr...w7Qp". Returns whether it did. */
+static bool add_short(struct buf *out, const char *text, size_t chars, size_t width)
+{
+	size_t bytes = strlen(text);
+
+	if (chars <= width || width < NARROWEST || !is_key(text))
+		return false;
+	buf_add(out, text, width - 7);
+	buf_adds(out, "...");
+	buf_adds(out, text + bytes - 4);
+	return true;
+}
+
 /* A number is never broken: one that is wider than its column takes blanks from the next ones. */
 static void add_cell(struct buf *out, const struct table_column *c, const char **text,
 	bool heading, size_t *owed, size_t *debt)
 {
-	size_t chars = table_width(*text), skip, bytes, pad, paid;
+	size_t whole = table_width(*text), chars = whole, skip, bytes, pad, paid;
 
 	if (c->number && !heading && chars > c->width) {
 		skip = bytes = strlen(*text);
@@ -158,7 +203,10 @@ static void add_cell(struct buf *out, const struct table_column *c, const char *
 		add_blanks(out, *owed);
 		*owed = 0;
 	}
-	buf_add(out, *text, bytes);
+	if (!c->number && !heading && add_short(out, *text, whole, c->width))
+		skip = strlen(*text);
+	else
+		buf_add(out, *text, bytes);
 	if (!c->number)
 		*owed += pad;
 	*text += skip;
@@ -208,14 +256,80 @@ void table_card_line(struct buf *out, const char *label, size_t label_width,
 					     NARROWEST;
 
 	buf_adds(out, label);
-	add_blanks(out,
-		indent > table_width(label) ? indent - table_width(label) : TABLE_GAP);
+	if (!left || key_bytes(text) <= left)
+		add_blanks(out,
+			indent > table_width(label) ? indent - table_width(label) :
+						      TABLE_GAP);
 	for (bool first = true; first || *text; first = false) {
-		bytes = next_line(text, left, &skip);
-		if (!first)
-			add_blanks(out, indent);
+		bytes = left ? key_bytes(text) : 0;
+		if (bytes > left) {
+			/* it can be copied, which one in two lines cannot */
+			if (first)
+				buf_addc(out, '\n');
+			add_blanks(out, TABLE_GAP);
+			skip = bytes + strspn(text + bytes, " ");
+		} else {
+			bytes = next_line(text, left, &skip);
+			if (!first)
+				add_blanks(out, indent);
+		}
 		buf_add(out, text, bytes);
 		buf_addc(out, '\n');
 		text += skip;
 	}
+}
+
+const char *table_advice_command(const char *text)
+{
+	static const char *const begins[] = { "rnp-", "sudo ", "systemctl ", "install ",
+		"man ", "/" };
+	const char *found = NULL;
+
+	for (const char *at = text; (at = strstr(at, ": ")); at += 2)
+		for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+			if (strncmp(at + 2, begins[i], strlen(begins[i])) == 0 && !found)
+				found = at + 2;
+	return found;
+}
+
+/* How many bytes of a command stand in a line of `left` columns: up to the last joint in it, or
+ * where none fits, the first. */
+static size_t command_line(const char *text, size_t left)
+{
+	size_t n = 0;
+
+	if (!left || strlen(text) <= left)
+		return strlen(text);
+	for (const char *at = text; *at; at++) {
+		size_t joint = strncmp(at, " | ", 3) == 0 ? 3 :
+			strncmp(at, " && ", 4) == 0       ? 4 :
+							    0;
+
+		if (!joint)
+			continue;
+		if (n && (size_t)(at - text) + joint - 1 > left)
+			break;
+		n = (size_t)(at - text) + joint;
+	}
+	return n ? n : strlen(text);
+}
+
+void table_card_advice(struct buf *out, const char *label, size_t label_width,
+	const char *text, size_t width)
+{
+	const char *command = table_advice_command(text);
+	size_t indent = label_width + TABLE_GAP + 2;
+	struct buf words = BUF_INIT;
+
+	buf_add(&words, text, command ? (size_t)(command - text) - 1 : strlen(text));
+	table_card_line(out, label, label_width, buf_text(&words), width);
+	while (command && *command) {
+		size_t n = command_line(command, width > indent ? width - indent : 0);
+
+		add_blanks(out, indent);
+		buf_add(out, command, command[n] ? n - 1 : n);
+		buf_addc(out, '\n');
+		command += n;
+	}
+	buf_release(&words);
 }

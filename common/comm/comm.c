@@ -97,7 +97,8 @@ int comm_broadcast(struct comm *c, void *data, size_t bytes)
 
 	if (c->size < 2 || !bytes)
 		return 0;
-	/* rank r has it from the rank without r's lowest bit, and passes it on over the lower ones */
+	/* rank r has it from the rank without r's lowest bit, and passes it on over the lower
+	 * ones */
 	while (distance < c->size && !(c->rank & distance))
 		distance *= 2;
 	if (c->rank)

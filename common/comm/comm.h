@@ -1,7 +1,7 @@
 /* comm.h - messages and sums among the processes of one site: backends behind one table.
  *
- * Ranks 0 .. size - 1 know each other; rank is our own. Backends: tcp (comm_tcp.c), mpi and
- * nccl (plug-ins, built where their headers are; common/comm/comm_plugin.h). Messages are
+ * Ranks 0 .. size - 1 know each other; rank is our own. Backends: tcp (tcp.c), mpi and
+ * nccl (plug-ins, built where their headers are; common/comm/plugin.h). Messages are
  * neither encrypted nor signed, and all ranks have the same byte order: this is for machines
  * that trust each other. A struct comm belongs to one thread. Uses err, mem, net.
  *
@@ -63,8 +63,8 @@ int comm_send(struct comm *c, int to, const void *data, size_t bytes);
 int comm_receive(struct comm *c, int from, void *data, size_t bytes);
 int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s);
 
-/* Waits until a message of that rank begins, or the connection ends, for longer than a rank may stall within
- * one. Backends without time limits return at once. */
+/* Waits until a message of that rank begins, or the connection ends, for longer than a rank may
+ * stall within one. Backends without time limits return at once. */
 int comm_wait(struct comm *c, int from, int64_t timeout_ms);
 
 /* Replaces data[i] by the sum of data[i] of all ranks, for n floats, with the same bits on
@@ -78,13 +78,14 @@ int comm_wait(struct comm *c, int from, int64_t timeout_ms);
 int comm_allreduce(struct comm *c, float *data, size_t n);
 #define COMM_SMALL_BYTES ((size_t)32 << 10)
 
-/* Copies rank 0's bytes to every other rank, in log2(size) steps (a binomial tree). Every rank calls
- * it with as many bytes. */
+/* Copies rank 0's bytes to every other rank, in log2(size) steps (a binomial tree). Every rank
+ * calls it with as many bytes. */
 int comm_broadcast(struct comm *c, void *data, size_t bytes);
 
 /* Lets large sums leave the core to other threads while they wait; they may take longer. For a
- * communication thread beside one that computes. A backend that polls then sleeps while it receives, too. All ranks call it or none does: it may change
- * the order of a sum of more than two. */
+ * communication thread beside one that computes. A backend that polls then sleeps while it
+ * receives, too. All ranks call it or none does: it may change the order of a sum of more than
+ * two. */
 void comm_be_patient(struct comm *c);
 
 /* Returns when every rank has called it. */
@@ -104,12 +105,6 @@ void comm_close(struct comm *c);
 /* Opens the tcp backend over sockets that are connected already: fds[i] leads to rank i,
  * fds[rank] is not used. Takes the sockets, also when it fails. */
 int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t timeout_ms);
-
-/* Opens the tcp backend in each of size processes. All name the address of rank 0, "HOST:PORT",
- * where rank 0 listens. Each waits for the others until timeout_ms is over (75); a rank may
- * also stall that long later. */
-int comm_tcp_open(struct comm *c, int rank, int size, const char *address,
-	int64_t timeout_ms);
 
 /* Opens the ranks of the MPI job that mpirun or srun started this process in. MPI can be
  * started once in a process, and has no time limits. 69: there is no plug-in, or no MPI

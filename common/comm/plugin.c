@@ -1,6 +1,6 @@
-/* comm_plugin.c - makes a backend that lives in a plug-in one of ours: forwards the calls and
+/* plugin.c - makes a backend that lives in a plug-in one of ours: forwards the calls and
  * turns its sentences into errors. */
-#include "common/comm/comm_plugin.h"
+#include "common/comm/plugin.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

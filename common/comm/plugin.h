@@ -1,10 +1,10 @@
-/* comm_plugin.h - the interface of a backend of comm.h that lives in a plug-in: librnp_mpi.so,
+/* plugin.h - the interface of a backend of comm.h that lives in a plug-in: librnp_mpi.so,
  * librnp_nccl.so.
  *
  * No program of ours is linked with MPI or NCCL, and each plug-in is built against the headers
  * of its own library. It is plain C and uses no symbols of ours: errors are sentences. */
-#ifndef RNP_COMMON_COMM_COMM_PLUGIN_H
-#define RNP_COMMON_COMM_COMM_PLUGIN_H
+#ifndef RNP_COMMON_COMM_PLUGIN_H
+#define RNP_COMMON_COMM_PLUGIN_H
 
 #include <stddef.h>
 

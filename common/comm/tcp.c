@@ -1,14 +1,10 @@
-/* comm_tcp.c - the tcp backend: one connection between any two ranks. */
-#include <arpa/inet.h>
+/* tcp.c - the tcp backend: one connection between any two ranks. */
 #include <errno.h>
-#include <inttypes.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -20,9 +16,6 @@
 /* Bytes of one system call: fits the caches, so that what was received is added while it is
  * there. */
 #define PIECE_BYTES ((size_t)256 << 10)
-#define MAGIC       UINT64_C(0x31706374706e72) /* "rnptcp1" */
-#define HELLO_MS    2000
-#define RETRY_NS    50000000
 
 struct tcp {
 	int64_t timeout_ms;
@@ -199,163 +192,5 @@ int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t ti
 	*c = (struct comm){ &ops, rank, size, t };
 	if (rc < 0)
 		comm_close(c);
-	return rc;
-}
-
-/* --- how they find each other -------------------------------------------------------------- */
-
-/* The first message of a rank on every connection. */
-struct hello {
-	uint64_t magic;
-	int32_t rank, size;
-	int32_t port; /* where the sending rank itself listens */
-	int32_t zero;
-};
-
-/* The address on which a rank listens, as rank 0 sees it. */
-struct place {
-	char host[INET6_ADDRSTRLEN];
-	int32_t port;
-};
-
-struct meeting {
-	int rank, size;
-	int64_t deadline_ns;
-	int *fds;
-	struct place *places;
-};
-
-static int64_t left_ms(const struct meeting *m)
-{
-	int64_t left = (m->deadline_ns - clock_mono_ns()) / 1000000;
-
-	return left > 1 ? left : 1;
-}
-
-static int say_hello(const struct meeting *m, int fd, int port)
-{
-	struct hello h = { MAGIC, m->rank, m->size, port, 0 };
-
-	return net_send(fd, &h, sizeof h);
-}
-
-static void remember_place(struct meeting *m, int rank, int port)
-{
-	struct sockaddr_storage a;
-	socklen_t len = sizeof a;
-	const void *address;
-
-	if (getpeername(m->fds[rank], (struct sockaddr *)&a, &len) < 0)
-		return;
-	address = a.ss_family == AF_INET6 ?
-		(const void *)&((struct sockaddr_in6 *)&a)->sin6_addr :
-		(const void *)&((struct sockaddr_in *)&a)->sin_addr;
-	inet_ntop(a.ss_family, address, m->places[rank].host,
-		sizeof m->places[rank].host);
-	m->places[rank].port = port;
-}
-
-/* Accepts the connection of a rank above ours that has not connected yet; closes connections of
- * strangers. */
-static int meet_one(struct meeting *m, int listen_fd)
-{
-	for (;;) {
-		int fd = net_accept(listen_fd, left_ms(m));
-		struct hello h;
-
-		if (fd < 0)
-			return err_add("waiting for the other ranks");
-		/* a stranger who sends nothing must not use up the time */
-		if (net_tune(fd, HELLO_MS) == 0 && net_receive(fd, &h, sizeof h) == 0 &&
-			h.magic == MAGIC && h.size == m->size && h.rank > m->rank &&
-			h.rank < m->size && m->fds[h.rank] < 0 && h.port >= 0 &&
-			h.port <= 65535) {
-			m->fds[h.rank] = fd;
-			remember_place(m, h.rank, h.port);
-			return 0;
-		}
-		err_clear();
-		close(fd);
-	}
-}
-
-/* The other side may not listen yet: tries again until the time is over. */
-static int call_one(struct meeting *m, int rank, const char *host, int port, int own_port)
-{
-	struct timespec pause = { 0, RETRY_NS };
-
-	while ((m->fds[rank] = net_connect(host, port, left_ms(m))) < 0) {
-		if (clock_mono_ns() >= m->deadline_ns)
-			return err_add("rank %d", rank);
-		err_clear();
-		nanosleep(&pause, NULL);
-	}
-	return say_hello(m, m->fds[rank], own_port);
-}
-
-static int meet_as_first(struct meeting *m, const char *address)
-{
-	size_t bytes = (size_t)m->size * sizeof *m->places;
-	int port, rc = 0, fd = net_listen(address, "address of rank 0", &port);
-
-	if (fd < 0)
-		return -1;
-	for (int i = 1; rc == 0 && i < m->size; i++)
-		rc = meet_one(m, fd);
-	for (int i = 1; rc == 0 && i < m->size; i++)
-		rc = net_send(m->fds[i], m->places, bytes);
-	close(fd);
-	return rc;
-}
-
-static int meet_as_other(struct meeting *m, const char *address)
-{
-	size_t bytes = (size_t)m->size * sizeof *m->places;
-	int port, own_port, rc, fd;
-	char host[NET_HOST_MAX];
-
-	if (net_split(address, "address of rank 0", host, &port) < 0)
-		return -1;
-	fd = net_listen(":0", "own address", &own_port);
-	if (fd < 0)
-		return -1;
-	rc = call_one(m, 0, host, port, own_port);
-	if (rc == 0)
-		rc = net_receive(m->fds[0], m->places, bytes);
-	for (int i = 1; rc == 0 && i < m->rank; i++) {
-		m->places[i].host[INET6_ADDRSTRLEN - 1] = '\0';
-		rc = call_one(m, i, m->places[i].host, m->places[i].port, own_port);
-	}
-	for (int i = m->rank + 1; rc == 0 && i < m->size; i++)
-		rc = meet_one(m, fd);
-	close(fd);
-	return rc;
-}
-
-int comm_tcp_open(struct comm *c, int rank, int size, const char *address,
-	int64_t timeout_ms)
-{
-	struct meeting m = { rank, size, clock_mono_ns() + timeout_ms * 1000000, NULL,
-		NULL };
-	int rc;
-
-	if (size < 1 || size > COMM_SIZE_MAX || rank < 0 || rank >= size)
-		return err_set(EX_USAGE, "rank %d of %d is not possible", rank, size);
-	m.fds = xmalloc((size_t)size * sizeof *m.fds);
-	m.places = xcalloc((size_t)size, sizeof *m.places);
-	for (int i = 0; i < size; i++)
-		m.fds[i] = -1;
-	if (size == 1)
-		rc = 0;
-	else
-		rc = rank ? meet_as_other(&m, address) : meet_as_first(&m, address);
-	if (rc == 0)
-		rc = comm_tcp_from(c, rank, size, m.fds, timeout_ms);
-	else
-		for (int i = 0; i < size; i++)
-			if (m.fds[i] >= 0)
-				close(m.fds[i]);
-	free(m.fds);
-	free(m.places);
 	return rc;
 }

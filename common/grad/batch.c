@@ -10,7 +10,7 @@
 #include "common/grad/format.h"
 #include "common/base/mem.h"
 #include "common/hw/device.h"
-#include "kernels/grad/blake2b.h"
+#include "kernels/crypto/blake2b.h"
 #include "kernels/dev/cpu.h"
 
 #define CHUNKS_MIN 32

@@ -69,8 +69,8 @@ int grad_batch_put(struct grad_batch *b, uint64_t n, uint32_t *bad);
  * chunk. The thread team hashes several side by side. */
 void grad_batch_check(struct grad_batch *b, uint64_t number);
 
-/* The same for n batches, at most BLAKE2B_LANES, of one chunk each, all of that number: they are hashed
- * side by side by the calling thread, and grad_batch_decode does not do it again. */
+/* The same for n batches, at most BLAKE2B_LANES, of one chunk each, all of that number: they are
+ * hashed side by side by the calling thread, and grad_batch_decode does not do it again. */
 void grad_batch_check_side_by_side(struct grad_batch *const *b, size_t n,
 	uint64_t number);
 

@@ -68,7 +68,7 @@ static int read_index(struct grad_decoder *r)
 	return 0;
 }
 
-/* --- a batch ----------------------------------------------------------------------------------- */
+/* --- a batch ------------------------------------------------------------------------------ */
 
 /* Reads the next chunk into its slot. Returns 1, 0 at the end, or -1. */
 static int read_chunk(struct grad_decoder *r, uint64_t before)
@@ -172,7 +172,7 @@ int grad_decoder_next_host(struct grad_decoder *r, void *elements, uint64_t *n)
 	return grad_dev(b, b->d->ops->get(b->d, elements, r->staging, *n * size));
 }
 
-/* --- beginning and end --------------------------------------------------------------------------- */
+/* --- beginning and end -------------------------------------------------------------------- */
 
 static int read_header(struct grad_decoder *r, struct grad *g,
 	unsigned char check[GRAD_CHECK_BYTES])
@@ -230,7 +230,7 @@ void grad_decoder_free(struct grad_decoder *r)
 	free(r);
 }
 
-/* --- all at once ---------------------------------------------------------------------------------- */
+/* --- all at once -------------------------------------------------------------------------- */
 
 struct memory {
 	const unsigned char *at;

@@ -1,5 +1,5 @@
-/* decode_batch.c - decodes the chunks that lie in a batch's slots: nothing of them is trusted before
- * their checks are right. */
+/* decode_batch.c - decodes the chunks that lie in a batch's slots: nothing of them is trusted
+ * before their checks are right. */
 #include <string.h>
 
 #include "common/base/err.h"

@@ -382,7 +382,7 @@ int grad_encoder_add_host(struct grad_encoder *e, const void *elements, uint64_t
 	return 0;
 }
 
-/* --- beginning and end -------------------------------------------------------------------------- */
+/* --- beginning and end -------------------------------------------------------------------- */
 
 static int begin(struct grad_encoder *e)
 {
@@ -471,7 +471,7 @@ void grad_encoder_free(struct grad_encoder *e)
 	free(e);
 }
 
-/* --- all at once ---------------------------------------------------------------------------------- */
+/* --- all at once -------------------------------------------------------------------------- */
 
 int grad_spread_on(struct dev *d, const struct grad *g, const float *x,
 	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS])

@@ -4,10 +4,12 @@
  * Uses kernels/ (quant.h, huff.h, dev.h), libsodium, buf, err, mem. Little-endian throughout.
  *
  *   container = header, chunk ..., 8 zero bytes, index
- *   header    = "RNPG" version:1 method:1 flags:1 rank:1 elements:8 block:4 levels:4 seed:8 log2(chunk):1 0:3
+ *   header    = "RNPG" version:1 method:1 flags:1 rank:1 elements:8 block:4 levels:4 seed:8
+ *             log2(chunk):1 0:3
  *               E:f32 b:f32 step:5f32 dimension:8 (rank of them) check:16
  *   chunk     = bytes:4 elements:4 check:16 payload (bytes of them)
- *   payload   = (step:5f32, ecq:E:chunk only) plane ...; a coded or variable plane begins with its length:3
+ *   payload   = (step:5f32, ecq:E:chunk only) plane ...; a coded or variable plane begins with its
+ *             length:3
  *   index     = elements:8 chunks:8 bytes:4 (one per chunk) root:32 length:8 "GPNR"
  *
  * flags: 1 the input is bf16, 2 sigma, 4 stochastic, 8 a step for each chunk, 16 error feedback

@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
-#include "kernels/grad/blake2b.h"
+#include "kernels/crypto/blake2b.h"
 
 _Static_assert(GRAD_READERS <= BLAKE2B_LANES, "checks side by side");
 

@@ -36,8 +36,9 @@ void grad_chunk_decoder_free(struct grad_chunk_decoder *c);
 
 /* The elements of a reader's chunk: r->chunk of them, the last perhaps fewer. */
 uint64_t grad_reader_length(const struct grad_reader *r, uint64_t chunk);
-/* Decodes chunk number `chunk` of each of n readers, 1 .. GRAD_READERS, reader i with decoder c[i] to
- * out[i]: their checks are computed side by side. Returns 0, or -1 with err_set(), and the reader in
+/* Decodes chunk number `chunk` of each of n readers, 1 .. GRAD_READERS, reader i with decoder c[i]
+ * to out[i]: their checks are computed side by side. Returns 0, or -1 with err_set(), and the
+ * reader in
  * *failed. */
 #define GRAD_READERS 8
 int grad_reader_get(const struct grad_reader *r, struct grad_chunk_decoder *const *c,

@@ -1,11 +1,11 @@
-/* http_abort.c - the switch that ends requests from another thread: an eventfd, which poll(2)
+/* abort.c - the switch that ends requests from another thread: an eventfd, which poll(2)
  * sees at once and a signal handler may write. */
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/err.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 
 int http_abort_open(struct http_abort *a)
 {

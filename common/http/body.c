@@ -1,4 +1,4 @@
-/* http_body.c - moves bodies: from the source, into the sink or the answer's buffer, and reads
+/* body.c - moves bodies: from the source, into the sink or the answer's buffer, and reads
  * the headers that decide which. These are libcurl's callbacks. */
 #include <errno.h>
 #include <stdio.h>
@@ -11,10 +11,13 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 
 /* Limit of an answer that does not go to the sink: an error's message. */
 #define MESSAGE_BYTES_MAX ((size_t)64 << 10)
+/* Lists of nodes and offers become 30 times as many bytes, at most. */
+#define INFLATED_TIMES 100
+#define INFLATED_FREE  ((int64_t)8 << 20) /* so many may come from how few they want */
 
 /* --- rates --------------------------------------------------------------------------------- */
 
@@ -226,7 +229,8 @@ int http_transfer_decide(struct http_transfer *t)
 	if (t->decided)
 		return 0;
 	t->decided = true;
-	t->into_sink = t->q->sink && r->status >= 200 && r->status < 300;
+	t->into_sink = t->q->sink && r->status >= 200 && r->status < 300 &&
+		!http_says_page(r->content_type);
 	if (!t->into_sink)
 		return 0;
 	rc = r->status == 206 && asked_for_part(t) ? decide_range(t) : decide_whole(t);
@@ -271,6 +275,25 @@ static size_t add_to_sink(struct http_transfer *t, const char *data, size_t byte
 	return bytes;
 }
 
+/* Whether an answer, with `more` bytes that come now, unpacks to more than any list would that we
+ * read: gzip makes a thousand bytes of one. Sets the error then. */
+static bool inflates(const struct http_transfer *t, size_t more)
+{
+	int64_t unpacked = t->r->sunk_bytes - t->sunk_before +
+		(int64_t)(t->r->body.len + more);
+	curl_off_t sent = 0;
+
+	if (unpacked <= INFLATED_FREE)
+		return false;
+	http_curl.easy_getinfo(t->curl, CURLINFO_SIZE_DOWNLOAD_T, &sent);
+	if (unpacked <= sent * INFLATED_TIMES)
+		return false;
+	err_set(EX_DATAERR,
+		"'%s' sent %lld bytes that unpack to more than %d times as many",
+		t->q->url, (long long)sent, INFLATED_TIMES);
+	return true;
+}
+
 size_t http_on_body(char *data, size_t size, size_t n, void *transfer)
 {
 	struct http_transfer *t = transfer;
@@ -279,7 +302,7 @@ size_t http_on_body(char *data, size_t size, size_t n, void *transfer)
 
 	if (look_for_abort(t))
 		return CURL_WRITEFUNC_ERROR;
-	if (http_transfer_decide(t) < 0) {
+	if (http_transfer_decide(t) < 0 || inflates(t, bytes)) {
 		t->callback_failed = true;
 		return CURL_WRITEFUNC_ERROR;
 	}
@@ -393,7 +416,7 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer)
 	struct http_transfer *t = transfer;
 	struct http_response *r = t->r;
 	size_t len = size * n;
-	char value[64];
+	char value[64], location[HTTP_SITE_MAX];
 	const char *number = value;
 
 	t->header_bytes += len;
@@ -407,6 +430,8 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer)
 		begin_answer(t, line, len);
 	header_is(line, len, "etag", r->etag, sizeof r->etag);
 	header_is(line, len, "content-type", r->content_type, sizeof r->content_type);
+	if (header_is(line, len, "location", location, sizeof location))
+		http_note_location(t, location);
 	if (header_is(line, len, "last-modified", value, sizeof value))
 		r->modified_ms = http_date_ms(value);
 	if (header_is(line, len, "date", value, sizeof value))

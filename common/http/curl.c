@@ -1,8 +1,8 @@
-/* http_curl.c - libcurl, opened on first use, so that programs start in milliseconds without it. */
+/* curl.c - libcurl, opened on first use, so that programs start in milliseconds without it. */
 #include <pthread.h>
 
 #include "common/base/err.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 #include "kernels/dev/library.h"
 
 struct http_curl http_curl;

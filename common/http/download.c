@@ -1,16 +1,16 @@
-/* http_download.c - downloads to a file, continuing where the last call ended, in this process
+/* download.c - downloads to a file, continuing where the last call ended, in this process
  * or an earlier one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/err.h"
+#include "common/base/lock.h"
 #include "common/base/io.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 
 struct download {
 	struct buf part, tag_path;
@@ -70,8 +70,8 @@ static int open_part(struct download *d, const char *path)
 	if (d->fd < 0)
 		return err_sys(errno == EACCES ? 0 : EX_CANTCREAT, "cannot write '%s'",
 			d->part.data);
-	if (flock(d->fd, LOCK_EX | LOCK_NB) < 0)
-		return err_sys(EX_TEMPFAIL, "cannot lock '%s'", d->part.data);
+	if (lock_take_if_kept(d->fd, d->part.data, "another download writes it") < 0)
+		return -1;
 	if (fstat(d->fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return err_set(EX_CANTCREAT, "'%s' is not a file", d->part.data);
 	return 0;
@@ -99,9 +99,9 @@ static int find_rest(struct download *d)
 		err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
 }
 
-static int finish(struct download *d, const char *path, bool scratch)
+static int finish(struct download *d, const char *path)
 {
-	if ((!scratch && fsync(d->fd) < 0) || rename(d->part.data, path) < 0)
+	if (fsync(d->fd) < 0 || rename(d->part.data, path) < 0)
 		return err_sys(EX_IOERR, "cannot write '%s'", path);
 	unlink(d->tag_path.data);
 	return 0;
@@ -149,7 +149,7 @@ int http_download(struct http *h, const struct http_request *q, const char *path
 		if (rc == 1)
 			rc = fetch_rest(&d, h, q, r);
 		if (rc == 0 && r->status != 304)
-			rc = finish(&d, path, q->scratch);
+			rc = finish(&d, path);
 		else
 			drop_part(&d, r);
 	}

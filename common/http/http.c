@@ -2,7 +2,7 @@
  *
  * Each try is one transfer of libcurl's multi interface, in the caller's thread: only with it
  * can something other than data end a wait. */
-#include "common/net/http.h"
+#include "common/http/http.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/http_parts.h"
-#include "common/net/http_sign.h"
+#include "common/http/parts.h"
+#include "common/http/sign.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         30000
@@ -132,7 +132,7 @@ static int make_headers(struct curl_slist **list, const struct http_transfer *t)
 	return rc;
 }
 
-/* --- sockets, counted --------------------------------------------------------------------------- */
+/* --- sockets, counted --------------------------------------------------------------------- */
 
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose,
 	struct curl_sockaddr *address)
@@ -261,6 +261,7 @@ static void set_options(struct http *h, struct http_transfer *t,
 	SET(CURLOPT_HTTPHEADER, headers);
 	SET(CURLOPT_WRITEFUNCTION, http_on_body);
 	SET(CURLOPT_WRITEDATA, t);
+	t->curl = curl;
 	SET(CURLOPT_HEADERFUNCTION, http_on_header);
 	SET(CURLOPT_HEADERDATA, t);
 	if (q->sink || q->source || t->bytes_max > RESPONSE_BYTES_MAX ||
@@ -396,7 +397,7 @@ static void begin_try(struct http_transfer *t)
 	t->aborted = t->timed_out = t->has_range = t->callback_failed = false;
 	t->source_ended = false;
 	t->header_bytes = 0;
-	t->detail[0] = '\0';
+	t->detail[0] = t->moved_to[0] = '\0';
 	t->content_length = -1;
 	t->window_ns = t->window_bytes = t->waiting_ns = 0;
 }
@@ -419,7 +420,7 @@ static CURLcode try_once(struct http *h, struct http_transfer *t)
 		/* the handle lives on */
 		http_curl.easy_setopt(h->curl, CURLOPT_ERRORBUFFER, (char *)NULL);
 	}
-	http_note_peer(h->curl, t->r);
+	http_note_peer(h->curl, t);
 	http_curl.easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
 	http_curl.easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &retry_after_s);
 	if (retry_after_s > 0) /* 0: not given */
@@ -440,7 +441,8 @@ static bool is_temporary(const struct http_transfer *t, CURLcode rc)
 	if (t->timed_out)
 		return true;
 	if (rc == CURLE_OK)
-		return status == 429 || status == 502 || status == 503 || status == 504;
+		return status == 429 || status == 502 || status == 503 || status == 504 ||
+			((status == 401 || status == 403) && http_is_between(t));
 	return rc == CURLE_COULDNT_CONNECT || rc == CURLE_OPERATION_TIMEDOUT ||
 		rc == CURLE_COULDNT_RESOLVE_HOST || rc == CURLE_GOT_NOTHING ||
 		rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR ||
@@ -468,8 +470,7 @@ static int64_t wait_ms(int next, const struct http_response *r)
 
 	for (int i = 2; i < next && ms < BACKOFF_MAX_MS; i++)
 		ms *= 2;
-	if (ms > BACKOFF_MAX_MS)
-		ms = BACKOFF_MAX_MS;
+	ms = ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
 	if (getrandom(&random, sizeof random, GRND_NONBLOCK) < 0)
 		random = 0x8000;
 	ms = ms / 2 + ms * random / 131072;
@@ -562,11 +563,10 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
 	r->aborted = t.aborted;
 	if (rc != CURLE_OK)
 		return http_fail_transfer(&t, rc);
-	if (r->status >= 200 && r->status < 300)
+	if (r->status >= 200 && r->status < 300 && !http_is_between(&t))
 		return http_transfer_decide(&t);
-	if ((r->status == 304 && q->etag) || is_complete(&t))
-		return 0;
-	return http_fail_status(q, r);
+	return (r->status == 304 && q->etag) || is_complete(&t) ? 0 :
+								  http_fail_status(&t);
 }
 
 /* --- URLs ---------------------------------------------------------------------------------- */

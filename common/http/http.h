@@ -4,8 +4,8 @@
  * libcurl is opened with dlopen on first use. A struct http keeps connections between requests
  * and belongs to one thread at a time. Bodies are whole buffers, files or callbacks; files and
  * callbacks take no memory, whatever their size. Uses buf, err, clock, json, http_sign. */
-#ifndef RNP_COMMON_NET_HTTP_H
-#define RNP_COMMON_NET_HTTP_H
+#ifndef RNP_COMMON_HTTP_HTTP_H
+#define RNP_COMMON_HTTP_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 #include "common/base/buf.h"
-#include "common/net/net_bytes.h"
+#include "common/net/bytes.h"
 
 struct key;
 
@@ -51,8 +51,8 @@ void http_release(struct http *h);
  * broken tries included. Must not be called while a request is in progress. */
 void http_bytes(const struct http *h, struct net_bytes *out);
 
-/* The longest round trip of the connections that h keeps, as the kernel smooths it; 0: there is none. To a
- * proxy, where one is between. When http_bytes may be called. */
+/* The longest round trip of the connections that h keeps, as the kernel smooths it; 0: there is
+ * none. To a proxy, where one is between. When http_bytes may be called. */
 int64_t http_rtt_us(const struct http *h);
 
 /* --- abort from another thread ------------------------------------------------------------- */
@@ -133,7 +133,7 @@ struct http_request {
 	/* http://, https:// or socks5h://host:port; "": no proxy; NULL: the one that the
 	 * environment names in http_proxy, https_proxy, all_proxy and no_proxy, as in curl(1) */
 	const char *proxy;
-	/* The key of the client: the request is signed, see http_sign.h, and follows no
+	/* The key of the client: the request is signed, see sign.h, and follows no
 	 * redirects. */
 	const struct key *signer;
 	bool no_redirects;
@@ -162,17 +162,15 @@ struct http_request {
 	 * server gives ranges under a strong entity tag; limits hold for all together. 0: one, and
 	 * no ranges */
 	int connections;
-	/* with connections: about how large the file is; 0: not known. Half of it (up to 1 MiB all) is
-	 * asked for at once, over all connections, else they begin after the first answer */
+	/* with connections: about how large the file is; 0: not known. Half of it (up to 1 MiB all)
+	 * is asked for at once, over all connections, else they begin after the first answer */
 	int64_t bytes_guess;
-	/* http_download alone: the file is used and removed, and need not outlive a crash of the
-	 * machine: it is not flushed */
-	bool scratch;
 	const struct http_abort *abort;
 };
 
 struct http_response {
-	int status;               /* 0: no answer came */
+	/* 0: no answer came, or what came is not the server's word; see http_fetch */
+	int status;
 	struct buf body;          /* of the last try, also when it failed */
 	char etag[HTTP_ETAG_MAX]; /* "" when there is none or it is too long */
 	char content_type[128];
@@ -207,12 +205,17 @@ void http_response_release(struct http_response *r);
  * strong entity tag and the entity is still the same; otherwise it restarts. A try that brought
  * 1 MiB or more is not counted. An answer that ends early counts as a temporary failure then.
  *
- * Returns 0 on 2xx, on 304 when etag was given, and on 416 when the range begins at the end of
- * the entity. Otherwise -1, with the server's own message where it sent one: 69 cannot reach or
- * no secure connection, 75 timeout, too slow, aborted, 429 or 5xx, 77 on 401 and 403, 65 when
+ * What asks here wants data. A web page, 401 and 403 that are no JSON, 407, 511 and a redirect
+ * to another host that is not followed come from something between, a login page or a firewall:
+ * 69, with its name, and r->status is 0. Such a 401 or 403 counts as a temporary failure.
+ *
+ * Returns 0 on 2xx, on 304 when etag was given, and on 416 when the range begins at the end of the
+ * entity. Otherwise -1, with the server's own message where it sent one: 69 cannot reach or no
+ * secure connection, 75 timeout, too slow, aborted, 429 or 5xx, 77 on 401 and 403 in JSON, 65 when
  * the answer is too large, of another range or not HTTP, and on 400, 413, 415 and 422 (our data
- * were refused), 1 on every other status; 64 a malformed URL; 66 or 65 a ca_file that is not there or
- * holds no certificates; or the code that a callback or file set. r has the details. The request must be safe to send twice. */
+ * were refused), 1 on every other status; 64 a malformed URL; 66 or 65 a ca_file that is not there
+ * or holds no certificates; or the code that a callback or file set. r has the details. The request
+ * must be safe to send twice. */
 int http_fetch(struct http *h, const struct http_request *q, struct http_response *r);
 
 /* Fetches q->url to the file at path, which appears only when it is complete and then replaces

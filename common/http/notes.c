@@ -1,10 +1,10 @@
-/* http_notes.c - the notes beside a part of a download that several connections fetch: which
+/* notes.c - the notes beside a part of a download that several connections fetch: which
  * bytes are there, as text that a kill may cut short anywhere. Pure. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 
 /* Reads digits up to the character `end`, which is skipped. */
 static bool take_number(const char **s, char end, int64_t *out)

@@ -1,10 +1,10 @@
-/* http_parts.h - declarations that the files of the HTTP client share; not for callers. */
-#ifndef RNP_COMMON_NET_HTTP_PARTS_H
-#define RNP_COMMON_NET_HTTP_PARTS_H
+/* parts.h - declarations that the files of the HTTP client share; not for callers. */
+#ifndef RNP_COMMON_HTTP_PARTS_H
+#define RNP_COMMON_HTTP_PARTS_H
 
 #include <curl/curl.h>
 
-#include "common/net/http.h"
+#include "common/http/http.h"
 
 /* The functions of libcurl, once http_curl_open has returned 0. */
 extern struct http_curl {
@@ -45,10 +45,13 @@ int http_range_parse(struct http_range *out, const char *value);
  * caller subtracts those that did. rate: bytes a second; 0: no limit. */
 bool http_budget_allows(struct http_budget *b, int64_t rate);
 
+#define HTTP_SITE_MAX 512
+
 /* One request with all its tries. */
 struct http_transfer {
 	const struct http_request *q;
 	struct http_response *r;
+	CURL *curl;
 	int64_t bytes_max;
 	/* the range that is asked for; zeros, the whole entity, after the sink had to restart
 	 * with it */
@@ -66,12 +69,14 @@ struct http_transfer {
 	/* the status line has come, and it is decided where the body goes */
 	bool answered, decided;
 	bool into_sink, too_large, paused, aborted, timed_out, has_range;
-	bool source_ended;
-	int64_t looked_ns;    /* when a callback last checked for an abort */
+	bool source_ended, refused_tunnel; /* by the proxy */
+	int64_t looked_ns;                 /* when a callback last checked for an abort */
 	size_t header_bytes;  /* of all answers of the try, redirects and 1xx included */
 	bool callback_failed; /* the pending error has the reason */
 	struct http_range range;
 	int64_t content_length; /* -1: not given */
+	/* "scheme://host:port" that the last redirect leads to, where it names a host; or "" */
+	char moved_to[HTTP_SITE_MAX];
 	/* libcurl's reason, with the kernel's or OpenSSL's; or "" */
 	char detail[CURL_ERROR_SIZE];
 
@@ -90,8 +95,8 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer);
  * If not, the error is set. */
 bool http_may_connect(struct http *h, const struct curl_sockaddr *address);
 
-/* Notes in r whom the connection of this try leads to. */
-void http_note_peer(CURL *curl, struct http_response *r);
+/* Notes whom the connection of this try leads to, and whether a proxy refused the way. */
+void http_note_peer(CURL *curl, struct http_transfer *t);
 
 /* Whether the program has aborted the request. */
 bool http_is_aborted(const struct http_request *q);
@@ -109,7 +114,28 @@ int64_t http_transfer_resume_at(const struct http_transfer *t);
 
 /* Set the error of a try, or of the last status. Return -1. */
 int http_fail_transfer(const struct http_transfer *t, CURLcode rc);
-int http_fail_status(const struct http_request *q, const struct http_response *r);
+int http_fail_status(const struct http_transfer *t);
+
+/* --- what stands between us and a server ----------------------------------------------------- */
+
+/* Whether a Content-Type is a web page's. */
+bool http_says_page(const char *content_type);
+
+/* Whether the whole answer is not the server's own word: a web page where data was asked for, 401
+ * and 403 without JSON, 407 and 511, a redirect to another host that is not followed. */
+bool http_is_between(const struct http_transfer *t);
+
+/* Sets the error of such an answer (69), and r->status to 0. url: as it is shown. Returns -1. */
+int http_fail_between(const struct http_transfer *t, const char *url);
+
+/* Takes account of a Location header. */
+void http_note_location(struct http_transfer *t, const char *location);
+
+/* Writes "scheme://host:port" of the proxy that the request goes through, or "". */
+void http_proxy_name(const struct http_request *q, char out[HTTP_SITE_MAX]);
+
+/* Writes what a body that is no JSON says, `: "502 Bad Gateway"`, or "". */
+void http_body_says(const struct http_response *r, char *text, size_t max);
 
 /* --- downloads in ranges ---------------------------------------------------------------------- */
 
@@ -132,8 +158,8 @@ struct http_notes {
 int http_notes_parse(struct http_notes *out, const char *text);
 /* Appends the text; what is missing is in the order above. */
 void http_notes_write(struct buf *out, const struct http_notes *n);
-/* What is missing is what lies between the n ranges `there`, which are sorted and may be longer than the
- * whole; out has its total and nothing missing yet. */
+/* What is missing is what lies between the n ranges `there`, which are sorted and may be longer
+ * than the whole; out has its total and nothing missing yet. */
 void http_notes_miss(struct http_notes *out, struct http_piece *there, size_t n);
 void http_notes_release(struct http_notes *n);
 

@@ -1,4 +1,4 @@
-/* http_ranges.c - a download over several connections. Each takes up a range of what is missing,
+/* ranges.c - a download over several connections. Each takes up a range of what is missing,
  * and then the next, the smaller the less there is left: so none is waited for long, however slow
  * it is. */
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 
 /* Bytes that are asked for before the size is known; in the smallest ranges, but those at the end
  * of a gap; in the largest, or 1/256 of the whole if that is more. */
@@ -22,8 +22,8 @@
 #define RANGE_MAX   ((int64_t)4 << 20)
 /* What is left to fetch for each connection that is opened. */
 #define SHARE_BYTES ((int64_t)128 << 10)
-/* A guess up to it is asked for whole: what a small file would gain by ranges is less than the round trips of
- * asking for them. */
+/* A guess up to it is asked for whole: what a small file would gain by ranges is less than the
+ * round trips of asking for them. */
 #define SMALL_BYTES ((int64_t)1 << 20)
 /* What a kill may lose of a range, or 1/4096 of the whole. */
 #define NOTE_BYTES ((int64_t)256 << 10)
@@ -198,7 +198,7 @@ static int begin(struct connection *c)
 	return 0;
 }
 
-/* --- bytes -------------------------------------------------------------------------------------- */
+/* --- bytes -------------------------------------------------------------------------------- */
 
 /* With the lock: the first bytes of a range that was asked for before the size was known. */
 static int settle(struct connection *c)

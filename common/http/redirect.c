@@ -1,11 +1,11 @@
-/* http_redirect.c - where a connection leads, and where a redirect may. */
+/* redirect.c - where a connection leads, and where a redirect may. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/net/http_parts.h"
+#include "common/http/parts.h"
 #include "common/net/net.h"
 
 /* A server must not make us ask a neighbour of ours: another machine of this network, or another
@@ -39,14 +39,17 @@ bool http_may_connect(struct http *h, const struct curl_sockaddr *address)
 	return false;
 }
 
-void http_note_peer(CURL *curl, struct http_response *r)
+void http_note_peer(CURL *curl, struct http_transfer *t)
 {
+	struct http_response *r = t->r;
 	const char *peer = NULL, *local = NULL;
-	long port = 0;
+	long port = 0, tunnel = 0;
 
 	http_curl.easy_getinfo(curl, CURLINFO_PRIMARY_IP, &peer);
 	http_curl.easy_getinfo(curl, CURLINFO_LOCAL_IP, &local);
 	http_curl.easy_getinfo(curl, CURLINFO_PRIMARY_PORT, &port);
+	http_curl.easy_getinfo(curl, CURLINFO_HTTP_CONNECTCODE, &tunnel);
+	t->refused_tunnel = tunnel >= 300;
 	snprintf(r->peer_ip, sizeof r->peer_ip, "%s", peer ? peer : "");
 	r->peer_port = (int)port;
 	r->peer_own = peer && local && peer[0] && strcmp(peer, local) == 0;

@@ -1,5 +1,5 @@
-/* http_sign.c - signs a request of ours: takes the URL apart, adds time and nonce. */
-#include "common/net/http_sign.h"
+/* sign.c - signs a request of ours: takes the URL apart, adds time and nonce. */
+#include "common/http/sign.h"
 
 #include <sodium.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* http_sign.h - the client's half of signed requests: which headers a request gets.
+/* sign.h - the client's half of signed requests: which headers a request gets.
  *
  * The signature covers method, authority, path and query, and has the parameters created, a
  * random nonce, the address as keyid and the tag "rnp". It does not cover the body: what we
  * send is a signed record, or is compared as a whole. Uses httpsig, clock, libsodium. */
-#ifndef RNP_COMMON_NET_HTTP_SIGN_H
-#define RNP_COMMON_NET_HTTP_SIGN_H
+#ifndef RNP_COMMON_HTTP_SIGN_H
+#define RNP_COMMON_HTTP_SIGN_H
 
-#include "common/net/httpsig.h"
+#include "common/httpsig/httpsig.h"
 
 #define HTTP_SIGN_TAG "rnp"
 /* The components that a verifier requires to be covered in every request, along with a nonce. */

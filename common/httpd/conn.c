@@ -1,4 +1,4 @@
-/* httpd_conn.c - one connection of httpd: bytes in and out, what to do with them next, and how
+/* conn.c - one connection of httpd: bytes in and out, what to do with them next, and how
  * long it may take. long because one state machine is better read in one place */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/net/httpd_core.h"
+#include "common/httpd/core.h"
 
 #define LINGER_NS INT64_C(2000000000)
 /* bytes moved before other connections have their turn */
@@ -328,10 +328,10 @@ static bool reply_sent(struct httpd_conn *c)
 }
 
 /* Handles a client that closed its sending half while there is nothing to send to it. It may have
- * left, or still read, which a FIN does not tell. A kernel whose program has left answers bytes with a
- * reset: so it gets some. Before the reply that is an interim response, which HTTP/1.1 clients read
- * over (RFC 9110, 15.2); within a stream the program has to say something. Where neither is possible
- * the client has left. */
+ * left, or still read, which a FIN does not tell. A kernel whose program has left answers bytes
+ * with a reset: so it gets some. Before the reply that is an interim response, which HTTP/1.1
+ * clients read over (RFC 9110, 15.2); within a stream the program has to say something. Where
+ * neither is possible the client has left. */
 static bool step_unheard(struct httpd_conn *c)
 {
 	struct httpd_exchange *x = c->x;
@@ -490,6 +490,7 @@ struct httpd_conn *httpd_conn_new(struct httpd *h, int fd, struct httpd_client *
 	httpd_link_init(&c->in_ready);
 	httpd_client_text(address, c->address);
 	c->loopback = httpd_is_loopback(address);
+	c->trusted = httpd_proxy_trusts(&h->proxy, address);
 	tune(fd);
 	h->counters.connections++;
 	return c;

@@ -1,19 +1,20 @@
-/* httpd_core.h - connections and requests of httpd, as its own files see them. Private to
+/* core.h - connections and requests of httpd, as its own files see them. Private to
  * httpd.
  *
  * A connection belongs to one loop (a thread with an epoll set) and is touched by no other
  * thread, but that its bytes are counted under the loop's lock. A request in progress is a
  * struct httpd_exchange; other threads reach it by httpd_finish, httpd_write and httpd_resume,
  * which set flags in it under the loop's lock and wake the loop. */
-#ifndef RNP_COMMON_NET_HTTPD_CORE_H
-#define RNP_COMMON_NET_HTTPD_CORE_H
+#ifndef RNP_COMMON_HTTPD_CORE_H
+#define RNP_COMMON_HTTPD_CORE_H
 
 #include <time.h>
 
-#include "common/net/httpd.h"
-#include "common/net/httpd_parts.h"
-#include "common/net/httpd_tls.h"
-#include "common/net/net_bytes.h"
+#include "common/httpd/httpd.h"
+#include "common/httpd/parts.h"
+#include "common/httpd/proxy.h"
+#include "common/httpd/tls.h"
+#include "common/net/bytes.h"
 
 #define HTTPD_PIECE ((size_t)64 << 10) /* piece of a body or a source's output */
 /* written by other threads, unread by the client */
@@ -26,6 +27,7 @@ struct httpd {
 	struct httpd_route *routes; /* the program's and /metrics */
 	struct httpd_counters counters;
 	struct httpd_log log;
+	struct httpd_proxy proxy;
 	struct httpd_limiter *limiter; /* NULL: no limit */
 	struct httpd_clients clients;
 	struct httpd_budget bodies[HTTPD_CLASSES], replies;
@@ -55,7 +57,8 @@ struct httpd_loop {
 	int epoll_fd, wake_fd;
 	bool listening;
 	_Atomic int connections;
-	/* lists of connections; all: changed and walked by others under the lock, as are their descriptors */
+	/* lists of connections; all: changed and walked by others under the lock, as are their
+	 * descriptors */
 	struct httpd_link all, idle, ready, dead;
 	/* HTTPD_PIECE for received bytes, and as much for a file's bytes under TLS */
 	char *scratch;
@@ -96,6 +99,7 @@ struct httpd_conn {
 	bool skipped;            /* an empty line was skipped before this request */
 	bool close;              /* after this reply */
 	bool loopback;
+	bool trusted; /* a proxy whose word about its clients counts */
 	char address[INET6_ADDRSTRLEN];
 	/* received bytes that are not used yet: in the loop's scratch while it works on this
 	 * connection, else in kept */
@@ -104,10 +108,8 @@ struct httpd_conn {
 	struct buf kept;
 	/* for the time limits */
 	int64_t since_ns;
-	/* under the loop's lock: bytes of the socket that the counters include already, and whether what it
-	 * sends is told apart */
+	/* under the loop's lock: bytes of the socket that the counters include already */
 	struct net_bytes counted;
-	bool apart;
 	uint64_t moved, moved_then; /* bytes of body or reply, now and at since_ns */
 };
 
@@ -118,7 +120,8 @@ struct httpd_exchange {
 	struct httpd_loop *loop;
 	/* NULL: the client left; changed under the loop's lock */
 	struct httpd_conn *conn;
-	struct httpd_client *client; /* that of conn, or held until the end */
+	/* that of conn, or held until the end; behind a trusted proxy that of the client there */
+	struct httpd_client *client, *of_conn;
 	bool holds_client;
 	const struct httpd_route *route;
 	struct httpd_head head;
@@ -167,7 +170,7 @@ enum httpd_persist {
 	HTTPD_CLOSE_DELIMITED,
 };
 
-/* --- httpd_reply.c --- */
+/* --- reply.c --- */
 void httpd_format_date(char out[HTTPD_DATE_MAX], time_t at);
 int64_t httpd_content_bytes(const struct httpd_reply *r); /* -1: unknown */
 /* Turns r into 304, 206 or 416 where the request asks for it. */
@@ -175,7 +178,7 @@ void httpd_settle(const struct httpd_request *q, struct httpd_reply *r);
 void httpd_write_head(struct buf *out, const struct httpd_reply *r, const char *date,
 	enum httpd_persist persist);
 
-/* --- httpd_exchange.c: one request; all on the loop's thread --- */
+/* --- exchange.c: one request; all on the loop's thread --- */
 struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c);
 /* Called when a head is complete. These two set the connection's next state. */
 void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len);
@@ -186,6 +189,9 @@ bool httpd_exchange_take(struct httpd_exchange *x);
 /* Returns where *room body bytes may be received directly, or NULL. */
 char *httpd_exchange_direct(struct httpd_exchange *x, size_t *cap);
 void httpd_exchange_received(struct httpd_exchange *x, size_t len);
+/* Behind a trusted proxy the client is the one that the proxy names: its limits hold, and its
+ * address is logged. Returns false if r is the answer. In proxy.c. */
+bool httpd_exchange_identify(struct httpd_exchange *x);
 /* Begins the reply after r was filled. */
 void httpd_exchange_reply(struct httpd_exchange *x);
 /* Called when the client left. Returns true where a handler has still to answer: x lives until
@@ -198,7 +204,7 @@ void httpd_exchange_tell_half(struct httpd_exchange *x);
 /* Ends a request: counts it, logs it, frees it. */
 void httpd_exchange_end(struct httpd_exchange *x);
 
-/* --- httpd_stream.c --- */
+/* --- stream.c --- */
 /* Puts the next bytes to send into x->out. Returns 1: there is something to send (out, or a
  * file or memory), 0: not now, 2: all was sent, -1: close the connection at once. */
 int httpd_exchange_fill(struct httpd_exchange *x);
@@ -211,12 +217,12 @@ void httpd_exchanges_woken(struct httpd_loop *l);
  * be freed then. */
 void httpd_exchange_left_pool(struct httpd_exchange *x, bool finished);
 
-/* --- httpd_pool.c --- */
+/* --- pool.c --- */
 struct httpd_pool *httpd_pool_start(struct httpd *h, int threads); /* NULL with err_set */
 bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x); /* false: full */
 void httpd_pool_stop(struct httpd_pool *p);
 
-/* --- httpd_conn.c: one connection --- */
+/* --- conn.c: one connection --- */
 /* Takes fd and client. Returns NULL on failure (fd is closed). */
 struct httpd_conn *httpd_conn_new(struct httpd *h, int fd, struct httpd_client *client,
 	const struct sockaddr *address);
@@ -232,7 +238,7 @@ void httpd_conn_free(struct httpd_conn *c); /* must be closed before */
 void httpd_conn_tick(struct httpd_conn *c, int64_t now_ns);
 const char *httpd_loop_date(struct httpd_loop *l);
 
-/* --- httpd_bytes.c --- */
+/* --- bytes.c --- */
 /* Counts what a connection has carried since it was counted last. With the loop's lock. */
 void httpd_bytes_count(struct httpd_conn *c);
 

@@ -1,4 +1,4 @@
-/* httpd_exchange.c - handles one request of httpd: admits it, takes its body, calls its
+/* exchange.c - handles one request of httpd: admits it, takes its body, calls its
  * handler, makes its reply. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/net/httpd_core.h"
+#include "common/httpd/core.h"
 
 /* read for the sake of the connection, though it was refused */
 #define REFUSED_BODY_MAX 65536
@@ -23,12 +23,13 @@ struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c)
 	x->h = h;
 	x->loop = c->loop;
 	x->conn = c;
-	x->client = c->client;
+	x->client = x->of_conn = c->client;
 	x->exempt = c->loopback && !h->config.rate_loopback;
 	memcpy(x->address, c->address, sizeof x->address);
 	x->q.client = x->address;
 	x->q.path = x->q.target = x->q.authority = "";
 	x->q.secure = c->tls != NULL;
+	x->q.external = h->proxy.external.scheme ? &h->proxy.external : NULL;
 	x->q.started_ns = clock_mono_ns();
 	x->r.status = 200;
 	x->r.render = h->config.error;
@@ -184,6 +185,16 @@ static bool admit(struct httpd_exchange *x)
 	return false;
 }
 
+static bool cut_prefix(struct httpd_request *q)
+{
+	size_t n = q->external ? strlen(q->external->prefix) : 0;
+
+	if (!n || strncmp(q->path, q->external->prefix, n) != 0 || q->path[n] != '/')
+		return false;
+	q->path += n;
+	return q->below_prefix = true;
+}
+
 static bool find_route(struct httpd_exchange *x)
 {
 	const char *target = x->head.target;
@@ -197,10 +208,15 @@ static bool find_route(struct httpd_exchange *x)
 		return false;
 	}
 	x->route = httpd_find_route(x->h->routes, &x->q, &status, &x->r.allow);
+	/* a proxy may leave the external URL's path on */
+	if (!x->route && status == 404 && cut_prefix(&x->q))
+		x->route = httpd_find_route(x->h->routes, &x->q, &status, &x->r.allow);
 	if (!x->route) {
 		httpd_error(&x->r, status,
-			status == 404 ? "there is nothing at this path" :
-					"this path does not know that method");
+			status != 404 ? "this path does not know that method" :
+				x->h->config.no_such_path ?
+					x->h->config.no_such_path :
+					"there is nothing at this path");
 		return false;
 	}
 	x->r.allow = NULL;
@@ -335,7 +351,8 @@ void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len
 	c->close = !x->head.keep_alive;
 	c->since_ns = clock_mono_ns(); /* the body has its own time limit */
 	c->moved = c->moved_then = 0;
-	if (!admit(x) || !find_route(x) || !can_take_body(x) || !run_begin(x)) {
+	if (!httpd_exchange_identify(x) || !admit(x) || !find_route(x) ||
+		!can_take_body(x) || !run_begin(x)) {
 		refuse_body(x);
 	} else if (x->head.body == HTTPD_BODY_NONE) {
 		run(x);
@@ -558,8 +575,10 @@ void httpd_exchange_end(struct httpd_exchange *x)
 	drop_body(x);
 	httpd_budget_give(&h->replies, &x->client->reply_bytes, x->reply_counted);
 	httpd_budget_give(&h->replies, NULL, x->out_counted + x->queued);
-	if (x->holds_client)
+	if (x->client != x->of_conn)
 		httpd_clients_leave(&h->clients, x->client);
+	if (x->holds_client)
+		httpd_clients_leave(&h->clients, x->of_conn);
 	forget_woken(x);
 	httpd_request_release(&x->q);
 	httpd_reply_release(&x->r);

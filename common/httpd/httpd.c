@@ -1,8 +1,9 @@
-/* httpd.c - the server: its threads, accepting connections, start and stop. httpd_conn.c handles a
- * connection, httpd_exchange.c a request. */
-#include "common/net/httpd.h"
+/* httpd.c - the server: its threads, accepting connections, start and stop. conn.c handles a
+ * connection, exchange.c a request. */
+#include "common/httpd/httpd.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/net/httpd_core.h"
+#include "common/httpd/core.h"
 #include "common/net/net.h"
 
 #define STOP_NS INT64_C(5000000000)
@@ -88,7 +89,8 @@ static void let_in(struct httpd_loop *l, int fd, const struct sockaddr *from)
 
 	client = h->counters.connections < h->connections_max || evict(l) ?
 		httpd_clients_enter(&h->clients, httpd_client_key(from),
-			h->config.per_client_max) :
+			httpd_proxy_trusts(&h->proxy, from) ? INT_MAX :
+							      h->config.per_client_max) :
 		NULL;
 	if (client)
 		hand_over(l, httpd_conn_new(h, fd, client, from));
@@ -397,6 +399,7 @@ static void httpd_free(struct httpd *h)
 	if (h->limiter)
 		pthread_mutex_destroy(&h->limiter->lock);
 	pthread_mutex_destroy(&h->clients.lock);
+	httpd_proxy_close(&h->proxy);
 	free(h->limiter);
 	free(h->routes);
 	free(h);
@@ -468,7 +471,8 @@ struct httpd *httpd_start(const struct httpd_config *config)
 		pthread_mutex_init(&h->limiter->lock, NULL);
 	}
 	httpd_block_signals();
-	if (httpd_log_open(&h->log, config) == 0 && load_tls(h) == 0 &&
+	if (httpd_proxy_open(&h->proxy, config) == 0 &&
+		httpd_log_open(&h->log, config) == 0 && load_tls(h) == 0 &&
 		(h->listen_fd = net_listen(config->listen, "--listen", &h->port)) >= 0 &&
 		start_threads(h) == 0 &&
 		httpd_write_port(config->port_file, h->port) == 0)
@@ -481,6 +485,17 @@ struct httpd *httpd_start(const struct httpd_config *config)
 int httpd_port(const struct httpd *h)
 {
 	return h->port;
+}
+
+void httpd_url(struct buf *out, const struct httpd *h)
+{
+	const char *listen = h->config.listen, *colon = strrchr(listen, ':');
+	int n = colon ? (int)(colon - listen) : 0;
+	bool all = !n || (n == 7 && strncmp(listen, "0.0.0.0", 7) == 0) ||
+		(n == 4 && strncmp(listen, "[::]", 4) == 0);
+
+	buf_addf(out, "%s://%.*s:%d/", h->tls ? "https" : "http", all ? 9 : n,
+		all ? "127.0.0.1" : listen, h->port);
 }
 
 void httpd_wait(struct httpd *h, void (*tick_fn)(void *ctx))

@@ -14,8 +14,8 @@
  *   Server-sent events, long polls: the handler returns HTTPD_LATER; any thread calls
  *                    httpd_write(q, ...) as often as it likes and httpd_finish(q) once.
  *   The client left: route.gone(ctx, q) is called within milliseconds; httpd_gone(q) says so. */
-#ifndef RNP_COMMON_NET_HTTPD_H
-#define RNP_COMMON_NET_HTTPD_H
+#ifndef RNP_COMMON_HTTPD_HTTPD_H
+#define RNP_COMMON_HTTPD_HTTPD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,11 +23,18 @@
 #include <stdint.h>
 
 #include "common/base/buf.h"
-#include "common/net/httpd_parse.h"
+#include "common/httpd/parse.h"
 
 #define HTTPD_QUERY_MAX 24
 #define HTTPD_ARGS_MAX  4
 #define HTTPD_ETAG_MAX  80
+
+/* The URL that clients use, where a proxy stands in front of the server. */
+struct httpd_external {
+	const char *scheme;    /* "http" or "https" */
+	const char *authority; /* "example.org:8443" */
+	const char *prefix;    /* "/rnp"; "" where it has no path */
+};
 
 /* A request. All texts are decoded, NUL-terminated and live as long as the request. */
 struct httpd_request {
@@ -41,12 +48,15 @@ struct httpd_request {
 	const struct httpd_pair *headers;
 	int nheaders;
 	const char *target; /* as received: "/v1/nodes?limit=5" */
-	/* whom it is for: that of a target in absolute form, else the Host field, "" where an HTTP/1.0
-	 * client gave none */
+	/* whom it is for: that of a target in absolute form, else the Host field, "" where an
+	 * HTTP/1.0 client gave none */
 	const char *authority;
+	const struct httpd_external *external; /* NULL: none was configured */
+	bool below_prefix;         /* target has external's prefix, which path lacks */
 	bool secure;               /* came by TLS */
 	const char *if_none_match; /* or NULL */
-	const char *client;        /* its address, "203.0.113.7" */
+	/* its address, "203.0.113.7": where a trusted proxy asks, what that says */
+	const char *client;
 	/* complete, until the reply begins; empty where the route takes it in pieces */
 	struct buf body;
 	uint64_t body_bytes; /* received so far, in either case */
@@ -166,6 +176,16 @@ struct httpd_config {
 	const char *listen; /* "127.0.0.1:8080", "[::1]:0", ":8080" (all addresses) */
 	/* the port is written to this file once connections are accepted */
 	const char *port_file;
+	/* "https://example.org/rnp": what clients ask for, where a proxy takes the path off or
+	 * names another host. Requests with the path are served, too. NULL: as they arrive */
+	const char *external_url;
+	/* "10.0.0.0/8" ...: proxies whose X-Forwarded-For or Forwarded is believed. Limits by
+	 * address are then those of the clients behind them */
+	const char *const *trusted_proxies;
+	int ntrusted;
+	/* "x-forwarded-for" or "forwarded": the only one of the two that they set; NULL: either,
+	 * and requests in which they differ are refused */
+	const char *proxy_header;
 	const char *cert_file, *key_file; /* TLS 1.2 and 1.3; NULL: plain HTTP */
 	const char *log_file;             /* request log; NULL: standard error */
 	bool log_off;
@@ -192,6 +212,8 @@ struct httpd_config {
 	/* Renders an error: r->status is set; fills r->body and r->content_type. text is one
 	 * line of UTF-8. NULL: {"error":text}. For the server's own errors and for httpd_error. */
 	void (*error)(struct httpd_reply *r, const char *text);
+	/* What is said of a path that is none. NULL: "there is nothing at this path". */
+	const char *no_such_path;
 };
 
 struct httpd;
@@ -205,17 +227,17 @@ struct httpd *httpd_start(const struct httpd_config *config);
 /* Returns the port that was bound. */
 int httpd_port(const struct httpd *h);
 
-/* Bytes that all sockets have carried so far, TLS and headers included; what waits in the kernel was not sent yet. */
+/* Appends where a browser of this machine finds the server, "http://127.0.0.1:8080/"; of one that
+ * listens on all addresses, the loopback's. */
+void httpd_url(struct buf *out, const struct httpd *h);
+
+/* Bytes that all sockets have carried so far, TLS and headers included; what waits in the kernel
+ * was not sent yet. */
 struct httpd_bytes {
 	uint64_t sent, received;
-	uint64_t apart; /* of those sent: see httpd_bytes_apart */
 };
 /* From any thread, also with locks that handlers take. */
 void httpd_bytes(struct httpd *h, struct httpd_bytes *out);
-/* What the connection of a request sends from now on is told apart, until httpd_bytes_join. From any thread, before
- * httpd_finish. */
-void httpd_bytes_apart(struct httpd_request *q);
-void httpd_bytes_join(struct httpd *h);
 
 /* Sleeps until SIGTERM or SIGINT. tick (may be NULL) is called about once a second. */
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx));
@@ -245,9 +267,9 @@ void httpd_resume(struct httpd_request *q);
 
 /* Whether the client has left. From any thread, while q is valid. A client that closes only its
  * sending half and still reads is answered; while it waits it gets an interim response, 100
- * Continue, by which it is told from one that has left. It counts as gone where that cannot be told:
- * in HTTP/1.0, in the middle of a source or of a stream without route.half, and where a sink pauses
- * before the end of a chunked body. */
+ * Continue, by which it is told from one that has left. It counts as gone where that cannot be
+ * told: in HTTP/1.0, in the middle of a source or of a stream without route.half, and where a sink
+ * pauses before the end of a chunked body. */
 bool httpd_gone(const struct httpd_request *q);
 
 /* Whether the budget allows a reply of that many bytes in memory. If not, r is filled with 503. */
@@ -293,6 +315,10 @@ int httpd_parse_uri(struct httpd_request *q, const char *target);
  * Sets q->arg and q->args. */
 const struct httpd_route *httpd_find_route(const struct httpd_route *routes,
 	struct httpd_request *q, int *status, const char **allow);
+
+/* Appends the URL that the server has for its clients, "https://example.org/rnp": the external one,
+ * else what the request names ("http://HOST:PORT" where it names nothing). */
+void httpd_own_url(struct buf *out, const struct httpd_request *q);
 
 /* Returns a query field by name, or NULL. */
 const char *httpd_query(const struct httpd_request *q, const char *key);

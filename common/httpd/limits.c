@@ -1,12 +1,14 @@
-/* httpd_limits.c - limits of httpd by client and by purpose: requests a second, connections,
+/* limits.c - limits of httpd by client and by purpose: requests a second, connections,
  * memory. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include "common/base/mem.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/parts.h"
 
 #define BURST_SECONDS 5
 
@@ -45,6 +47,17 @@ uint64_t httpd_client_key(const struct sockaddr *client)
 	}
 	h = mix(mix(address ^ seed) + family);
 	return h ? h : 1;
+}
+
+uint64_t httpd_client_group(const char *client)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+
+	if (inet_pton(AF_INET, client, &v4.sin_addr) == 1)
+		return httpd_client_key((const struct sockaddr *)&v4);
+	inet_pton(AF_INET6, client, &v6.sin6_addr);
+	return httpd_client_key((const struct sockaddr *)&v6);
 }
 
 bool httpd_limiter_take(struct httpd_limiter *l, uint64_t client, int64_t now_ns)
@@ -138,6 +151,28 @@ void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN
 
 	text[0] = '\0';
 	inet_ntop(client->sa_family, address, text, INET6_ADDRSTRLEN);
+}
+
+bool httpd_is_loopback_name(const char *host)
+{
+	size_t len = strlen(host), dots;
+	const char *colon = strrchr(host, ':');
+
+	if (*host == '[')
+		return strncmp(host, "[::1]", 5) == 0 && (!host[5] || host[5] == ':');
+	if (colon)
+		len = (size_t)(colon - host);
+	if (len == 9 && strncasecmp(host, "localhost", 9) == 0)
+		return true;
+	if (len > 10 && strncasecmp(host + len - 10, ".localhost", 10) == 0)
+		return true;
+	dots = strspn(host, "0123456789.");
+	return dots == len && len >= 9 && strncmp(host, "127.", 4) == 0;
+}
+
+bool httpd_listens_alone(const char *listen)
+{
+	return *listen != ':' && httpd_is_loopback_name(listen);
 }
 
 bool httpd_is_loopback(const struct sockaddr *client)

@@ -1,4 +1,4 @@
-/* httpd_listen.c - defaults of httpd, signals, and the limit of file descriptors. */
+/* listen.c - defaults of httpd, signals, and the limit of file descriptors. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include "common/base/err.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/parts.h"
 #include "common/base/io.h"
+#include "kernels/dev/cpus.h"
 
 #define CONNECTIONS_MAX   4096
 #define PER_CLIENT_MAX    512
@@ -34,11 +35,9 @@ int httpd_connections_possible(int wanted)
 void httpd_defaults(struct httpd_config *c)
 {
 	if (!c->threads) {
-		long cores = sysconf(_SC_NPROCESSORS_ONLN);
+		int cores = cpus_usable();
 
-		c->threads = cores < 2      ? 2 :
-			cores > THREADS_MAX ? THREADS_MAX :
-					      (int)cores;
+		c->threads = cores < 2 ? 2 : cores > THREADS_MAX ? THREADS_MAX : cores;
 	}
 	if (!c->slow_threads)
 		c->slow_threads = c->threads;

@@ -1,5 +1,5 @@
-/* httpd_parse.c - the syntax of HTTP/1.1 messages: heads, framing, chunks, ranges. */
-#include "common/net/httpd_parse.h"
+/* parse.c - the syntax of HTTP/1.1 messages: heads, framing, chunks, ranges. */
+#include "common/httpd/parse.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,11 +1,11 @@
-/* httpd_parse.h - the syntax of HTTP/1.1 messages (RFC 9112), strictly: refuses what two
+/* parse.h - the syntax of HTTP/1.1 messages (RFC 9112), strictly: refuses what two
  * readers could understand in two ways. Pure: bytes in, values out. Uses libc.
  *
  * Refused although other servers accept some of it: bare LF and bare CR, NUL and other control
  * characters, folded fields, space before a colon, a second Host or Content-Length,
  * Content-Length beside Transfer-Encoding, any transfer coding but one "chunked". */
-#ifndef RNP_COMMON_NET_HTTPD_PARSE_H
-#define RNP_COMMON_NET_HTTPD_PARSE_H
+#ifndef RNP_COMMON_HTTPD_PARSE_H
+#define RNP_COMMON_HTTPD_PARSE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,8 +48,8 @@ struct httpd_head {
  * a sentence in *why. */
 int httpd_parse_head(struct httpd_head *out, char *text, size_t len, const char **why);
 
-/* Finds the authority of a target in absolute form, "http://AUTHORITY/path". Returns where it begins,
- * or NULL: the target has another form. */
+/* Finds the authority of a target in absolute form, "http://AUTHORITY/path". Returns where it
+ * begins, or NULL: the target has another form. */
 const char *httpd_target_authority(const char *target, size_t *bytes);
 
 /* Returns a field by name (case does not matter), or NULL; the first of several. */

@@ -1,9 +1,10 @@
-/* httpd_parts.c - the counters of httpd, as metrics, and its request log. */
-#include "common/net/httpd_parts.h"
+/* parts.c - the counters of httpd, as metrics, and its request log. */
+#include "common/httpd/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/utf8.h"
 
 #define LOG_BYTES_MAX ((size_t)4 << 20)
 
@@ -123,6 +125,7 @@ int httpd_log_open(struct httpd_log *l, const struct httpd_config *config)
 		return 0;
 	if (!config->log_file) {
 		l->fd = STDERR_FILENO;
+		l->for_people = isatty(l->fd);
 		return 0;
 	}
 	l->fd = open(config->log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
@@ -130,6 +133,30 @@ int httpd_log_open(struct httpd_log *l, const struct httpd_config *config)
 		return err_sys(errno == ENOENT ? EX_CANTCREAT : 0,
 			"cannot open log file '%s'", config->log_file);
 	return 0;
+}
+
+static void add_json(struct buf *out, const struct httpd_request *q, const char *method,
+	const char *at, int status, size_t bytes, int64_t ns)
+{
+	buf_addf(out, "{\"at\":\"%s\",\"client\":\"%s\",\"method\":", at, q->client);
+	canon_string(out, method, strlen(method));
+	buf_adds(out, ",\"path\":");
+	canon_string(out, q->path, strlen(q->path));
+	buf_addf(out, ",\"status\":%d,\"bytes\":%zu,\"us\":%" PRId64 "}\n", status, bytes,
+		ns / 1000);
+}
+
+/* "14:03:22Z 127.0.0.1 GET /v1/nodes 200, 4511 bytes, 1.3 ms" */
+static void add_for_people(struct buf *out, const struct httpd_request *q,
+	const char *method, const char *at, int status, size_t bytes, int64_t ns)
+{
+	const char *time = strchr(at, 'T');
+	char path[200];
+
+	snprintf(path, sizeof path, "%s", q->path);
+	utf8_clean_line(path);
+	buf_addf(out, "%.8sZ %s %s %s %d, %zu bytes, %.1f ms\n", time ? time + 1 : at,
+		q->client, method, path, status, bytes, (double)ns / 1e6);
 }
 
 void httpd_log_add(struct httpd_log *l, struct httpd_counters *c,
@@ -145,13 +172,8 @@ void httpd_log_add(struct httpd_log *l, struct httpd_counters *c,
 	clock_format(at, clock_now_ms());
 	pthread_mutex_lock(&l->lock);
 	if (l->lines.len < LOG_BYTES_MAX) {
-		buf_addf(&l->lines, "{\"at\":\"%s\",\"client\":\"%s\",\"method\":", at,
-			q->client);
-		canon_string(&l->lines, method, strlen(method));
-		buf_adds(&l->lines, ",\"path\":");
-		canon_string(&l->lines, q->path, strlen(q->path));
-		buf_addf(&l->lines, ",\"status\":%d,\"bytes\":%zu,\"us\":%" PRId64 "}\n",
-			status, bytes, ns / 1000);
+		(l->for_people ? add_for_people : add_json)(&l->lines, q, method, at,
+			status, bytes, ns);
 	} else {
 		c->log_dropped++;
 	}

@@ -1,8 +1,8 @@
-/* httpd_parts.h - the parts of httpd besides its connections: counters, log, limits by address.
+/* parts.h - the parts of httpd besides its connections: counters, log, limits by address.
  *
  * Private to httpd. All are safe to call from several threads. */
-#ifndef RNP_COMMON_NET_HTTPD_PARTS_H
-#define RNP_COMMON_NET_HTTPD_PARTS_H
+#ifndef RNP_COMMON_HTTPD_PARTS_H
+#define RNP_COMMON_HTTPD_PARTS_H
 
 #include <netinet/in.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "common/base/buf.h"
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 #define HTTPD_ROUTES_MAX 48
 #define HTTPD_BUCKETS    10
@@ -24,7 +24,7 @@ struct httpd_counters {
 	_Atomic uint64_t took[HTTPD_ROUTES_MAX + 1][HTTPD_BUCKETS + 1];
 	_Atomic uint64_t took_ns[HTTPD_ROUTES_MAX + 1];
 	_Atomic uint64_t limited, slow_closed, log_dropped;
-	_Atomic uint64_t sent, received, apart; /* bytes of all sockets: httpd_bytes */
+	_Atomic uint64_t sent, received; /* bytes of all sockets: httpd_bytes */
 	_Atomic int64_t connections;
 };
 
@@ -38,7 +38,8 @@ void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
 struct httpd_log {
 	pthread_mutex_t lock;
 	struct buf lines, writing;
-	int fd; /* -1: off */
+	int fd;          /* -1: off */
+	bool for_people; /* standard error is a terminal: lines without JSON */
 };
 
 int httpd_log_open(struct httpd_log *l, const struct httpd_config *config);
@@ -104,6 +105,15 @@ void httpd_budget_give(struct httpd_budget *b, _Atomic size_t *mine, size_t byte
 
 /* Whether the address is this machine's own loopback (IPv4 within IPv6 included). */
 bool httpd_is_loopback(const struct sockaddr *client);
+
+/* Whether a name is "localhost", "127.1.2.3", "[::1]" or "a.localhost", each with or without a
+ * port. */
+bool httpd_is_loopback_name(const char *host);
+/* Whether only this machine can connect to what listens there: "127.0.0.1:8080". */
+bool httpd_listens_alone(const char *listen);
+
+/* The key of an address that is given as text, as httpd_request has it: of IPv6 a /64 is one. */
+uint64_t httpd_client_group(const char *client);
 
 /* Returns the address as text, "203.0.113.7"; "" where there is none. */
 void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN]);

@@ -1,14 +1,15 @@
-/* httpd_pool.c - the threads on which httpd runs handlers that take long (httpd_route.slow), so
+/* pool.c - the threads on which httpd runs handlers that take long (httpd_route.slow), so
  * that the connections of a loop do not wait for one of them. */
 #include <stdlib.h>
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/net/httpd_core.h"
+#include "common/httpd/core.h"
 
 #define WAITING_MAX 1024
 
-/* A body from this size on may take seconds to read as JSON and tokens, where smaller ones take milliseconds. */
+/* A body from this size on may take seconds to read as JSON and tokens, where smaller ones take
+ * milliseconds. */
 #define LARGE_BODY 65536
 
 struct httpd_pool {
@@ -29,8 +30,8 @@ static bool is_large(const struct httpd_exchange *x)
 	return x->q.body.len >= LARGE_BODY;
 }
 
-/* Finds the next request: the oldest of the clients that have the fewest handlers running, so
- * that a client that asks much does not make the others wait; nor do large requests make small ones of
+/* Finds the next request: the oldest of the clients that have the fewest handlers running, so that
+ * a client that asks much does not make the others wait; nor do large requests make small ones of
  * the same client, which may be many behind a proxy. NULL: none may run now. */
 static struct httpd_exchange **find_next(struct httpd_pool *p)
 {
@@ -43,7 +44,8 @@ static struct httpd_exchange **find_next(struct httpd_pool *p)
 	return best;
 }
 
-/* Returns the next request; NULL: the pool ends, and what still waits is for a thread that has a large one. */
+/* Returns the next request; NULL: the pool ends, and what still waits is for a thread that has a
+ * large one. */
 static struct httpd_exchange *next(struct httpd_pool *p)
 {
 	struct httpd_exchange **at, *x = NULL;
@@ -69,7 +71,8 @@ static void is_done(struct httpd_pool *p, struct httpd_client *client, bool larg
 	pthread_mutex_lock(&p->lock);
 	client->in_pool--;
 	p->large -= large;
-	if (large) /* this thread may find another client's request, and a large one goes to one that sleeps */
+	/* this thread may find another client's request, and a large one goes to one that sleeps */
+	if (large)
 		pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
 }

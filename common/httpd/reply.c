@@ -1,4 +1,4 @@
-/* httpd_reply.c - replies of httpd: errors, files, sources, and the head of a reply with its
+/* reply.c - replies of httpd: errors, files, sources, and the head of a reply with its
  * ranges. The parts that programs call are in httpd.h. */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "common/base/err.h"
 #include "common/base/utf8.h"
 #include "common/json/canon.h"
-#include "common/net/httpd_core.h"
+#include "common/httpd/core.h"
 
 static void render_default(struct httpd_reply *r, const char *text)
 {

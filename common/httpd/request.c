@@ -1,11 +1,11 @@
-/* httpd_request.c - the pure parts of httpd about a request: its target, its route, entity tags. */
+/* request.c - the pure parts of httpd about a request: its target, its route, entity tags. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/base/err.h"
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
@@ -162,6 +162,17 @@ const struct httpd_route *httpd_find_route(const struct httpd_route *routes,
 		*status = 405;
 	}
 	return NULL;
+}
+
+void httpd_own_url(struct buf *out, const struct httpd_request *q)
+{
+	const struct httpd_external *e = q->external;
+
+	if (e)
+		buf_addf(out, "%s://%s%s", e->scheme, e->authority, e->prefix);
+	else
+		buf_addf(out, "%s://%s", q->secure ? "https" : "http",
+			q->authority && *q->authority ? q->authority : "HOST:PORT");
 }
 
 const char *httpd_query(const struct httpd_request *q, const char *key)

@@ -1,14 +1,15 @@
-/* httpd_sign.h - the server's half of signed requests (http_sign.h): finds the signer of a
+/* sign.h - the server's half of signed requests (common/http/sign.h): finds the signer of a
  * request. Uses httpd, httpsig. */
-#ifndef RNP_COMMON_NET_HTTPD_SIGN_H
-#define RNP_COMMON_NET_HTTPD_SIGN_H
+#ifndef RNP_COMMON_HTTPD_SIGN_H
+#define RNP_COMMON_HTTPD_SIGN_H
 
-#include "common/net/httpd.h"
-#include "common/net/httpsig.h"
+#include "common/httpd/httpd.h"
+#include "common/httpsig/httpsig.h"
 
 /* As httpsig_verify, for a request of the server. with_body: q->body is complete, and is
- * compared with a Content-Digest that the signature covers; otherwise that is not checked. A
- * proxy in front of the server has to pass Host, path and query on unchanged. */
+ * compared with a Content-Digest that the signature covers; otherwise that is not checked. The
+ * signature is over what the client asked for (RFC 9421, 2.2): the request as it arrived, or below
+ * q->external. */
 enum httpsig_outcome httpd_verify(const struct httpd_request *q, bool with_body,
 	const struct httpsig_policy *policy, struct httpsig_result *out);
 

@@ -1,4 +1,4 @@
-/* httpd_stream.c - replies that come in pieces: from sources, and from other threads by
+/* stream.c - replies that come in pieces: from sources, and from other threads by
  * httpd_write; and how other threads wake the loop for a request. */
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/httpd_core.h"
+#include "common/httpd/core.h"
 
 #define WOKEN_AT_ONCE 256
 #define FRAME_MAX     10       /* "10000\r\n" and some space */
@@ -238,10 +238,7 @@ static int write_piece(struct httpd_request *q, const void *data, size_t len, bo
 
 		wake(x); /* at least the head can be sent */
 		/* space in the queue is signalled, space in the common budget is not */
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += RETRY_NS;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
+		clock_after(&until, CLOCK_MONOTONIC, RETRY_NS);
 		pthread_cond_clockwait(&x->drained, &x->loop->lock, CLOCK_MONOTONIC,
 			&until);
 	}

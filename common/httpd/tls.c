@@ -1,6 +1,6 @@
-/* httpd_tls.c - TLS for httpd's connections, by OpenSSL. SIGPIPE must be blocked: OpenSSL
+/* tls.c - TLS for httpd's connections, by OpenSSL. SIGPIPE must be blocked: OpenSSL
  * writes to sockets with write(2). */
-#include "common/net/httpd_tls.h"
+#include "common/httpd/tls.h"
 
 #include <openssl/ssl.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
-/* httpd_tls.h - TLS for a non-blocking socket, by OpenSSL 3, opened with dlopen on first use.
+/* tls.h - TLS for a non-blocking socket, by OpenSSL 3, opened with dlopen on first use.
  * Only TLS 1.2 with ECDHE and AEAD ciphers, and TLS 1.3. Private to httpd. */
-#ifndef RNP_COMMON_NET_HTTPD_TLS_H
-#define RNP_COMMON_NET_HTTPD_TLS_H
+#ifndef RNP_COMMON_HTTPD_TLS_H
+#define RNP_COMMON_HTTPD_TLS_H
 
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
-/* httpsig_base.c - makes the signature base of RFC 9421, section 2: the value of each
+/* base.c - makes the signature base of RFC 9421, section 2: the value of each
  * component. */
 #include <string.h>
 #include <strings.h>
 
 #include "common/base/err.h"
-#include "common/net/httpsig.h"
+#include "common/httpsig/httpsig.h"
 
 /* Fields whose structure is known everywhere. */
 static const struct httpsig_type known_types[] = {

@@ -1,13 +1,13 @@
 /* content_digest.c - reads and writes Content-Digest: a dictionary of byte sequences, one for
  * each algorithm. */
-#include "common/net/content_digest.h"
+#include "common/httpsig/content_digest.h"
 
 #include <sodium.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/sha256.h"
-#include "common/net/sf.h"
+#include "common/httpsig/sf.h"
 
 static int read_one(const struct sf *f, const char *key, unsigned char *hash,
 	size_t bytes, bool *has)

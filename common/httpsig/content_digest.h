@@ -1,8 +1,8 @@
 /* content_digest.h - the Content-Digest and Repr-Digest fields (RFC 9530), sha-256 and sha-512.
  *
  * Pure. Uses sf, buf, err, libsodium. */
-#ifndef RNP_COMMON_NET_CONTENT_DIGEST_H
-#define RNP_COMMON_NET_CONTENT_DIGEST_H
+#ifndef RNP_COMMON_HTTPSIG_CONTENT_DIGEST_H
+#define RNP_COMMON_HTTPSIG_CONTENT_DIGEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

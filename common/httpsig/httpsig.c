@@ -1,13 +1,13 @@
 /* httpsig.c - signs a message, and looks for a signature that a policy accepts (RFC 9421,
  * section 3). */
-#include "common/net/httpsig.h"
+#include "common/httpsig/httpsig.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/net/content_digest.h"
+#include "common/httpsig/content_digest.h"
 
 #define NONCE_MAX 256
 
@@ -202,7 +202,7 @@ static int check_claims(const struct claims *c, const struct httpsig_policy *p,
 }
 
 static int check_signature(const struct httpsig_message *m, const struct sf_member *input,
-	const struct sf_member *signature, const unsigned char *public_key)
+	const struct sf_member *signature, struct httpsig_result *out)
 {
 	const struct sf_value *v = signature ? &signature->items[0].value : NULL;
 	struct buf base = BUF_INIT;
@@ -214,8 +214,11 @@ static int check_signature(const struct httpsig_message *m, const struct sf_memb
 	rc = httpsig_base(&base, m, input);
 	if (rc == 0 &&
 		crypto_sign_verify_detached((const unsigned char *)v->text,
-			(const unsigned char *)base.data, base.len, public_key) != 0)
+			(const unsigned char *)base.data, base.len,
+			out->public_key) != 0) {
+		out->mismatched = true;
 		rc = no("it is not by that key, or the message was changed");
+	}
 	buf_release(&base);
 	return rc;
 }
@@ -258,7 +261,7 @@ static int verify_one(const struct httpsig_message *m, const struct sf_member *i
 		return no("its components are not a list");
 	if (read_claims(&c, input) < 0 || check_claims(&c, p, out->public_key) < 0 ||
 		check_required(input, p->required) < 0 ||
-		check_signature(m, input, signature, out->public_key) < 0 ||
+		check_signature(m, input, signature, out) < 0 ||
 		check_digest(m, input) < 0)
 		return -1;
 	address_format(out->public_key, out->address);
@@ -313,8 +316,10 @@ static enum httpsig_outcome verify_all(const struct httpsig_message *m,
 			*out = one;
 			return HTTPSIG_GOOD;
 		}
-		if (!tried)
+		if (!tried) {
 			reject(out, input->key);
+			out->mismatched = one.mismatched;
+		}
 		tried = true;
 	}
 	err_clear();

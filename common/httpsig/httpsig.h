@@ -2,15 +2,15 @@
  *
  * Pure: values in, values out; time, nonces and keys come from the caller. Uses sf,
  * content_digest, key, buf, err, libsodium. */
-#ifndef RNP_COMMON_NET_HTTPSIG_H
-#define RNP_COMMON_NET_HTTPSIG_H
+#ifndef RNP_COMMON_HTTPSIG_HTTPSIG_H
+#define RNP_COMMON_HTTPSIG_HTTPSIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/buf.h"
-#include "common/net/sf.h"
+#include "common/httpsig/sf.h"
 #include "common/record/key.h"
 
 #define HTTPSIG_COMPONENTS_MAX 64 /* of one signature */
@@ -97,6 +97,8 @@ struct httpsig_result {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 	char address[KEY_ADDRESS_MAX];
 	int64_t created_s;
+	/* refused as it does not fit these bytes: by another key, or changed on the way */
+	bool mismatched;
 	char reason[256]; /* one line, why it was refused; "" when it is valid */
 };
 

@@ -1,6 +1,6 @@
 /* sf.c - reads structured fields: one pass through the text, as the algorithms of RFC 9651,
  * section 4.2. */
-#include "common/net/sf.h"
+#include "common/httpsig/sf.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/base/err.h"
 #include "common/base/utf8.h"
-#include "common/net/sf_parts.h"
+#include "common/httpsig/sf_parts.h"
 
 #define INTEGER_DIGITS  15
 #define DECIMAL_DIGITS  12 /* before the point */

@@ -1,8 +1,8 @@
 /* sf.h - reads and writes Structured Field Values for HTTP (RFC 9651, which contains RFC 8941).
  *
  * Pure. Uses buf, err, mem, utf8, libsodium (base64). A parsed field lives in one arena. */
-#ifndef RNP_COMMON_NET_SF_H
-#define RNP_COMMON_NET_SF_H
+#ifndef RNP_COMMON_HTTPSIG_SF_H
+#define RNP_COMMON_HTTPSIG_SF_H
 
 #include <stdbool.h>
 #include <stddef.h>

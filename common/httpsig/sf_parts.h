@@ -1,6 +1,6 @@
 /* sf_parts.h - characters of structured fields, for the parser and the writer; not for callers. */
-#ifndef RNP_COMMON_NET_SF_PARTS_H
-#define RNP_COMMON_NET_SF_PARTS_H
+#ifndef RNP_COMMON_HTTPSIG_SF_PARTS_H
+#define RNP_COMMON_HTTPSIG_SF_PARTS_H
 
 #include <stdbool.h>
 #include <string.h>

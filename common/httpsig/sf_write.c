@@ -4,8 +4,8 @@
 
 #include "common/base/err.h"
 #include "common/base/utf8.h"
-#include "common/net/sf.h"
-#include "common/net/sf_parts.h"
+#include "common/httpsig/sf.h"
+#include "common/httpsig/sf_parts.h"
 
 static int cannot_write(const char *what)
 {

@@ -19,13 +19,25 @@ void hw_cause(struct hw_causes *why, const char *field, const char *fmt, ...)
 {
 	va_list args;
 
-	if (why->n == HW_CAUSES_MAX)
+	int i = 0;
+	size_t len;
+
+	while (i < why->n && strcmp(why->at[i].field, field) != 0)
+		i++;
+	if (i == HW_CAUSES_MAX)
 		return;
-	snprintf(why->at[why->n].field, sizeof why->at[0].field, "%s", field);
+	if (i == why->n) {
+		snprintf(why->at[i].field, sizeof why->at[0].field, "%s", field);
+		why->at[i].cause[0] = '\0';
+		why->n++;
+	} else {
+		strncat(why->at[i].cause, "; ",
+			HW_TEXT_MAX - 1 - strlen(why->at[i].cause));
+	}
+	len = strlen(why->at[i].cause);
 	va_start(args, fmt);
-	vsnprintf(why->at[why->n].cause, sizeof why->at[0].cause, fmt, args);
+	vsnprintf(why->at[i].cause + len, HW_TEXT_MAX - len, fmt, args);
 	va_end(args);
-	why->n++;
 }
 
 void hw_path(struct buf *out, const char *path)

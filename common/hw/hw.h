@@ -25,7 +25,7 @@ struct hw_causes {
 	int n; /* those beyond HW_CAUSES_MAX are dropped */
 };
 
-/* Records why a field is unknown. */
+/* Records why a field is unknown; several causes of one field follow each other. */
 void hw_cause(struct hw_causes *why, const char *field, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

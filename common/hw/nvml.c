@@ -7,11 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/hw/apart.h"
 #include "common/hw/cuda.h"
 #include "common/base/err.h"
-#include "common/base/mem.h"
 #include "common/hw/nvml_lib.h"
-#include "kernels/dev/cuda_probe.h"
+#include "kernels/backend/cuda_probe.h"
 
 /* State of reading one GPU. */
 struct reader {
@@ -77,18 +77,45 @@ static void tidy(char *text, size_t size)
 			*c = '?';
 }
 
-static void read_numbers(struct reader *r, nvml_device d, struct nvml_gpu *g)
+/* Whether a module of this name has no memory but the processor's: a DGX Spark, a Jetson. */
+static bool shares_memory(const char *model)
+{
+	static const char *const names[] = { "GB10", "nvgpu", "Orin", "Thor", "Xavier",
+		NULL };
+
+	for (int i = 0; names[i]; i++)
+		if (strstr(model, names[i]))
+			return true;
+	return false;
+}
+
+static void read_memory(struct reader *r, nvml_device d, struct nvml_gpu *g)
 {
 	struct nvml_memory_info memory = { 0 };
-	unsigned v = 0;
-	int major = 0, minor = 0;
+	struct hw_causes none = { .n = 0 };
 
+	if (shares_memory(g->model) &&
+		(!r->nvml->memory || r->nvml->memory(d, &memory) != NVML_SUCCESS ||
+			!memory.total)) {
+		g->memory_bytes = hw_memory_read(&none);
+		if (!g->memory_bytes)
+			note(r, "memory_bytes", none.at[0].cause);
+		return;
+	}
 	if (CALL(r, "memory_bytes", memory, d, &memory)) {
 		if (memory.total > 0 && memory.total < 1ull << 53)
 			g->memory_bytes = (int64_t)memory.total;
 		else
 			note(r, "memory_bytes", "driver: NVML says nothing sensible");
 	}
+}
+
+static void read_numbers(struct reader *r, nvml_device d, struct nvml_gpu *g)
+{
+	unsigned v = 0;
+	int major = 0, minor = 0;
+
+	read_memory(r, d, g);
 	if (CALL(r, "compute_capability", capability, d, &major, &minor))
 		snprintf(g->compute_capability, sizeof g->compute_capability, "%d.%d",
 			major % 100, minor % 100);
@@ -112,6 +139,7 @@ static int read_gpu(struct reader *r, unsigned index, struct nvml_gpu *g)
 	int code = r->nvml->handle(index, &d);
 
 	memset(g, 0, sizeof *g);
+	snprintf(g->vendor, sizeof g->vendor, "NVIDIA");
 	memset(&pci, 0, sizeof pci);
 	if (code == NVML_SUCCESS)
 		code = r->nvml->name(d, g->model, sizeof g->model);
@@ -129,33 +157,82 @@ static int read_gpu(struct reader *r, unsigned index, struct nvml_gpu *g)
 	return 0;
 }
 
-static int read_all(const struct nvml *n, const struct nvml_scene *s,
-	struct nvml_gpu *out, int max, struct hw_causes *why)
+/* What the child that asks NVML tells, see apart.h. */
+struct asked {
+	const struct nvml_scene *scene;
+	unsigned from;        /* the first GPU that it asks for */
+	unsigned count;       /* of the driver; 0: not known yet */
+	unsigned at;          /* the one it asks for now */
+	int n;                /* of out that are whole */
+	struct hw_causes why; /* of these, and of those that are left out */
+	bool failed;          /* text says why there is none */
+	char text[HW_TEXT_MAX];
+	struct nvml_gpu out[NVML_GPUS_MAX];
+};
+
+static void ask_one(struct asked *a, const struct nvml *nvml, const char *driver)
 {
-	struct reader r = { n, s, why, 0 };
-	char driver[80] = "", cause[HW_TEXT_MAX];
+	struct hw_causes why = a->why;
+	struct reader r = { nvml, a->scene, &why, a->n };
+	char cause[HW_TEXT_MAX];
+	int code = read_gpu(&r, a->at, &a->out[a->n]);
+
+	if (code == NVML_SUCCESS) {
+		a->out[a->n].slot = (int)a->at;
+		snprintf(a->out[a->n].driver, sizeof a->out->driver, "%s", driver);
+		a->why = why;
+		a->n++;
+		return;
+	}
+	nvml_describe(nvml, code, a->scene, cause, sizeof cause);
+	hw_cause(&a->why, "gpus", "GPU %u of %u: %.200s", a->at + 1, a->count, cause);
+}
+
+static void ask_all(struct asked *a, const struct nvml *nvml)
+{
+	char driver[80] = "";
 	unsigned count = 0;
-	int code = n->count(&count);
+	int code = nvml->count(&count);
 
 	if (code != NVML_SUCCESS) {
-		nvml_describe(n, code, s, cause, sizeof cause);
-		hw_cause(why, "gpus", "%s", cause);
-		return -1;
+		nvml_describe(nvml, code, a->scene, a->text, sizeof a->text);
+		a->failed = true;
+		return;
 	}
-	if (n->driver && n->driver(driver, sizeof driver) != NVML_SUCCESS)
+	if (nvml->driver && nvml->driver(driver, sizeof driver) != NVML_SUCCESS)
 		driver[0] = '\0';
 	tidy(driver, sizeof driver);
-	for (unsigned i = 0; i < count && r.gpu < max; i++) {
-		code = read_gpu(&r, i, &out[r.gpu]);
-		if (code == NVML_SUCCESS) {
-			memcpy(out[r.gpu].driver, driver, sizeof driver);
-			r.gpu++;
-			continue;
-		}
-		nvml_describe(n, code, s, cause, sizeof cause);
-		hw_cause(why, "gpus", "GPU %u of %u: %.200s", i + 1, count, cause);
+	a->count = count;
+	for (a->at = a->from; a->at < count && a->n < NVML_GPUS_MAX; a->at++) {
+		apart_beat();
+		ask_one(a, nvml, driver);
 	}
-	return r.gpu;
+}
+
+static void ask_nvml(void *shared)
+{
+	struct asked *a = shared;
+	struct nvml nvml;
+	int code;
+
+	if (nvml_lib_open(&nvml) < 0) {
+		snprintf(a->text, sizeof a->text, "%.160s%s", err_get()->text,
+			a->scene->container && a->scene->driver_loaded ?
+				"; this container is not given the driver's libraries" :
+				"");
+		err_clear();
+		a->failed = true;
+		return;
+	}
+	code = nvml.init();
+	if (code == NVML_SUCCESS) {
+		ask_all(a, &nvml);
+		nvml.shutdown();
+	} else {
+		nvml_describe(&nvml, code, a->scene, a->text, sizeof a->text);
+		a->failed = true;
+	}
+	dlclose(nvml.library);
 }
 
 /* --- CUDA -------------------------------------------------------------------------------- */
@@ -168,20 +245,40 @@ static bool same_pci(const char *a, const char *b)
 	return *a && strcasecmp(a, b) == 0;
 }
 
-/* Lists the GPUs that CUDA sees. Returns how many, or -1 with the cause in why. */
-static int probe(struct cuda_probe_gpu *out, int max, char *why, int size)
+/* What the child that asks CUDA tells. */
+struct probed {
+	int n; /* -1: why says why not */
+	char why[HW_TEXT_MAX];
+	struct cuda_probe_gpu out[NVML_GPUS_MAX];
+};
+
+static void ask_cuda(void *shared)
 {
+	struct probed *p = shared;
 	cuda_probe_fn fn = (cuda_probe_fn)cuda_symbol("rnp_cuda_probe");
-	int n;
 
 	if (!fn) {
-		snprintf(why, (size_t)size, "%.250s", err_get()->text);
+		snprintf(p->why, sizeof p->why, "%.250s", err_get()->text);
 		err_clear();
-		return -1;
+		p->n = -1;
+		return;
 	}
-	why[0] = '\0';
-	n = fn(CUDA_PROBE_VERSION, out, max, why, size);
-	return n < max ? n : max;
+	p->n = fn(CUDA_PROBE_VERSION, p->out, NVML_GPUS_MAX, p->why, sizeof p->why);
+	if (p->n > NVML_GPUS_MAX)
+		p->n = NVML_GPUS_MAX;
+}
+
+/* Lists the GPUs that CUDA sees; p->n: how many, or -1 with the cause. CUDA starts on all GPUs
+ * first, seconds each. */
+static void probe(struct probed *p, int gpus)
+{
+	enum apart how = apart_run(ask_cuda, p, APART_BOUND_MS * (2 + gpus), 0);
+
+	if (how == APART_DONE)
+		return;
+	p->n = -1;
+	snprintf(p->why, sizeof p->why, "driver: CUDA %s",
+		how == APART_HANGS ? "does not answer" : apart_text(how));
 }
 
 static const struct cuda_probe_gpu *find_same(const struct cuda_probe_gpu *gpus, int n,
@@ -225,6 +322,7 @@ static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int in
 	char uuid[NVML_UUID_MAX];
 
 	memset(g, 0, sizeof *g);
+	snprintf(g->vendor, sizeof g->vendor, "NVIDIA");
 	snprintf(g->model, sizeof g->model, "%.95s", c->model);
 	tidy(g->model, sizeof g->model);
 	nvml_uuid_text(uuid, c->uuid);
@@ -233,6 +331,7 @@ static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int in
 	g->memory_bytes = c->memory_bytes;
 	snprintf(g->compute_capability, sizeof g->compute_capability, "%d.%d",
 		c->capability_major % 100, c->capability_minor % 100);
+	g->slot = index;
 	g->sm_count = c->sm_count;
 	g->clock_max_mhz = c->clock_max_mhz;
 	g->ecc = c->ecc;
@@ -247,61 +346,96 @@ static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int in
 
 /* --- both -------------------------------------------------------------------------------- */
 
-/* Lists NVML's GPUs. Returns how many, or -1 with the cause in text (not yet noted) or already in
- * why. */
-static int by_nvml(struct nvml_gpu *out, int max, const struct nvml_scene *s,
-	struct hw_causes *why, char *text, size_t size)
+/* Asks NVML, again for the GPUs behind one that hangs. Returns how many answer, or -1; *hangs:
+ * something did not return. */
+static int by_nvml(struct asked *a, bool *hangs)
 {
-	struct nvml n;
-	int found, code;
+	enum apart how;
+	int tries = 0;
 
-	if (nvml_lib_open(&n) < 0) {
-		snprintf(text, size, "%.160s%s", err_get()->text,
-			s->container && s->driver_loaded ?
-				"; this container is not given the driver's libraries" :
-				"");
-		err_clear();
-		return -1;
+	do {
+		/* the first call wakes all GPUs, a second or two each */
+		how = apart_run(ask_nvml, a,
+			APART_BOUND_MS +
+				2000 *
+					(a->scene->pci_gpus > 1 ? a->scene->pci_gpus - 1 :
+								  0),
+			APART_BOUND_MS);
+		if (how == APART_DONE)
+			break;
+		*hangs = true;
+		/* without an answer for any it is the driver, and it is not asked again */
+		if (a->at < a->from || !a->count || a->failed ||
+			(tries && a->at == a->from))
+			break;
+		hw_cause(&a->why, "gpus", "GPU %u of %u: driver: NVML %s", a->at + 1,
+			a->count, apart_text(how));
+		a->from = a->at + 1;
+	} while (++tries < 3 && a->from < a->count);
+	if (how != APART_DONE && a->from < a->count && !a->failed)
+		hw_cause(&a->why, "gpus",
+			"GPU %u to %u of %u: not read, as NVML did not answer",
+			a->from + 1, a->count, a->count);
+	if (how != APART_DONE && !a->count) {
+		snprintf(a->text, sizeof a->text, "driver: NVML %s", apart_text(how));
+		a->failed = true;
 	}
-	code = n.init();
-	if (code == NVML_SUCCESS) {
-		struct hw_causes notes = *why;
+	/* none answers, but there are some */
+	return a->failed || (!a->n && a->count) ? -1 : a->n;
+}
 
-		found = read_all(&n, s, out, max, &notes);
-		n.shutdown();
-		if (found < 0)
-			snprintf(text, size, "%s", notes.at[notes.n - 1].cause);
-		else
-			*why = notes;
-	} else {
-		nvml_describe(&n, code, s, text, size);
-		found = -1;
+/* Joins both lists into out. Returns how many, or -1. */
+static int join_all(struct nvml_gpu *out, int max, struct asked *a, struct probed *p,
+	struct hw_causes *why)
+{
+	const struct nvml_scene *s = a->scene;
+	bool hangs = false;
+	int n = by_nvml(a, &hangs);
+
+	*why = a->why;
+	p->n = -1;
+	if (hangs)
+		snprintf(p->why, sizeof p->why,
+			"driver: NVML does not answer, so CUDA was not asked");
+	else if (n > 0 || s->nodes_there || s->pci_gpus > 0 || s->tegra)
+		probe(p, s->pci_gpus);
+	for (int i = 0; i < n && i < max; i++) {
+		out[i] = a->out[i];
+		join(&out[i], i, p->out, p->n, p->why, why);
 	}
-	dlclose(n.library);
-	return found;
+	if (n < 0 && p->n > 0)
+		for (n = 0; n < p->n && n < max; n++)
+			from_cuda(&out[n], &p->out[n], n, a->text, why);
+	/* without library, device on the bus and driver it is known that there is no GPU */
+	if (n < 0 && !hangs && s->pci_gpus == 0 && !s->driver_loaded && !s->nodes_there &&
+		!s->tegra)
+		return 0;
+	if (n < 0 && s->tegra && a->failed)
+		hw_cause(why, "gpus",
+			"a Jetson, whose GPU NVML tells from JetPack 6 on: %.150s",
+			a->text);
+	else if (n < 0 && a->failed)
+		hw_cause(why, "gpus", "%s", a->text);
+	return n;
 }
 
 int nvml_read(struct nvml_gpu *out, int max, struct hw_causes *why)
 {
-	struct cuda_probe_gpu *cuda = xcalloc(NVML_GPUS_MAX, sizeof *cuda);
-	char no_nvml[HW_TEXT_MAX] = "", no_cuda[HW_TEXT_MAX] = "";
+	struct asked *a = apart_memory(sizeof *a);
+	struct probed *p = apart_memory(sizeof *p);
 	struct nvml_scene s;
-	int n, seen = -1;
+	int n = -1;
 
 	nvml_look_around(&s);
-	n = by_nvml(out, max, &s, why, no_nvml, sizeof no_nvml);
-	if (n > 0 || s.nodes_there || s.pci_gpus > 0)
-		seen = probe(cuda, NVML_GPUS_MAX, no_cuda, sizeof no_cuda);
-	for (int i = 0; i < n; i++)
-		join(&out[i], i, cuda, seen, no_cuda, why);
-	if (n < 0 && seen > 0)
-		for (n = 0; n < seen && n < max; n++)
-			from_cuda(&out[n], &cuda[n], n, no_nvml, why);
-	free(cuda);
-	/* without library, device on the bus and driver it is known that there is no GPU */
-	if (n < 0 && s.pci_gpus == 0 && !s.driver_loaded && !s.nodes_there)
-		return 0;
-	if (n < 0)
-		hw_cause(why, "gpus", "%s", no_nvml);
+	if (a && p) {
+		a->scene = &s;
+		a->why = *why;
+		n = join_all(out, max, a, p, why);
+	} else {
+		hw_cause(why, "gpus", "%s", err_get()->text);
+		err_clear();
+	}
+	apart_free(a, sizeof *a);
+	apart_free(p, sizeof *p);
 	return n;
 }

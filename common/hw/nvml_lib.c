@@ -34,6 +34,8 @@ void nvml_look_around(struct nvml_scene *s)
 		closedir(dir);
 	s->driver_loaded = hw_exists("/proc/driver/nvidia/version") ||
 		hw_exists("/sys/module/nvidia");
+	s->tegra = hw_exists("/etc/nv_tegra_release") || hw_exists("/sys/module/nvgpu") ||
+		hw_exists("/dev/nvhost-gpu");
 	s->nodes_there = hw_exists("/dev/nvidiactl") || hw_exists("/dev/dxg");
 	buf_reset(&path);
 	hw_path(&path, "/dev/nvidiactl");

@@ -78,6 +78,7 @@ struct nvml {
 struct nvml_scene {
 	int pci_gpus; /* NVIDIA display and 3D controllers on the bus; -1: not known */
 	bool driver_loaded, nodes_there, nodes_closed, container;
+	bool tegra; /* a Jetson, whose GPU is on no bus */
 };
 
 void nvml_look_around(struct nvml_scene *s);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/hw/apart.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/num.h"
@@ -232,6 +233,7 @@ static int measure(struct meters *m, int64_t ms, struct power_reading *out)
 		if (left < nap.tv_nsec)
 			nap.tv_nsec = (long)left;
 		nanosleep(&nap, NULL);
+		apart_beat();
 		if (sample(m) < 0)
 			return -1;
 		now = clock_mono_ns();
@@ -239,7 +241,7 @@ static int measure(struct meters *m, int64_t ms, struct power_reading *out)
 	return finish(m, (double)(now - begin) / 1e9, out);
 }
 
-int power_measure(int64_t ms, struct power_reading *out, struct hw_causes *why)
+static int measure_all(int64_t ms, struct power_reading *out, struct hw_causes *why)
 {
 	struct meters m = { .nzones = 0 };
 	int rc;
@@ -251,9 +253,49 @@ int power_measure(int64_t ms, struct power_reading *out, struct hw_causes *why)
 			why->n ? why->at[0].cause : "no GPU");
 	if (rc == 0)
 		rc = measure(&m, ms, out);
+	apart_beat();
 	if (m.open)
 		m.nvml.shutdown();
 	if (m.nvml.library)
 		dlclose(m.nvml.library);
+	return rc;
+}
+
+/* What the child that measures tells, see apart.h. */
+struct measured {
+	int64_t ms;
+	int rc;
+	struct power_reading reading;
+	struct hw_causes why;
+	struct err err;
+};
+
+static void measure_apart(void *shared)
+{
+	struct measured *m = shared;
+
+	m->rc = measure_all(m->ms, &m->reading, &m->why);
+	err_save(&m->err);
+}
+
+int power_measure(int64_t ms, struct power_reading *out, struct hw_causes *why)
+{
+	struct measured *m = apart_memory(sizeof *m);
+	enum apart how;
+	int rc;
+
+	if (!m)
+		return -1;
+	m->ms = ms;
+	m->why = *why;
+	how = apart_run(measure_apart, m, 3 * APART_BOUND_MS, APART_BOUND_MS);
+	rc = how != APART_DONE ?
+		err_set(EX_UNAVAILABLE, "driver: NVML %s",
+			how == APART_HANGS ? "does not answer" : apart_text(how)) :
+		m->rc < 0 ? err_restore(&m->err) :
+			    0;
+	*out = m->reading;
+	*why = m->why;
+	apart_free(m, sizeof *m);
 	return rc;
 }

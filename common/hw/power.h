@@ -1,5 +1,5 @@
-/* power.h - how much power this machine's GPUs and CPUs draw, by their own meters. Uses hw, nvml_lib,
- * clock, err.
+/* power.h - how much power this machine's GPUs and CPUs draw, by their own meters. Uses hw,
+ * nvml_lib, clock, err.
  *
  * GPUs: NVML's counter of energy, or its reading of power where a chip has no counter. CPUs: the
  * RAPL zones below /sys/class/powercap, which only root may read on most systems. Nothing meters
@@ -18,8 +18,8 @@ struct power_reading {
 		cpus; /* how many GPUs, and packages and memory controllers, are in it */
 };
 
-/* Returns the energy between two readings of a counter that begins anew after `range` (0: never), in
- * its own unit. Pure. */
+/* Returns the energy between two readings of a counter that begins anew after `range` (0: never),
+ * in its own unit. Pure. */
 int64_t power_since(int64_t before, int64_t now, int64_t range);
 
 /* Measures for ms milliseconds, during which it sleeps. What is not metered is in why, under "gpus"

@@ -1,9 +1,8 @@
-/* roof.c - timed products of growing size. */
-#include "cmd/rnp-train/roof.h"
+/* roof.c - timed products of growing size, then many of the largest. */
+#include "common/hw/roof.h"
 
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
 #include "kernels/bulk/ops.h"
@@ -12,15 +11,17 @@
 #define SIZE_MIN   256
 #define SIZE_HOST  2048
 #define SIZE_GPU   8192 /* below, a large GPU waits for launches more than it multiplies */
-#define IN_A_ROW   10   /* of a GPU, between two events */
+#define IN_A_ROW   64   /* at most, between two readings of the clock */
 #define LONG_NS    50000000 /* a product that takes so long is large enough */
-#define MEASURE_NS 200000000
+#define BATCH_NS   20000000 /* long compared with starting the team, or a launch */
+#define MEASURE_MS 1000
 
 struct roof {
 	struct dev *d;
 	struct product p;
 	uint64_t largest, count; /* side; numbers that A has room for */
-	double best;             /* FLOP/s so far */
+	uint64_t n;              /* the side that is measured */
+	int times;               /* products of a batch */
 };
 
 /* Random numbers in [-1, 1): with zeros a chip draws less power and runs faster than with data.
@@ -53,43 +54,46 @@ static int fill_random(struct roof *r, void *a, size_t element)
 static int time_product(struct roof *r, uint64_t n, int times, int64_t *ns)
 {
 	const struct dev_ops *ops = r->d->ops;
-	double rate;
 
 	r->p.m = r->p.n = r->p.k = r->p.lda = r->p.ldb = r->p.ldc = n;
 	if (ops->timer_start(r->d) < 0)
-		return -1;
+		return device_failed(r->d);
 	for (int i = 0; i < times; i++)
 		if (ops->bulk->product(r->d, &r->p) < 0)
-			return -1;
+			return device_failed(r->d);
 	if (ops->timer_stop(r->d, ns) < 0)
-		return -1;
-	*ns /= times;
-	rate = *ns > 0 ? 2e9 * (double)(n * n * n) / (double)*ns : 0;
-	if (rate > r->best)
-		r->best = rate;
+		return device_failed(r->d);
+	*ns = *ns > times ? *ns / times : 1;
 	return 0;
 }
 
 /* A device that is slow gets smaller products. */
-static int time_products(struct roof *r)
+static int grow(struct roof *r)
 {
-	uint64_t n = SIZE_MIN / 2;
-	int64_t until, ns = 0;
-	int rc, times;
+	int64_t ns = 0;
 
+	r->n = SIZE_MIN / 2;
 	do {
-		n *= 2;
+		r->n *= 2;
 		/* the first of a size loads a library, or makes its code */
-		rc = time_product(r, n, 1, &ns) < 0 || time_product(r, n, 1, &ns) < 0 ?
-			-1 :
-			0;
-	} while (rc == 0 && n < r->largest && ns < LONG_NS);
-	times = !r->d->is_host && ns < LONG_NS / IN_A_ROW ? IN_A_ROW : 1;
-	until = clock_mono_ns() + MEASURE_NS;
-	do
-		rc = rc < 0 ? -1 : time_product(r, n, times, &ns);
-	while (rc == 0 && clock_mono_ns() < until);
-	return rc;
+		if (time_product(r, r->n, 1, &ns) < 0 ||
+			time_product(r, r->n, 1, &ns) < 0)
+			return -1;
+	} while (r->n < r->largest && ns < LONG_NS);
+	r->times = ns * IN_A_ROW < BATCH_NS ? IN_A_ROW : (int)(BATCH_NS / ns) + 1;
+	return 0;
+}
+
+static int batch(void *ctx, double *rate)
+{
+	struct roof *r = ctx;
+	double n = (double)r->n;
+	int64_t ns;
+
+	if (time_product(r, r->n, r->times, &ns) < 0)
+		return -1;
+	*rate = 2e9 * n * n * n / (double)ns;
+	return 0;
 }
 
 /* Room for A, which is B too, and C; a GPU that has little left gets less. */
@@ -109,21 +113,48 @@ static int allocate(struct roof *r, size_t element, void **a, void **c)
 	}
 }
 
-int roof_measure(struct dev *d, enum lm_dtype dtype, double *flop_per_s)
+static void name(struct figure *f, const struct dev *d, enum product_type type)
 {
-	bool f32 = dtype == LM_DTYPE_F32;
-	struct roof r = { .d = d, .p = { .type = f32 ? PRODUCT_F32 : PRODUCT_BF16 } };
+	static const char *const tests
+		[] = { [PRODUCT_F32] = "matmul_f32", [PRODUCT_BF16] = "matmul_bf16" };
+
+	figure_init(f, d, "roof", tests[type], "FLOP/s");
+}
+
+int roof_of(struct figure *out, struct dev *d, enum product_type type, bool again)
+{
+	struct roof r = { .d = d, .p = { .type = type } };
+	size_t element = product_element_bytes(type);
 	void *a = NULL, *c = NULL;
+	double known = again ? out->best : 0;
 	int rc = -1;
 
-	if (allocate(&r, f32 ? 4 : 2, &a, &c) < 0 || fill_random(&r, a, f32 ? 4 : 2) < 0)
+	name(out, d, type);
+	if (!again && figure_kept(out))
+		return 0;
+	out->best = known;
+	if (allocate(&r, element, &a, &c) < 0 || fill_random(&r, a, element) < 0) {
+		device_failed(d);
 		goto out;
+	}
 	r.p.a = r.p.b = a;
 	r.p.c = c;
-	rc = time_products(&r);
-	*flop_per_s = r.best;
+	rc = grow(&r);
+	if (rc == 0)
+		rc = figure_measure(out, batch, &r, MEASURE_MS);
 out:
 	d->ops->free(d, a);
 	d->ops->free(d, c);
-	return rc < 0 ? device_failed(d) : 0;
+	return rc;
+}
+
+void roof_offer(const struct dev *d, enum product_type type, const double *rates,
+	size_t n)
+{
+	struct figure f;
+
+	if (type != PRODUCT_F32 && type != PRODUCT_BF16)
+		return;
+	name(&f, d, type);
+	figure_offer(&f, rates, n);
 }

@@ -11,7 +11,7 @@
 #include "common/base/utf8.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/json/json_read.h"
+#include "common/json/read.h"
 #include "common/base/num.h"
 #include "common/base/utf8.h"
 
@@ -42,15 +42,38 @@ static bool deeper_than(const char *text, size_t len, int depth_max)
 	return false;
 }
 
+/* The first line of a record in several lines, as jq writes it, is one bracket. */
+static char lone_bracket(const char *text, size_t len)
+{
+	size_t from = 0;
+
+	while (from < len && strchr(" \t\r", text[from]))
+		from++;
+	while (len > from && strchr(" \t\r", text[len - 1]))
+		len--;
+	return len == from + 1 && strchr("{[", text[from]) ? text[from] : '\0';
+}
+
+/* jansson may tell the reason why a text of a stranger is refused that is no longer than this: it
+ * takes memory without a bound. */
+#define BOUNDED_BYTES_MAX 65536
+
 static json_t *parse(const char *text, size_t len, int depth_max, const char *where,
-	bool spelled)
+	bool spelled, size_t most)
 {
 	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
 	json_error_t error;
-	json_t *v = json_read(text, len, depth_max, spelled);
+	size_t room = most, at;
+	json_t *v = json_read_within(text, len, depth_max, spelled, &room, &at);
 
 	if (v)
 		return v;
+	if (!room) {
+		err_set(EX_DATAERR,
+			"%s: its values take more than %zu bytes of memory (byte %zu)",
+			where, most, at);
+		return NULL;
+	}
 	if (!len) {
 		err_set(EX_DATAERR, "%s: not JSON: it is empty", where);
 		return NULL;
@@ -59,16 +82,31 @@ static json_t *parse(const char *text, size_t len, int depth_max, const char *wh
 		err_set(EX_DATAERR, "%s: compressed with gzip: unpack it first", where);
 		return NULL;
 	}
+	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+		text += 3; /* a byte order mark, as Windows' editors write it */
+		len -= 3;
+	}
+	if (len >= 2 &&
+		(memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {
+		err_set(EX_DATAERR, "%s: not JSON: UTF-16: save it as UTF-8", where);
+		return NULL;
+	}
 	if (memchr(text, '\0', len)) {
 		err_set(EX_DATAERR, "%s: not JSON: holds a NUL byte", where);
+		return NULL;
+	}
+	if (lone_bracket(text, len)) {
+		err_set(EX_DATAERR, "%s: only '%c': one record a line: jq -c %s", where,
+			lone_bracket(text, len),
+			lone_bracket(text, len) == '[' ? "'.[]'" : ".");
 		return NULL;
 	}
 	if (deeper_than(text, len, depth_max)) {
 		err_set(EX_DATAERR, "%s: nested deeper than %d", where, depth_max);
 		return NULL;
 	}
-	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
-		err_set(EX_DATAERR, "%s: not JSON: begins with a byte order mark", where);
+	if (most != SIZE_MAX && len > BOUNDED_BYTES_MAX) {
+		err_set(EX_DATAERR, "%s: not JSON (byte %zu)", where, at);
 		return NULL;
 	}
 	v = json_loadb(text, len, flags, &error);
@@ -86,12 +124,18 @@ static json_t *parse(const char *text, size_t len, int depth_max, const char *wh
 
 json_t *json_parse(const char *text, size_t len, int depth_max, const char *where)
 {
-	return parse(text, len, depth_max, where, false);
+	return parse(text, len, depth_max, where, false, SIZE_MAX);
 }
 
 json_t *json_parse_spelled(const char *text, size_t len, int depth_max, const char *where)
 {
-	return parse(text, len, depth_max, where, true);
+	return parse(text, len, depth_max, where, true, SIZE_MAX);
+}
+
+json_t *json_parse_bounded(const char *text, size_t len, int depth_max, size_t most,
+	const char *where)
+{
+	return parse(text, len, depth_max, where, true, most);
 }
 
 json_t *json_parse_object(const char *text, size_t len, const char *where)

@@ -21,19 +21,24 @@
 #define JSON_RECORD_BYTES_MAX ((size_t)1 << 20)         /* of one record */
 #define JSON_SAFE_INTEGER_MAX INT64_C(9007199254740991) /* 2^53 - 1 */
 
-/* Reads exactly one JSON value (any type) from len bytes. Refused, with EX_DATAERR: duplicate
- * keys, depth beyond depth_max, NUL (raw or \u0000), bad UTF-8, NaN, numbers that overflow,
- * anything after the value. Integers beyond 64 bits become reals, and whole numbers up to 2^53 integers,
- * however they are spelled: a signature covers the value, so that whoever passes a record on may spell 3600
- * as 3.6e3, and must not change what is read by that. The caller owns the result (json_decref); NULL on
- * error. */
+/* Reads exactly one JSON value (any type) from len bytes. Refused, with EX_DATAERR: duplicate keys,
+ * depth beyond depth_max, NUL (raw or \u0000), bad UTF-8, NaN, numbers that overflow, anything
+ * after the value. Integers beyond 64 bits become reals, and whole numbers up to 2^53 integers,
+ * however they are spelled: a signature covers the value, so that whoever passes a record on may
+ * spell 3600 as 3.6e3, and must not change what is read by that. The caller owns the result
+ * (json_decref); NULL on error. */
 json_t *json_parse(const char *text, size_t len, int depth_max, const char *where);
 
 /* The same, but 1.0 stays a real: for what is shown to a model, or written as it came. */
 json_t *json_parse_spelled(const char *text, size_t len, int depth_max,
 	const char *where);
 
-/* The same, but the value must be an object, of JSON_DEPTH_MAX or of the depth given. */
+/* The same for a text whose values may take so many bytes of memory together, or it is refused,
+ * too: "[[],[],..." takes fifty times its own. */
+json_t *json_parse_bounded(const char *text, size_t len, int depth_max, size_t most,
+	const char *where);
+
+/* As json_parse, but the value must be an object, of JSON_DEPTH_MAX or of the depth given. */
 json_t *json_parse_object(const char *text, size_t len, const char *where);
 json_t *json_parse_object_to(const char *text, size_t len, int depth_max,
 	const char *where);

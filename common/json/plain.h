@@ -47,8 +47,8 @@ static inline bool json_plain_word(struct json_plain *s, const char *word)
 	return true;
 }
 
-/* Returns the first of the bytes from p to end - 1 that is a quote, a backslash, below 0x20 or above
- * 0x7e, or end; or, with less than a step to go, any byte before it. */
+/* Returns the first of the bytes from p to end - 1 that is a quote, a backslash, below 0x20 or
+ * above 0x7e, or end; or, with less than a step to go, any byte before it. */
 #ifdef __SSE2__
 static inline const char *json_plain_skip(const char *p, const char *end)
 {
@@ -68,8 +68,8 @@ static inline const char *json_plain_skip(const char *p, const char *end)
 	return p;
 }
 #else
-/* 8 bytes at a time; may stop at 8 where none is, but never not (Bit Twiddling Hacks, "Determine if a
- * word has a byte less than n"). */
+/* 8 bytes at a time; may stop at 8 where none is, but never not (Bit Twiddling Hacks, "Determine if
+ * a word has a byte less than n"). */
 static inline const char *json_plain_skip(const char *p, const char *end)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101), high = ones << 7;

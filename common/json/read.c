@@ -1,5 +1,5 @@
-/* json_read.c - parses JSON text from strangers into jansson values, with limits. */
-#include "common/json/json_read.h"
+/* read.c - parses JSON text from strangers into jansson values, with limits. */
+#include "common/json/read.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,14 +11,15 @@
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
 #include "common/json/json.h"
+#include "common/json/text.h"
 
 #define NUMBER_BYTES_MAX 64 /* longer ones go through the heap */
 
-/* `end` is never read: the text need not end with a NUL. */
 struct reader {
-	const char *at, *end;
+	struct json_text t;
 	int depth;          /* levels that may still be opened */
 	bool spelled;       /* 1.0 is no integer */
+	size_t room;        /* memory that values may still take; SIZE_MAX: any */
 	struct buf scratch; /* a string without its escapes */
 };
 
@@ -27,21 +28,6 @@ struct span {
 	const char *data;
 	size_t len;
 };
-
-static void skip_space(struct reader *r)
-{
-	while (r->at < r->end &&
-		(*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
-		r->at++;
-}
-
-static bool take(struct reader *r, char c)
-{
-	if (r->at == r->end || *r->at != c)
-		return false;
-	r->at++;
-	return true;
-}
 
 /* --- strings ----------------------------------------------------------------------------- */
 
@@ -56,36 +42,36 @@ static uint64_t marks(uint64_t w)
 }
 
 /* Advances to the first quote, backslash or control character. Bytes beyond ASCII count as
- * plain, and *wide reports them. */
+ * plain, and *ascii is false then. */
 static void skip_plain(struct reader *r, bool *ascii)
 {
-	while (r->at < r->end) {
+	while (r->t.at < r->t.end) {
 		unsigned char c;
 		uint64_t eight;
 
-		if (r->end - r->at >= 8) {
-			memcpy(&eight, r->at, 8);
+		if (r->t.end - r->t.at >= 8) {
+			memcpy(&eight, r->t.at, 8);
 			if (!marks(eight)) {
-				r->at += 8;
+				r->t.at += 8;
 				continue;
 			}
 		}
-		c = (unsigned char)*r->at;
+		c = (unsigned char)*r->t.at;
 		if (c == '"' || c == '\\' || c < 0x20)
 			return;
 		if (c >= 0x80)
 			*ascii = false;
-		r->at++;
+		r->t.at++;
 	}
 }
 
 static bool read_hex4(struct reader *r, uint32_t *out)
 {
-	if (r->end - r->at < 4)
+	if (r->t.end - r->t.at < 4)
 		return false;
 	*out = 0;
 	for (int i = 0; i < 4; i++) {
-		char c = *r->at++;
+		char c = *r->t.at++;
 		int v = c >= '0' && c <= '9' ? c - '0' :
 			c >= 'a' && c <= 'f' ? c - 'a' + 10 :
 			c >= 'A' && c <= 'F' ? c - 'A' + 10 :
@@ -126,8 +112,8 @@ static bool read_unicode(struct reader *r)
 	if (!read_hex4(r, &c) || !c || (c >= 0xdc00 && c <= 0xdfff))
 		return false;
 	if (c >= 0xd800 && c <= 0xdbff) {
-		if (!take(r, '\\') || !take(r, 'u') || !read_hex4(r, &low) ||
-			low < 0xdc00 || low > 0xdfff)
+		if (!json_text_take(&r->t, '\\') || !json_text_take(&r->t, 'u') ||
+			!read_hex4(r, &low) || low < 0xdc00 || low > 0xdfff)
 			return false;
 		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 	}
@@ -141,9 +127,9 @@ static bool read_escape(struct reader *r)
 	const char *found;
 	char c;
 
-	if (r->at == r->end)
+	if (r->t.at == r->t.end)
 		return false;
-	c = *r->at++;
+	c = *r->t.at++;
 	if (c == 'u')
 		return read_unicode(r);
 	found = c ? strchr(from, c) : NULL;
@@ -153,69 +139,35 @@ static bool read_escape(struct reader *r)
 	return true;
 }
 
-/* Reads a string, r->at at its opening quote. */
+/* Reads a string, r->t.at at its opening quote. */
 static bool read_string(struct reader *r, struct span *out)
 {
 	bool ascii = true, escaped = false;
 	const char *start;
 
-	if (!take(r, '"'))
+	if (!json_text_take(&r->t, '"'))
 		return false;
 	buf_reset(&r->scratch);
-	for (start = r->at;; start = r->at) {
+	for (start = r->t.at;; start = r->t.at) {
 		skip_plain(r, &ascii);
-		if (r->at == r->end)
+		if (r->t.at == r->t.end)
 			return false;
-		if (*r->at == '"' && !escaped)
+		if (*r->t.at == '"' && !escaped)
 			break;
-		buf_add(&r->scratch, start, (size_t)(r->at - start));
+		buf_add(&r->scratch, start, (size_t)(r->t.at - start));
 		escaped = true;
-		if (*r->at == '"')
+		if (*r->t.at == '"')
 			break;
-		if (!take(r, '\\') || !read_escape(r))
+		if (!json_text_take(&r->t, '\\') || !read_escape(r))
 			return false;
 	}
 	*out = escaped ? (struct span){ r->scratch.data, r->scratch.len } :
-			 (struct span){ start, (size_t)(r->at - start) };
-	r->at++;
+			 (struct span){ start, (size_t)(r->t.at - start) };
+	r->t.at++;
 	return ascii || utf8_valid(out->data, out->len);
 }
 
 /* --- numbers ----------------------------------------------------------------------------- */
-
-static size_t skip_digits(struct reader *r)
-{
-	const char *start = r->at;
-
-	while (r->at < r->end && *r->at >= '0' && *r->at <= '9')
-		r->at++;
-	return (size_t)(r->at - start);
-}
-
-/* Skips a number by JSON's grammar. */
-static bool skip_number(struct reader *r, bool *whole)
-{
-	const char *start;
-
-	take(r, '-');
-	start = r->at;
-	if (!skip_digits(r) || (*start == '0' && r->at - start > 1))
-		return false;
-	*whole = true;
-	if (take(r, '.')) {
-		*whole = false;
-		if (!skip_digits(r))
-			return false;
-	}
-	if (take(r, 'e') || take(r, 'E')) {
-		*whole = false;
-		if (!take(r, '-'))
-			take(r, '+');
-		if (!skip_digits(r))
-			return false;
-	}
-	return true;
-}
 
 static bool small_integer(const char *s, const char *end, int64_t *out)
 {
@@ -253,17 +205,19 @@ static json_t *number_of(const char *text, bool whole, bool spelled)
 
 static json_t *read_number(struct reader *r)
 {
-	const char *start = r->at;
+	const char *start = r->t.at;
 	char few[NUMBER_BYTES_MAX];
+	struct json_digits digits;
 	bool whole;
 	size_t len;
 	int64_t v;
 
-	if (!skip_number(r, &whole))
+	if (!json_text_number(&r->t, &digits))
 		return NULL;
-	if (whole && small_integer(start, r->at, &v))
+	whole = !digits.fraction && !digits.exponent;
+	if (whole && small_integer(start, r->t.at, &v))
 		return json_integer(v);
-	len = (size_t)(r->at - start);
+	len = (size_t)(r->t.at - start);
 	if (len < sizeof few) {
 		memcpy(few, start, len);
 		few[len] = '\0';
@@ -278,6 +232,23 @@ static json_t *read_number(struct reader *r)
 
 static json_t *read_value(struct reader *r);
 
+/* What values take, with their places in what they are in, as measured with glibc. */
+#define OBJECT_BYTES 320
+#define ARRAY_BYTES  160
+#define FIELD_BYTES  112
+#define STRING_BYTES 80
+#define NUMBER_BYTES 48
+#define WORD_BYTES   24
+
+/* Takes memory for a value. */
+static bool take(struct reader *r, size_t bytes)
+{
+	if (r->room == SIZE_MAX)
+		return true;
+	r->room = bytes < r->room ? r->room - bytes : 0;
+	return r->room > 0;
+}
+
 static bool read_field(struct reader *r, json_t *obj)
 {
 	struct span key;
@@ -285,16 +256,17 @@ static bool read_field(struct reader *r, json_t *obj)
 	json_t *v;
 	bool ok = false;
 
-	skip_space(r);
-	if (!read_string(r, &key) || json_object_getn(obj, key.data, key.len))
+	json_text_space(&r->t);
+	if (!read_string(r, &key) || !take(r, FIELD_BYTES + key.len) ||
+		json_object_getn(obj, key.data, key.len))
 		return false; /* not a string, or a duplicate key */
 	/* reading the value may use scratch */
 	name = key.len <= sizeof few ? few : malloc(key.len);
 	if (!name)
 		return false;
 	memcpy(name, key.data, key.len);
-	skip_space(r);
-	if (take(r, ':') && (v = read_value(r)))
+	json_text_space(&r->t);
+	if (json_text_take(&r->t, ':') && (v = read_value(r)))
 		ok = json_object_setn_new_nocheck(obj, name, key.len, v) == 0;
 	if (name != few)
 		free(name);
@@ -308,21 +280,21 @@ static bool read_item(struct reader *r, json_t *array)
 	return v && json_array_append_new(array, v) == 0;
 }
 
-/* Reads the contents of the brackets, r->at after the opening one; takes v. */
+/* Reads the contents of the brackets, r->t.at after the opening one; takes v. */
 static json_t *read_inside(struct reader *r, json_t *v, char close,
 	bool (*read_one)(struct reader *, json_t *))
 {
 	bool ok = v && r->depth-- > 0;
 
-	skip_space(r);
-	if (ok && take(r, close)) {
+	json_text_space(&r->t);
+	if (ok && json_text_take(&r->t, close)) {
 		r->depth++;
 		return v;
 	}
 	do
-		ok = ok && read_one(r, v), skip_space(r);
-	while (ok && take(r, ','));
-	if (ok && take(r, close)) {
+		ok = ok && read_one(r, v), json_text_space(&r->t);
+	while (ok && json_text_take(&r->t, ','));
+	if (ok && json_text_take(&r->t, close)) {
 		r->depth++;
 		return v;
 	}
@@ -330,56 +302,68 @@ static json_t *read_inside(struct reader *r, json_t *v, char close,
 	return NULL;
 }
 
-static json_t *read_word(struct reader *r, const char *word, json_t *takes_v)
-{
-	size_t n = strlen(word);
-
-	if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0)
-		return NULL;
-	r->at += n;
-	return takes_v;
-}
-
 static json_t *read_value(struct reader *r)
 {
 	struct span s;
 
-	skip_space(r);
-	if (r->at == r->end)
+	json_text_space(&r->t);
+	if (r->t.at == r->t.end)
 		return NULL;
-	switch (*r->at) {
+	switch (*r->t.at) {
 	case '{':
-		r->at++;
-		return read_inside(r, json_object(), '}', read_field);
+		r->t.at++;
+		return !take(r, OBJECT_BYTES) ?
+			NULL :
+			read_inside(r, json_object(), '}', read_field);
 	case '[':
-		r->at++;
-		return read_inside(r, json_array(), ']', read_item);
+		r->t.at++;
+		return !take(r, ARRAY_BYTES) ?
+			NULL :
+			read_inside(r, json_array(), ']', read_item);
 	case '"':
-		return read_string(r, &s) ? json_stringn_nocheck(s.data, s.len) : NULL;
+		return read_string(r, &s) && take(r, STRING_BYTES + s.len) ?
+			json_stringn_nocheck(s.data, s.len) :
+			NULL;
 	case 't':
-		return read_word(r, "true", json_true());
+		return take(r, WORD_BYTES) && json_text_word(&r->t, "true") ?
+			json_true() :
+			NULL;
 	case 'f':
-		return read_word(r, "false", json_false());
+		return take(r, WORD_BYTES) && json_text_word(&r->t, "false") ?
+			json_false() :
+			NULL;
 	case 'n':
-		return read_word(r, "null", json_null());
+		return take(r, WORD_BYTES) && json_text_word(&r->t, "null") ?
+			json_null() :
+			NULL;
 	default:
-		return read_number(r);
+		return take(r, NUMBER_BYTES) ? read_number(r) : NULL;
 	}
 }
 
 json_t *json_read(const char *text, size_t len, int depth_max, bool spelled)
 {
-	struct reader r = { .at = text,
-		.end = text + len,
+	size_t room = SIZE_MAX, at;
+
+	return json_read_within(text, len, depth_max, spelled, &room, &at);
+}
+
+json_t *json_read_within(const char *text, size_t len, int depth_max, bool spelled,
+	size_t *room, size_t *at)
+{
+	struct reader r = { .t = { text, text + len },
 		.depth = depth_max,
-		.spelled = spelled };
+		.spelled = spelled,
+		.room = *room };
 	json_t *v = read_value(&r);
 
-	skip_space(&r);
-	if (v && r.at != r.end) {
+	json_text_space(&r.t);
+	if (v && r.t.at != r.t.end) {
 		json_decref(v);
 		v = NULL;
 	}
 	buf_release(&r.scratch);
+	*room = r.room;
+	*at = (size_t)(r.t.at - text);
 	return v;
 }

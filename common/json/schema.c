@@ -379,7 +379,8 @@ static int check_bound(const char *word, const json_t *bound, const json_t *v,
 
 static int check(const json_t *schema, const json_t *v, const struct place *p);
 
-/* Refuses a field of a kind that has no others than its own: what a person wrote gets the nearest name. */
+/* Refuses a field of a kind that has no others than its own: what a person wrote gets the nearest
+ * name. */
 static int fail_unknown(const struct place *p, const json_t *properties)
 {
 	struct suggest near = { .wanted = p->key };

@@ -1,7 +1,7 @@
-/* net_bytes.c - counts the bytes that a TCP socket has carried, as the kernel reports them.
+/* bytes.c - counts the bytes that a TCP socket has carried, as the kernel reports them.
  * Separate from net.c, because the kernel's header of TCP and libc's cannot be included
  * together. */
-#include "common/net/net_bytes.h"
+#include "common/net/bytes.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -24,8 +24,8 @@ int net_listen(const char *text, const char *what, int *port);
 /* Takes "HOST:PORT" apart; the port may be 0. Returns 0, or -1 (64). */
 int net_split(const char *text, const char *what, char host[NET_HOST_MAX], int *port);
 
-/* Waits until fd is ready for events of poll(2), at most until deadline_ns of the monotonic clock. Returns 1, 0
- * when it is not in time, or -1 with errno. */
+/* Waits until fd is ready for events of poll(2), at most until deadline_ns of the monotonic clock.
+ * Returns 1, 0 when it is not in time, or -1 with errno. */
 int net_wait(int fd, short events, int64_t deadline_ns);
 
 /* Returns a connected and tuned socket, or -1: 69 unreachable, 75 no answer in time. */

@@ -1,6 +1,6 @@
-/* plot_axis.c - chooses the ends and ticks of an axis, linear, logarithmic or of times, and
+/* axis.c - chooses the ends and ticks of an axis, linear, logarithmic or of times, and
  * writes values with units. */
-#include "common/plot/plot_axis.h"
+#include "common/plot/axis.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-/* plot_axis.h - maps values to places on an axis and chooses its ticks. Pure; for plot only. */
-#ifndef RNP_COMMON_PLOT_PLOT_AXIS_H
-#define RNP_COMMON_PLOT_PLOT_AXIS_H
+/* axis.h - maps values to places on an axis and chooses its ticks. Pure; for plot only. */
+#ifndef RNP_COMMON_PLOT_AXIS_H
+#define RNP_COMMON_PLOT_AXIS_H
 
 #include <stdbool.h>
 #include <stddef.h>

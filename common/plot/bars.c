@@ -1,10 +1,10 @@
-/* plot_bars.c - draws horizontal bars with their names, values and intervals. */
+/* bars.c - draws horizontal bars with their names, values and intervals. */
 #include <math.h>
 
 #include "common/plot/plot.h"
-#include "common/plot/plot_axis.h"
-#include "common/plot/plot_draw.h"
-#include "common/plot/plot_frame.h"
+#include "common/plot/axis.h"
+#include "common/plot/draw.h"
+#include "common/plot/frame.h"
 
 #define BAR_HEIGHT 26.0
 #define NAME_WIDTH 300.0 /* widest name that is drawn, in pixels */

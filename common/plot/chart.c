@@ -1,4 +1,4 @@
-/* plot_chart.c - draws curves, steps, bands and points of a chart, and places labels where they
+/* chart.c - draws curves, steps, bands and points of a chart, and places labels where they
  * do not overlap. */
 #include <math.h>
 #include <stdlib.h>
@@ -6,9 +6,9 @@
 
 #include "common/base/mem.h"
 #include "common/plot/plot.h"
-#include "common/plot/plot_axis.h"
-#include "common/plot/plot_draw.h"
-#include "common/plot/plot_frame.h"
+#include "common/plot/axis.h"
+#include "common/plot/draw.h"
+#include "common/plot/frame.h"
 
 #define PLOT_HEIGHT 320.0
 #define LEGEND_ROW  20.0

@@ -1,5 +1,5 @@
-/* plot_draw.c - writes SVG elements: lines, paths, marks, and texts that are valid XML. */
-#include "common/plot/plot_draw.h"
+/* draw.c - writes SVG elements: lines, paths, marks, and texts that are valid XML. */
+#include "common/plot/draw.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-/* plot_draw.h - draws shapes and texts of an SVG file, in pixels from the top left. For plot
+/* draw.h - draws shapes and texts of an SVG file, in pixels from the top left. For plot
  * only; uses buf. */
-#ifndef RNP_COMMON_PLOT_PLOT_DRAW_H
-#define RNP_COMMON_PLOT_PLOT_DRAW_H
+#ifndef RNP_COMMON_PLOT_DRAW_H
+#define RNP_COMMON_PLOT_DRAW_H
 
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
-/* plot_frame.h - places a chart in its picture: margins, axes, title. For plot only. */
-#ifndef RNP_COMMON_PLOT_PLOT_FRAME_H
-#define RNP_COMMON_PLOT_PLOT_FRAME_H
+/* frame.h - places a chart in its picture: margins, axes, title. For plot only. */
+#ifndef RNP_COMMON_PLOT_FRAME_H
+#define RNP_COMMON_PLOT_FRAME_H
 
 #include "common/plot/plot.h"
-#include "common/plot/plot_axis.h"
-#include "common/plot/plot_draw.h"
+#include "common/plot/axis.h"
+#include "common/plot/draw.h"
 
 #define FRAME_WIDTH     860.0 /* of the whole picture, unless its maker says another */
 #define FRAME_RIGHT     28.0  /* margin, wide enough for half a tick's text */

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "common/base/io.h"
-#include "common/plot/plot_frame.h"
+#include "common/plot/frame.h"
 
 #define TITLE_SIZE 16.0
 #define CHART_GAP  24.0

@@ -88,8 +88,8 @@ struct plot_roofline {
 };
 
 struct plot {
-	/* of the picture, in pixels: set before the first chart; 0: 860. On a narrow screen a picture of its own
-	 * width is readable where a wide one is scaled down with its texts. */
+	/* of the picture, in pixels: set before the first chart; 0: 860. On a narrow screen a
+	 * picture of its own width is readable where a wide one is scaled down with its texts. */
 	double width;
 	struct buf body;
 	double height;
@@ -110,8 +110,8 @@ void plot_add_roofline(struct plot *p, const struct plot_roofline *r);
 void plot_write(struct buf *out, const struct plot *p, const char *title,
 	const char *note);
 
-/* Appends the picture as part of an HTML page, in a box of the class plot, which the page lets scroll: scaled down
- * to a phone nobody could read it. */
+/* Appends the picture as part of an HTML page, in a box of the class plot, which the page lets
+ * scroll: scaled down to a phone nobody could read it. */
 void plot_embed(struct buf *out, const struct plot *p, const char *title);
 
 /* Writes the picture to a file, whole or not at all. Returns 0, or -1 with err_set (73, 74,

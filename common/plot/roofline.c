@@ -1,11 +1,11 @@
-/* plot_roofline.c - draws a roofline chart: slopes of memories, peaks, and what each piece of
+/* roofline.c - draws a roofline chart: slopes of memories, peaks, and what each piece of
  * work reaches. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/base/mem.h"
 #include "common/plot/plot.h"
-#include "common/plot/plot_axis.h"
+#include "common/plot/axis.h"
 
 /* A roof has three points: the left edge, the ridge, the right edge. */
 #define ROOF_POINTS 3

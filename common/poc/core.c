@@ -1,4 +1,4 @@
-/* poc_core.c - seeds, indices, hash trees, and the two kernels that prover and verifier use
+/* core.c - seeds, indices, hash trees, and the two kernels that prover and verifier use
  * most. */
 #include <pthread.h>
 #include <sodium.h>
@@ -9,10 +9,11 @@
 #include "common/base/mem.h"
 #include "common/poc/poc.h"
 #include "common/base/rng.h"
-#include "kernels/bulk/cpu.h"
+#include "common/base/sha256.h"
+#include "kernels/bulk/cpu/cpu.h"
 #include "kernels/dev/dev_cpu.h"
-#include "kernels/poc/cpu.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/poc/cpu/cpu.h"
+#include "kernels/crypto/sha256_chain.h"
 
 #define SEED_PREFIX    "rnp-challenge-1"
 #define INDICES_PREFIX "rnp-indices-1"
@@ -24,16 +25,16 @@
 uint64_t poc_folds = UINT64_C(1) << 18;
 sha256_chain_fn poc_sha256_chain;
 
-static void hash_add(crypto_hash_sha256_state *s, const void *data, size_t len)
+static void hash_add(struct sha256_state *s, const void *data, size_t len)
 {
-	crypto_hash_sha256_update(s, data, len);
+	sha256_update(s, data, len);
 }
 
 void poc_cpu_uuid(char out[POC_UUID_MAX], const unsigned char key[KEY_PUBLIC_BYTES])
 {
 	unsigned char hash[POC_HASH_BYTES];
 
-	crypto_hash_sha256(hash, key, KEY_PUBLIC_BYTES);
+	sha256(hash, key, KEY_PUBLIC_BYTES);
 	memcpy(out, "cpu:", 5);
 	sodium_bin2hex(out + 4, POC_UUID_MAX - 4, hash, sizeof hash);
 }
@@ -41,25 +42,25 @@ void poc_cpu_uuid(char out[POC_UUID_MAX], const unsigned char key[KEY_PUBLIC_BYT
 void poc_seed(unsigned char out[POC_HASH_BYTES], const struct poc_challenge *c,
 	const char *uuid)
 {
-	crypto_hash_sha256_state s;
+	struct sha256_state s;
 
-	crypto_hash_sha256_init(&s);
+	sha256_init(&s);
 	hash_add(&s, SEED_PREFIX, sizeof SEED_PREFIX - 1);
 	hash_add(&s, c->nonce, sizeof c->nonce);
 	hash_add(&s, c->node_key, sizeof c->node_key);
 	hash_add(&s, uuid, strlen(uuid));
-	crypto_hash_sha256_final(&s, out);
+	sha256_final(&s, out);
 }
 
 void poc_derive(unsigned char out[POC_HASH_BYTES],
 	const unsigned char seed[POC_HASH_BYTES], const char *name)
 {
-	crypto_hash_sha256_state s;
+	struct sha256_state s;
 
-	crypto_hash_sha256_init(&s);
+	sha256_init(&s);
 	hash_add(&s, seed, POC_HASH_BYTES);
 	hash_add(&s, name, strlen(name));
-	crypto_hash_sha256_final(&s, out);
+	sha256_final(&s, out);
 }
 
 static uint64_t u64_at(const unsigned char *p)
@@ -139,15 +140,15 @@ static void fold(unsigned char x[POC_HASH_BYTES], const struct poc_challenge *c,
 	const unsigned char root[POC_HASH_BYTES])
 {
 	unsigned char start[POC_HASH_BYTES];
-	crypto_hash_sha256_state s;
+	struct sha256_state s;
 
-	crypto_hash_sha256_init(&s);
+	sha256_init(&s);
 	hash_add(&s, INDICES_PREFIX, sizeof INDICES_PREFIX - 1);
 	hash_add(&s, c->nonce, sizeof c->nonce);
 	hash_add(&s, seed, POC_HASH_BYTES);
 	hash_add(&s, test, test_bytes);
 	hash_add(&s, root, POC_HASH_BYTES);
-	crypto_hash_sha256_final(&s, x);
+	sha256_final(&s, x);
 	if (remembered(x))
 		return;
 	memcpy(start, x, sizeof start);

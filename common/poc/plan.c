@@ -1,4 +1,4 @@
-/* poc_plan.c - how much work a challenge asks of a device, and how long it may take. */
+/* plan.c - how much work a challenge asks of a device, and how long it may take. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,7 +153,8 @@ void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,
 	}
 }
 
-int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
+/* Returns how long a class takes for the work of d; NULL: the slowest class that is accepted. */
+static int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
 {
 	const struct poc_class *r = of ? of :
 		is_cpu(d->uuid)        ? &slowest_cpu :
@@ -165,12 +166,42 @@ int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
 	return s * 1000 < POC_DEADLINE_MS_MAX ? (int64_t)(s * 1000) : POC_DEADLINE_MS_MAX;
 }
 
+/* A round calls so many operations of a device, each of which costs something however small it
+ * is; the memory test calls one a lane and step. */
+#define ROUND_CALLS 6
+
+void poc_plan_work_s(double out[3], const struct poc_device *d,
+	const struct poc_speed *speed)
+{
+	const struct poc_class *r = &speed->class;
+	double steps = (double)(MEMFILL_SLICES * d->passes);
+
+	out[0] = (double)d->segments * (double)d->steps / r->hashes;
+	out[1] = d->n ?
+		(double)d->rounds / speed->rounds + operations_of(d) / r->operations :
+		0;
+	out[2] = d->lanes ? bytes_of(d) * (double)d->passes / r->fill_bytes +
+			steps * (double)d->lanes / (ROUND_CALLS * speed->rounds) :
+			    0;
+	/* the folds of the roots, one after the other */
+	out[1] += d->n ? (double)poc_folds / r->hashes : 0;
+	out[2] += d->lanes ? steps * (double)poc_folds / r->hashes : 0;
+}
+
+void poc_slowest_speed(struct poc_speed *out, const struct poc_device *d)
+{
+	*out = (struct poc_speed){ is_cpu(d->uuid) ? any_thread : slowest_gpu, 1000 };
+}
+
 static int64_t bounded_ms(double ms)
 {
 	return ms < POC_DEADLINE_MS_MAX ? (int64_t)ms : POC_DEADLINE_MS_MAX;
 }
 
-int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class *of)
+/* Returns the deadline of the roots alone. They are small, so it limits the work and not the
+ * network link. */
+static int64_t poc_plan_roots_ms(const struct poc_challenge *c,
+	const struct poc_class *of)
 {
 	double work = 0;
 

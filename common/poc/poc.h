@@ -1,61 +1,58 @@
 /* poc.h - proof of compute: what a verifier asks, what a node answers, and how the answer is
  * verified.
  *
- * Pure except for memory: no I/O, no clock. Uses kernels, libsodium, json, canon, signature.
- * This header and memfill.h define every byte; rnp-bench(1) explains. All whole numbers that
- * are hashed are little-endian, H is SHA-256, || concatenates.
+ * Pure except for memory: no I/O, no clock. Uses kernels, libsodium, json, canon, signature. This
+ * header and memfill.h define every byte; rnp-bench(1) explains. All whole numbers that are hashed
+ * are little-endian, H is SHA-256, || concatenates.
  *
- * Randomness. Device seed = H("rnp-challenge-1" || nonce || key of the node || uuid of the
- * device); the uuid of the CPU is "cpu:" and H(key of the node) in hex. A sequence X is
- * Philox-4x32-10 with key and stream from the first 16 bytes of H(seed || "X") (philox.h).
+ * Randomness. Device seed = H("rnp-challenge-1" || nonce || key of the node || uuid of the device);
+ * the uuid of the CPU is "cpu:" and H(key of the node) in hex. A sequence X is Philox-4x32-10 with
+ * key and stream from the first 16 bytes of H(seed || "X") (philox.h).
  *
- * Trees. leaf = H(0x00 || u32 a || u32 b || bytes), node = H(0x01 || left || right); an odd
- * last node is promoted unchanged, which is the shape of RFC 6962. A proof of a set of leaves
- * is one list: level by level from the leaves, ascending, the hashes that cannot be computed
- * from those known. Its length follows from the set; a longer or shorter proof is refused.
+ * Trees. leaf = H(0x00 || u32 a || u32 b || bytes), node = H(0x01 || left || right); an odd last
+ * node is promoted unchanged, which is the shape of RFC 6962. A proof of a set of leaves is one
+ * list: level by level from the leaves, ascending, the hashes that cannot be computed from those
+ * known. Its length follows from the set; a longer or shorter proof is refused.
  *
- * Indices. x = H("rnp-indices-1" || nonce || seed || test || root), hashed again 2^18 times; x,
- * as the seed of rng.h, draws numbers below the count of leaves until there are enough distinct
- * ones; they are used in ascending order. Trying another root costs these 2^18 sequential
- * hashes, about 10 ms.
+ * Indices. x = H("rnp-indices-1" || nonce || seed || test || root), hashed again 2^18 times; x, as
+ * the seed of rng.h, draws numbers below the count of leaves until there are enough distinct ones;
+ * they are used in ascending order. Trying another root costs these 2^18 sequential hashes, about
+ * 10 ms.
  *
  * matmul. n x n matrices of int8: byte i of sequence A0, B0 .. B7, -128 replaced by 0, so that the
- * mean is 0; A0 row by row, the B's column by column, as products take them (product.h).
- * Round t = 1 .. rounds: C = A_{t-1} B_{(t-1) mod 8} exactly, and
+ * mean is 0; A0 row by row, the B's column by column, as products take them (product.h). Round t =
+ * 1 .. rounds: C = A_{t-1} B_{(t-1) mod 8} exactly, and
  *     A_t[i][j] = int8(((uint32(C[i][j]) ^ r[t][i] ^ c[t][j]) x 0x9E3779B1) >> 24)
- * where r[t][i] and c[t][j] are words t n + i and t n + j of the sequences "rows" and
- * "columns". The two salts are not in the design's formula; they close a hole in it. Without
- * them the zero row is a fixed point, rows once made equal stay equal, and a row may be another
- * row shifted by 8 rounds: one wrong step in a row then saves all its later rounds, and with
- * 2000 rounds nine in ten such answers would pass 264 openings (simulated without salts: 350 of
- * 400 answers of zeros passed, n = 64). With salts, a wrong step makes at most the next product
- * known as well: a prover that saves the fraction w of all products passes with probability (1
- * - w/2)^264, one that merely skips the fraction p of the rows with (1 - p)^264: 2^-40 for 10%.
- * Leaves are the rows of A_1 .. A_rounds in order, a = t, b = row. 264 of them are opened, each
- * with the same row of round t - 1 (known for t = 1).
+ * where r[t][i] and c[t][j] are words t n + i and t n + j of the sequences "rows" and "columns".
+ * The two salts close a hole. Without them the zero row is a fixed point, rows once made equal stay
+ * equal, and a row may be another row shifted by 8 rounds: one wrong step in a row then saves all
+ * its later rounds, and with 2000 rounds nine in ten such answers would pass 264 openings
+ * (simulated without salts: 350 of 400 answers of zeros passed, n = 64). With salts, a wrong step
+ * makes at most the next product known as well: a prover that saves the fraction w of all products
+ * passes with probability (1 - w/2)^264, one that merely skips the fraction p of the rows with (1 -
+ * p)^264: 2^-40 for 10%. Leaves are the rows of A_1 .. A_rounds in order, a = t, b = row. 264 of
+ * them are opened, each with the same row of round t - 1 (known for t = 1).
  *
- * memory. The fill of memfill.h in 4 passes steps. Step u has its own tree over its blocks,
- * lane by lane: a = lane, b = u per_slice + i. Its root gives x as above (test "memory" || u32
- * u), which draws the blocks to be opened, each with its parents, and seeds the next step's
- * sequence: H(x || "next"); the first step's seed is H(seed || "memory"). Each of the last four
- * steps opens 160 blocks, because its blocks are the contents of memory at the end; each
- * earlier step opens 64.
+ * memory. The fill of memfill.h in 4 passes steps. Step u has its own tree over its blocks, lane by
+ * lane: a = lane, b = u per_slice + i. Its root gives x as above (test "memory" || u32 u), which
+ * draws the blocks to be opened, each with its parents, and seeds the next step's sequence: H(x ||
+ * "next"); the first step's seed is H(seed || "memory"). Each of the last four steps opens 160
+ * blocks, because its blocks are the contents of memory at the end; each earlier step opens 64.
  *
- * Why so many. A prover that keeps the fraction 1 - w of the lanes and substitutes zeros for
- * the others passes a step with k openings with probability (1 - w)^k, and may grind: it
- * changes one block of the step until no missing block is drawn. A try costs a path and the
- * 2^18 hashes, and tries are independent: a GPU that does 10^10 SHA-256 a second makes 38,000 a
- * second. With 8 to 11 openings per step, half of the memory passed in 2.5 times the honest
- * time. Now saving a tenth costs 0.9^-160 = 2.1 x 10^7 tries in each of the last four steps, 37
- * minutes in all on such a GPU, where an H200 takes 7 s for all tests. In earlier steps it
- * costs 850 tries, which gains nothing, because the memory has to be filled in the end.
- * tests/poc/grinder.h implements the attack. The openings of the last steps cannot wait for one
- * fold over all roots: the blocks from which three of these steps were made are overwritten by
- * then. That would take 264 openings; 4 x 160 with their own folds are harder to grind
- * (0.9^-160 four times is less only than 0.9^-264, which nobody reaches either), and the
- * parents of each are at hand.
+ * Why so many. A prover that keeps the fraction 1 - w of the lanes and substitutes zeros for the
+ * others passes a step with k openings with probability (1 - w)^k, and may grind: it changes one
+ * block of the step until no missing block is drawn. A try costs a path and the 2^18 hashes, and
+ * tries are independent: a GPU that does 10^10 SHA-256 a second makes 38,000 a second. With 8 to 11
+ * openings per step, half of the memory passed in 2.5 times the honest time. Now saving a tenth
+ * costs 0.9^-160 = 2.1 x 10^7 tries in each of the last four steps, 37 minutes in all on such a
+ * GPU, where an H200 takes 7 s for all tests. In earlier steps it costs 850 tries, which gains
+ * nothing, because the memory has to be filled in the end. tests/poc/grinder.h implements the
+ * attack. The openings of the last steps cannot wait for one fold over all roots: the blocks from
+ * which three of these steps were made are overwritten by then. That would take 264 openings; 4 x
+ * 160 with their own folds are harder to grind (0.9^-160 four times is less only than 0.9^-264,
+ * which nobody reaches either), and the parents of each are at hand.
  *
- * This is more than the design's fill in two ways, each of which closes a hole:
+ * Two things keep a prover from saving memory:
  *   - Positions come from Philox, but the seed of a step is unknown until the previous step is
  *     complete. If all were known from the start, a prover could discard a block after its last
  *     reader: 28% of the memory were enough with one parent in a finished slice and one pass, 70%
@@ -66,21 +63,21 @@
  *     block and recomputes the others when they are read computes, with one parent, 1.5 times the
  *     blocks, which is less than a busy machine loses anyway; with eight, 12.3 times.
  *
- * The time cost of keeping only a part, measured with hashes and trees included (AVX-512, 2
- * vCPUs of a Xeon at 2.1 GHz; tests/poc/miser.h, which gets for free what a later step
- * overwrote): keeping one of two blocks takes 4.2 times as long (256 MiB, 2 passes: 2.81 s
- * against 0.67 s for all), one of four, which computes 129 times the blocks, 4.2 times of that
- * again (32 MiB). The deadline is 5 s, plus the time for sending, plus twice the time of the
- * claimed class: it excludes both as soon as the fill takes the class 5 s, for a device that is
- * no faster than its claim. Without a claim it excludes only slow devices.
+ * The time cost of keeping only a part, measured with hashes and trees included (AVX-512, 2 vCPUs
+ * of a Xeon at 2.1 GHz; tests/poc/miser.h, which gets for free what a later step overwrote):
+ * keeping one of two blocks takes 4.2 times as long (256 MiB, 2 passes: 2.81 s against 0.67 s for
+ * all), one of four, which computes 129 times the blocks, 4.2 times of that again (32 MiB). The
+ * deadline is 5 s, plus the time for sending, plus twice the time of the claimed class: it excludes
+ * both as soon as the fill takes the class 5 s, for a device that is no faster than its claim.
+ * Without a claim it excludes only slow devices.
  *
- * chain. state = H(state) from H(seed || "chain"), segments times steps; the answer holds the
- * state after each segment, and the verifier computes all segments again.
+ * chain. state = H(state) from H(seed || "chain"), segments times steps; the answer holds the state
+ * after each segment, and the verifier computes all segments again.
  *
- * Time. A verifier signs the moment of issue into the challenge and later reads it back under
- * its own signature, on its own clock, so that nothing the node says affects it. All tests of
- * all devices share that time: each rate is a lower bound. An answer proves work within time on
- * some device that the node controls: not which, nor where. */
+ * Time. A verifier signs the moment of issue into the challenge and later reads it back under its
+ * own signature, on its own clock, so that nothing the node says affects it. All tests of all
+ * devices share that time: each rate is a lower bound. An answer proves work within time on some
+ * device that the node controls: not which, nor where. */
 #ifndef RNP_COMMON_POC_POC_H
 #define RNP_COMMON_POC_POC_H
 
@@ -92,11 +89,11 @@
 #include "common/base/buf.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 #include "kernels/bulk/product.h"
 #include "kernels/poc/int8.h"
 #include "kernels/poc/memfill.h"
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 #include "kernels/dev/philox.h"
 
 #define POC_OPENINGS 264
@@ -107,7 +104,8 @@
 #define POC_MATRICES      8
 #define POC_MULTIPLIER    0x9E3779B1u
 
-/* 2^18. Only the unit test, which verifies a thousand answers, lowers it. */
+/* 2^18. Only the unit test, which verifies a thousand answers, and proofs that nobody sees lower
+ * it. */
 extern uint64_t poc_folds;
 /* Computes these hashes; NULL: sha256_chain_fast(). The benchmark, which verifies a hundred
  * thousand answers at once, puts the hashes of many into the lanes of one call. */
@@ -126,6 +124,7 @@ extern sha256_chain_fn poc_sha256_chain;
 #define POC_HASHES_MAX          ((int64_t)1 << 30)
 #define POC_DEADLINE_MS_MAX     86400000
 #define POC_CHALLENGE_BYTES_MAX ((size_t)64 << 10)
+#define POC_UNANSWERED_MAX      500                 /* bytes of a reason, with the NUL */
 #define POC_ANSWER_BYTES_MAX    ((size_t)256 << 20) /* enough for a CPU and eight H200 */
 /* JSON values in an answer: twice what 16 devices need. Parsed, each takes up to 200 bytes of
  * memory. */
@@ -197,6 +196,20 @@ void poc_roots_hash(unsigned char out[POC_HASH_BYTES], const json_t *answer);
 /* Returns the rnp.roots of an answer, without signature; the caller owns it. */
 json_t *poc_roots_write(const struct poc_challenge *c, const json_t *answer);
 
+/* Returns the rnp.unanswered of a node that does not answer c, without signature; the caller owns
+ * it. */
+json_t *poc_unanswered_write(const struct poc_challenge *c, const char *reason);
+
+/* Checks an rnp.unanswered of anybody: its form, and the node's signature. Returns its reason,
+ * borrowed, and the hash of the challenge; NULL with err_set(): 65, 77 the signature. */
+const char *poc_unanswered_read(const json_t *record, const char *where,
+	unsigned char challenge[POC_HASH_BYTES]);
+
+/* Returns the verdict on a challenge that was not answered, without signature: not passed, for this
+ * reason. The caller owns it. elapsed_ns: since its issue; 0: received_ms less that. */
+json_t *poc_verify_nothing(const struct poc_challenge *c, const struct poc_conditions *j,
+	const char *reason);
+
 /* Verifies an answer of any shape. Returns the verdict record without signature, which the
  * caller owns; *passed is its result. Never fails: faults of the answer are checks that did not
  * pass. */
@@ -220,6 +233,23 @@ struct poc_class {
 	double operations, fill_bytes, hashes;
 };
 
+/* What a device was measured to do a second: a class, and rounds of matmul that hold next to no
+ * work. */
+struct poc_speed {
+	struct poc_class class;
+	double rounds;
+};
+
+/* Computes how long the work of d takes at that speed at least, in seconds: of each test, in the
+ * order chain, matmul, memory. Left out are filling the matrices, the trees and sending, which are
+ * small where the challenge is none that poc_plan_node would make. Pure; sizes within the limits
+ * give finite numbers. */
+void poc_plan_work_s(double out[3], const struct poc_device *d,
+	const struct poc_speed *speed);
+
+/* Sets a speed below that of every machine that can answer a challenge in time. */
+void poc_slowest_speed(struct poc_speed *out, const struct poc_device *d);
+
 /* A device may take this many times as long as its class, because it may also be busy with
  * something else. */
 #define POC_SLACK 2
@@ -233,17 +263,10 @@ struct poc_class {
 #define POC_CPU_SHARE          4
 #define POC_CPU_BYTES          ((int64_t)4 << 30)
 
-/* Returns how long a class takes for the work of d; NULL: the slowest class that is accepted. */
-int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of);
-
 /* Returns the deadline: 5 s for starting, the answer at a megabyte a second, and POC_SLACK
  * times the time of the slowest device. of: the classes of the devices; NULL: unknown, then
  * half a minute for starting, and the slowest class that is accepted. */
 int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of);
-
-/* Returns the deadline of the roots alone. They are small, so it limits the work and not the
- * network link. */
-int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class *of);
 
 /* Returns an upper bound of the answer's size as JSON without white space. */
 int64_t poc_plan_answer_bytes(const struct poc_challenge *c);
@@ -338,10 +361,6 @@ void poc_matrix(int8_t *out, const unsigned char seed[POC_HASH_BYTES], int which
 void poc_salts(uint32_t *rows, uint32_t *columns,
 	const unsigned char seed[POC_HASH_BYTES], int64_t n, int64_t t);
 
-/* matmul: computes one row of the next matrix from one row of C. */
-void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
-	const uint32_t *column_salts);
-
 /* memory: return the number of blocks opened in step u, in all steps before u, and of all
  * blocks that an answer holds for a step. These include the parents, as numbers u * leaves of a
  * step + leaf. */
@@ -367,12 +386,8 @@ bool poc_verify_memory(const struct poc_challenge *c, const struct poc_device *d
 bool poc_verify_chain(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX]);
 
-/* Set bytes as a field, in base64url without padding; and read them back, exactly `want` bytes,
- * or return NULL. */
+/* Sets bytes as a field, in base64url without padding. */
 void poc_set_bytes(json_t *obj, const char *key, const void *data, size_t len);
-unsigned char *poc_get_bytes(const json_t *obj, const char *key, size_t want);
-/* Reads any number of bytes up to max; sets *len. */
-unsigned char *poc_get_some(const json_t *obj, const char *key, size_t max, size_t *len);
 
 /* Set and read 32 bytes as hex. */
 void poc_set_hash(json_t *obj, const char *key, const unsigned char hash[POC_HASH_BYTES]);

@@ -1,10 +1,12 @@
-/* poc_record.c - challenges as records, with their limits. */
+/* record.c - challenges as records, with their limits. */
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/json/canon.h"
 #include "common/base/err.h"
+#include "common/base/sha256.h"
+#include "common/base/utf8.h"
 #include "common/json/json.h"
 #include "common/poc/poc.h"
 #include "common/record/signature.h"
@@ -211,8 +213,7 @@ static void add_device(struct buf *line, const json_t *device)
 	json_array_foreach(json_object_get(memory, "roots"), i, root)
 		add_text(line, root);
 	if (json_is_string(chain)) {
-		crypto_hash_sha256(hash, (const unsigned char *)json_string_value(chain),
-			json_string_length(chain));
+		sha256(hash, json_string_value(chain), json_string_length(chain));
 		sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
 		buf_addf(line, " %s", hex);
 	}
@@ -227,7 +228,7 @@ void poc_roots_hash(unsigned char out[POC_HASH_BYTES], const json_t *answer)
 
 	json_array_foreach(json_object_get(answer, "devices"), i, device)
 		add_device(&lines, device);
-	crypto_hash_sha256(out, (const unsigned char *)buf_text(&lines), lines.len);
+	sha256(out, buf_text(&lines), lines.len);
 	buf_release(&lines);
 }
 
@@ -241,6 +242,35 @@ json_t *poc_roots_write(const struct poc_challenge *c, const json_t *answer)
 	poc_set_hash(record, "challenge_sha256", c->sha256);
 	poc_set_hash(record, "roots_sha256", hash);
 	return record;
+}
+
+json_t *poc_unanswered_write(const struct poc_challenge *c, const char *reason)
+{
+	json_t *record = json_record("rnp.unanswered");
+	char text[POC_UNANSWERED_MAX];
+
+	snprintf(text, sizeof text, "%s", reason);
+	utf8_clean_line(text); /* a character may have been cut in two */
+	json_set_text(record, "node", c->node);
+	poc_set_hash(record, "challenge_sha256", c->sha256);
+	json_set_text(record, "reason", text);
+	return record;
+}
+
+const char *poc_unanswered_read(const json_t *record, const char *where,
+	unsigned char challenge[POC_HASH_BYTES])
+{
+	struct signature_result r;
+
+	if (schema_check(record, where, "rnp.unanswered") < 0)
+		return NULL;
+	signature_verify(record, &r);
+	if (!r.ok) {
+		err_set(EX_NOPERM, "%s", r.reason);
+		return NULL;
+	}
+	poc_get_hash(json_object_get(record, "challenge_sha256"), challenge);
+	return json_string_value(json_object_get(record, "reason"));
 }
 
 json_t *poc_answer_parse(const char *text, size_t len, const char *where)

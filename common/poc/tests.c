@@ -1,4 +1,4 @@
-/* poc_tests.c - generates the inputs of the tests, and verifies each test. */
+/* tests.c - generates the inputs of the tests, and verifies each test. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/poc/poc.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 
 /* columns of B that a thread generates at a time: so many that they stay in its cache */
 #define CHUNK_BYTES ((int64_t)1 << 18)
@@ -32,7 +32,9 @@ void poc_set_bytes(json_t *obj, const char *key, const void *data, size_t len)
 	free(text);
 }
 
-unsigned char *poc_get_some(const json_t *obj, const char *key, size_t max, size_t *len)
+/* Reads any number of bytes up to max; sets *len. */
+static unsigned char *poc_get_some(const json_t *obj, const char *key, size_t max,
+	size_t *len)
 {
 	const json_t *v = json_object_get(obj, key);
 	size_t chars = json_string_length(v);
@@ -48,7 +50,8 @@ unsigned char *poc_get_some(const json_t *obj, const char *key, size_t max, size
 	return NULL;
 }
 
-unsigned char *poc_get_bytes(const json_t *obj, const char *key, size_t want)
+/* Reads what poc_set_bytes has set, exactly `want` bytes; NULL: it is not that. */
+static unsigned char *poc_get_bytes(const json_t *obj, const char *key, size_t want)
 {
 	size_t len;
 	unsigned char *out = poc_get_some(obj, key, want, &len);
@@ -134,7 +137,8 @@ void poc_salts(uint32_t *rows, uint32_t *columns,
 	poc_fill(columns, 4 * (uint64_t)n, &p);
 }
 
-void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
+/* matmul: computes one row of the next matrix from one row of C. */
+static void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
 	const uint32_t *column_salts)
 {
 	for (int64_t j = 0; j < n; j++)

@@ -1,4 +1,4 @@
-/* poc_verify.c - verifies an answer: a list of checks, measurements, and a verdict. */
+/* verify.c - verifies an answer: a list of checks, measurements, and a verdict. */
 #include <stdio.h>
 #include <string.h>
 
@@ -84,8 +84,8 @@ static void check_deadline(struct verification *g)
 {
 	char reason[POC_REASON_MAX];
 
-	snprintf(reason, sizeof reason, "%lld ms passed, %lld were allowed",
-		(long long)(g->elapsed_ns / 1000000), (long long)g->c->deadline_ms);
+	snprintf(reason, sizeof reason, "late: %.2f s passed, %.2f s were allowed",
+		(double)g->elapsed_ns / 1e9, (double)g->c->deadline_ms / 1e3);
 	if (g->elapsed_ns < 0)
 		snprintf(reason, sizeof reason, "the answer came before the challenge");
 	check(g, "deadline", NULL,
@@ -106,8 +106,8 @@ static void check_roots(struct verification *g, const json_t *answer)
 		return;
 	}
 	snprintf(reason, sizeof reason,
-		"%lld ms passed before the roots came, %lld were allowed",
-		(long long)(g->j->roots_ns / 1000000), (long long)g->c->roots_ms);
+		"late: %.2f s passed before the roots came, %.2f s were allowed",
+		(double)g->j->roots_ns / 1e9, (double)g->c->roots_ms / 1e3);
 	if (!check(g, "roots", NULL,
 		    g->j->roots_ns >= 0 && g->j->roots_ns / 1000000 <= g->c->roots_ms,
 		    reason))
@@ -274,5 +274,21 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	set_readings(&g, verdict);
 	set_score(&g, verdict);
 	*passed = g.good;
+	return verdict;
+}
+
+json_t *poc_verify_nothing(const struct poc_challenge *c, const struct poc_conditions *j,
+	const char *reason)
+{
+	json_t *nothing = json_object(), *check = json_object(), *checks = json_array();
+	bool passed;
+	json_t *verdict = poc_verify(c, nothing, j, &passed);
+
+	json_set_text(check, "check", "answer");
+	json_set_bool(check, "passed", false);
+	json_set_text(check, "reason", reason);
+	json_push(checks, check);
+	json_set(verdict, "checks", checks);
+	json_decref(nothing);
 	return verdict;
 }

@@ -41,22 +41,48 @@ void eligibility_reason(struct buf *out, const struct policy_need *n,
 	}
 }
 
+int eligibility_group(const struct policy *p, const struct policy_need *needs, int n,
+	const json_t *node, const struct gpu_group *groups, int ngroups)
+{
+	for (int g = 0; g < ngroups; g++) {
+		bool met = true;
+
+		for (int i = 0; i < n && met; i++) {
+			struct fact f;
+
+			if (needs[i].when == POLICY_EPOCH ||
+				!fact_is_of_gpus(needs[i].field))
+				continue;
+			fact_read_group(node, &groups[g], needs[i].field, &f);
+			met = eligibility_met(p, &needs[i], &f);
+		}
+		if (met)
+			return g;
+	}
+	return 0;
+}
+
 bool eligibility_check(const struct policy *p, const json_t *node, struct buf *why)
 {
 	struct policy_need needs[POLICY_NEEDS_MAX];
-	int n = policy_needs(p, "requires", needs);
+	struct gpu_group groups[GPUS_MAX];
+	const struct gpu_group *group = NULL;
+	int n = policy_needs(p, "requires", needs), ngroups;
 
 	if (n < 0) {
 		buf_adds(why, err_get()->text);
 		err_clear();
 		return false;
 	}
+	ngroups = gpus_group(node, groups);
+	if (ngroups)
+		group = &groups[eligibility_group(p, needs, n, node, groups, ngroups)];
 	for (int i = 0; i < n; i++) {
 		struct fact f;
 
 		if (needs[i].when == POLICY_EPOCH)
 			continue;
-		fact_read(node, needs[i].field, &f);
+		fact_read_group(node, group, needs[i].field, &f);
 		if (!eligibility_met(p, &needs[i], &f)) {
 			eligibility_reason(why, &needs[i], &f);
 			return false;

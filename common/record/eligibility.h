@@ -1,5 +1,5 @@
-/* eligibility.h - whether a node's record meets what a reward policy requires of it before an epoch. Uses
- * policy.h, facts.h, gpu.h. Pure. */
+/* eligibility.h - whether a node's record meets what a reward policy requires of it before an
+ * epoch. Uses policy.h, facts.h, gpu.h. Pure. */
 #ifndef RNP_COMMON_RECORD_ELIGIBILITY_H
 #define RNP_COMMON_RECORD_ELIGIBILITY_H
 
@@ -7,8 +7,8 @@
 #include "common/record/facts.h"
 #include "common/record/policy.h"
 
-/* Whether a fact meets a requirement; what is not known does not. A GPU's row in a policy's tables may have
- * the name of its family ("H100"). */
+/* Whether a fact meets a requirement; what is not known does not. A GPU's row in a policy's tables
+ * may have the name of its family ("H100"). */
 bool eligibility_met(const struct policy *p, const struct policy_need *n,
 	const struct fact *f);
 
@@ -16,8 +16,14 @@ bool eligibility_met(const struct policy *p, const struct policy_need *n,
 void eligibility_reason(struct buf *out, const struct policy_need *n,
 	const struct fact *f);
 
-/* Whether an rnp.node record meets all requirements but those of an epoch; if not, the first that it does not
- * is appended to why. A policy whose requirements cannot be read is met by nobody. */
+/* Returns which of a node's groups of GPUs counts: the first that meets all requirements of GPUs
+ * but those of an epoch, or 0 if there is none. */
+int eligibility_group(const struct policy *p, const struct policy_need *needs, int n,
+	const json_t *node, const struct gpu_group *groups, int ngroups);
+
+/* Whether an rnp.node record meets all requirements but those of an epoch; if not, the first that
+ * it does not is appended to why. Of GPUs of several
+ * models one group has to. A policy whose requirements cannot be read is met by nobody. */
 bool eligibility_check(const struct policy *p, const json_t *node, struct buf *why);
 
 #endif

@@ -8,18 +8,17 @@
 #include "common/record/gpu.h"
 
 struct row {
-	const char *name, *object, *key; /* object: NULL, or "gpus": the first of them */
-	const char *source;
+	const char *name, *object, *key; /* object: NULL, or "gpus": each of a group */
+	const char *source;              /* NULL: of one of the GPUs */
 };
 
 static const struct row rows[] = {
 	{ "wallet", NULL, "wallet", "wallet" },
-	{ "gpu_model", "gpus", "model", "gpus[0].model" },
+	{ "gpu_model", "gpus", "model", NULL },
 	{ "gpu_count", "gpus", NULL, "gpus" },
-	{ "gpu_memory_bytes", "gpus", "memory_bytes", "gpus[0].memory_bytes" },
-	{ "gpu_clock_mhz", "gpus", "clock_max_mhz", "gpus[0].clock_max_mhz" },
-	{ "gpu_memory_bandwidth_bps", "gpus", "memory_bandwidth_bps",
-		"gpus[0].memory_bandwidth_bps" },
+	{ "gpu_memory_bytes", "gpus", "memory_bytes", NULL },
+	{ "gpu_clock_mhz", "gpus", "clock_max_mhz", NULL },
+	{ "gpu_memory_bandwidth_bps", "gpus", "memory_bandwidth_bps", NULL },
 	{ "cpu_cores", "cpu", "cores", "cpu.cores" },
 	{ "cpu_threads", "cpu", "threads", "cpu.threads" },
 	{ "cpu_clock_mhz", "cpu", "clock_max_mhz", "cpu.clock_max_mhz" },
@@ -29,24 +28,6 @@ static const struct row rows[] = {
 	{ "down_bps", "network", "down_bps", "network.down_bps" },
 	{ "up_bps", "network", "up_bps", "network.up_bps" },
 };
-
-static const struct gpu_model *model_of(const json_t *gpu)
-{
-	const char *name = json_string_value(json_object_get(gpu, "model"));
-	int64_t memory_bytes = json_integer_value(json_object_get(gpu, "memory_bytes"));
-
-	return name ? gpu_find(name, memory_bytes) : NULL;
-}
-
-static void count_gpus(const json_t *gpus, struct fact *out)
-{
-	const json_t *gpu, *first = json_object_get(json_array_get(gpus, 0), "model");
-	size_t i;
-
-	out->known = true;
-	json_array_foreach(gpus, i, gpu)
-		out->value += json_equal(json_object_get(gpu, "model"), first);
-}
 
 static void sum_nvme(const json_t *disks, struct fact *out)
 {
@@ -81,21 +62,53 @@ static void set_value(const json_t *v, struct fact *out)
 	}
 }
 
-/* Adds what the table of models knows beyond what the driver says: the model's usual name, and the
- * bandwidth of its memory. */
-static void complete_gpu(const struct row *row, const json_t *gpu, struct fact *out)
+static bool is_of_gpus(const struct row *row)
 {
-	const struct gpu_model *model = model_of(gpu);
+	return row->object && strcmp(row->object, "gpus") == 0;
+}
 
-	if (!model)
-		return;
-	if (strcmp(row->name, "gpu_model") == 0)
-		out->text = model->name;
-	if (strcmp(row->name, "gpu_memory_bandwidth_bps") == 0 && !out->known &&
-		model->bandwidth_mbytes) {
+static void set_source(struct fact *out, int gpu, const char *key)
+{
+	snprintf(out->source, sizeof out->source, "gpus[%d].%s", gpu, key);
+}
+
+/* Takes the least that one of the group's GPUs states: all of them have that. */
+static void read_least(const struct row *row, const struct gpu_group *g, struct fact *out)
+{
+	set_source(out, g->at[0], row->key);
+	for (int64_t i = 0; i < g->count; i++) {
+		struct fact one = { .known = false };
+
+		set_value(json_object_get(json_array_get(g->gpus, (size_t)g->at[i]),
+				  row->key),
+			&one);
+		if (!one.known || (out->known && one.value >= out->value))
+			continue;
 		out->known = true;
-		out->value = model->bandwidth_mbytes * 1000000;
-		out->source = "data sheet of the model";
+		out->value = one.value;
+		set_source(out, g->at[i], row->key);
+	}
+}
+
+static void read_group(const struct row *row, const struct gpu_group *g, struct fact *out)
+{
+	if (!row->key) {
+		out->known = true;
+		out->value = g->count;
+		return;
+	}
+	if (strcmp(row->key, "model") == 0) {
+		out->known = true;
+		out->text = g->model;
+		set_source(out, g->at[0], row->key);
+		return;
+	}
+	read_least(row, g, out);
+	if (!out->known && strcmp(row->key, "memory_bandwidth_bps") == 0 && g->known &&
+		g->known->bandwidth_mbytes) {
+		out->known = true;
+		out->value = g->known->bandwidth_mbytes * 1000000;
+		snprintf(out->source, sizeof out->source, "data sheet of the model");
 	}
 }
 
@@ -104,7 +117,7 @@ static void find_cause(const json_t *node, const struct row *row, struct fact *o
 	const char *top = row->object ? row->object : row->key;
 	const json_t *unknown = json_object_get(node, "unknown"), *name;
 	const json_t *withheld = json_object_get(node, "withheld");
-	const char *text = json_string_value(json_object_get(unknown, row->source));
+	const char *text = json_string_value(json_object_get(unknown, out->source));
 	size_t i;
 
 	if (!text)
@@ -119,36 +132,57 @@ static void find_cause(const json_t *node, const struct row *row, struct fact *o
 				"the operator does not share it");
 }
 
-static void read_row(const json_t *node, const struct row *row, struct fact *out)
+static void read_row(const json_t *node, const struct row *row,
+	const struct gpu_group *group, struct fact *out)
 {
 	const json_t *object = row->object ? json_object_get(node, row->object) : node;
 
-	if (json_is_array(object) && json_array_size(object) == 0) {
+	snprintf(out->source, sizeof out->source, "%s",
+		row->source ? row->source : row->object);
+	if (json_is_array(object) && json_array_size(object) == 0)
 		out->known = out->none = true;
-	} else if (!row->key && json_is_array(object)) {
-		if (strcmp(row->object, "gpus") == 0)
-			count_gpus(object, out);
-		else
-			sum_nvme(object, out);
-	} else if (row->key && json_is_array(object)) {
-		set_value(json_object_get(json_array_get(object, 0), row->key), out);
-		complete_gpu(row, json_array_get(object, 0), out);
-	} else if (row->key) {
+	else if (is_of_gpus(row) && group)
+		read_group(row, group, out);
+	else if (!row->key && json_is_array(object) && !is_of_gpus(row))
+		sum_nvme(object, out);
+	else if (row->key)
 		set_value(json_object_get(object, row->key), out);
-	}
+}
+
+static const struct row *find_row(const char *name)
+{
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (strcmp(rows[i].name, name) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+bool fact_is_of_gpus(const char *name)
+{
+	const struct row *row = find_row(name);
+
+	return row && is_of_gpus(row);
+}
+
+bool fact_read_group(const json_t *node, const struct gpu_group *group, const char *name,
+	struct fact *out)
+{
+	const struct row *row = find_row(name);
+
+	memset(out, 0, sizeof *out);
+	if (!row)
+		return false;
+	read_row(node, row, group, out);
+	if (!out->known)
+		find_cause(node, row, out);
+	return true;
 }
 
 bool fact_read(const json_t *node, const char *name, struct fact *out)
 {
-	memset(out, 0, sizeof *out);
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		if (strcmp(rows[i].name, name) != 0)
-			continue;
-		out->source = rows[i].source;
-		read_row(node, &rows[i], out);
-		if (!out->known)
-			find_cause(node, &rows[i], out);
-		return true;
-	}
-	return false;
+	struct gpu_group groups[GPUS_MAX];
+
+	return fact_read_group(node,
+		fact_is_of_gpus(name) && gpus_group(node, groups) ? groups : NULL, name,
+		out);
 }

@@ -30,6 +30,9 @@
 		n, fam, "NVIDIA", true, GIB(gib), f32, tens, bw, w, tc, 0, also \
 	}
 
+/* of a card that only its name is known of; gib 0: with any memory */
+#define BARE(n, gib, also) NV(n, n, gib, 0, 0, 0, 0, 0, 0, also)
+
 /* Makers' data sheets and launch prices, held against a second collection of them. Figures of
  * RNP-004's own table that differ (RTX 4080: 48.80 TFLOPS; RTX 3060 Ti: 608 GB/s, 290 W) stay
  * in its policy file. Data-centre cards have no list price. Tensor figures are left out where
@@ -40,6 +43,7 @@ static const struct gpu_model table[] = {
 	/* GeForce, Blackwell */
 	NV("RTX 5090", "RTX 5090", 32, 104800, 209500, 1792000, 575, 680, 1999, "5090"),
 	NV("RTX 5090D", "RTX 5090D", 32, 104800, 0, 1792000, 575, 680, 0, "5090D"),
+	NV("RTX 5090D v2", "RTX 5090D v2", 24, 104800, 0, 1344000, 575, 680, 0, ""),
 	NV("RTX 5080", "RTX 5080", 16, 56280, 112600, 960000, 360, 336, 999, "5080"),
 	NV("RTX 5070 Ti", "RTX 5070 Ti", 16, 43940, 87900, 896000, 300, 280, 749,
 		"5070TI"),
@@ -92,6 +96,7 @@ static const struct gpu_model table[] = {
 		"RTX3060|3060"),
 	NV("RTX 3060 Laptop", "RTX 3060 Laptop", 6, 10940, 21900, 336000, 115, 120, 0,
 		"RTX3060M|3060M|RTX3060MOBILE|3060MOBILE|3060LAPTOP"),
+	NV("RTX 3050 OEM", "RTX 3050 OEM", 8, 8090, 0, 224000, 130, 72, 0, ""),
 	NV("RTX 3050", "RTX 3050", 8, 9100, 18200, 224000, 130, 80, 249, "3050"),
 	NV("RTX 3050 6GB", "RTX 3050", 6, 6770, 13500, 168000, 70, 72, 169,
 		"RTX3050|3050"),
@@ -117,17 +122,38 @@ static const struct gpu_model table[] = {
 	NV("GTX 1660", "GTX 1660", 6, 5027, 0, 192000, 120, 0, 219, "1660"),
 	NV("GTX 1650 Super", "GTX 1650 Super", 4, 4416, 0, 192000, 100, 0, 159,
 		"GTX1650S|1650S|1650SUPER"),
+	BARE("GTX 1650 Ti", 4, ""),
+	NV("GTX 1630", "GTX 1630", 4, 1828, 0, 96000, 75, 0, 0, ""),
 	NV("GTX 1650", "GTX 1650", 4, 2984, 0, 128000, 75, 0, 149, "1650"),
 	NV("GTX 1080 Ti", "GTX 1080 Ti", 11, 11340, 0, 484000, 250, 0, 699, "1080TI"),
 	NV("GTX 1080", "GTX 1080", 8, 8873, 0, 320000, 180, 0, 599, "1080"),
 	NV("GTX 1070 Ti", "GTX 1070 Ti", 8, 8186, 0, 256000, 180, 0, 449, "1070TI"),
 	NV("GTX 1070", "GTX 1070", 8, 6463, 0, 256000, 150, 0, 379, "1070"),
 	ANY("GTX 1060", "GTX 1060", 0, 0, 0, 0, 120, 0, "1060"),
+	NV("GTX 1060 3GB", "GTX 1060 3GB", 3, 3935, 0, 192000, 120, 0, 199,
+		"GTX1060|1060"),
 	NV("GTX 1060 6GB", "GTX 1060", 6, 4375, 0, 192000, 120, 0, 249, "GTX1060|1060"),
 	NV("Titan RTX", "Titan RTX", 24, 16310, 130500, 672000, 280, 576, 2499, ""),
 	NV("Titan V", "Titan V", 12, 14900, 0, 652800, 250, 640, 2999, ""),
-	NV("Titan Xp", "Titan Xp", 12, 12150, 0, 547700, 250, 0, 1199, ""),
+	NV("Titan Xp", "Titan Xp", 12, 12150, 0, 547700, 250, 0, 1199,
+		"TITANXPCOLLECTORS"),
+	/* of laptops and of mines, without a word for it in their names */
+	BARE("RTX 2050", 4, ""),
+	BARE("MX450", 2, ""),
+	BARE("MX550", 0, ""),
+	BARE("MX570", 0, ""),
+	BARE("MX570 A", 0, ""),
+	BARE("P106-100", 6, ""),
+	BARE("P104-100", 4, ""),
+	BARE("P102-100", 5, ""),
+	BARE("CMP 30HX", 6, ""),
+	BARE("CMP 40HX", 8, ""),
+	BARE("CMP 50HX", 10, ""),
+	BARE("CMP 70HX", 8, ""),
+	BARE("CMP 90HX", 10, ""),
+	BARE("CMP 170HX", 8, ""),
 	/* workstation, Blackwell */
+	ANY("RTX PRO 6000", "RTX PRO 6000", 96, 0, 0, 0, 0, 752, "RTXPRO6000BLACKWELL"),
 	NV("RTX PRO 6000 WS", "RTX PRO 6000 WS", 96, 126000, 0, 1792000, 600, 752, 8565,
 		"RTXPRO6000BLACKWELLWORKSTATION|RTXPRO6000WORKSTATION|PRO6000WS"),
 	NV("RTX PRO 6000 Max-Q", "RTX PRO 6000 Max-Q", 96, 110000, 0, 1792000, 300, 752,
@@ -137,10 +163,17 @@ static const struct gpu_model table[] = {
 		"RTXPRO6000BLACKWELLSERVER|RTXPRO6000SERVER|RTXPRO6000SE|PRO6000S"),
 	NV("RTX PRO 5000", "RTX PRO 5000", 48, 73690, 0, 1344000, 300, 440, 4569,
 		"RTXPRO5000BLACKWELL"),
+	NV("RTX PRO 5000 72GB", "RTX PRO 5000", 72, 73690, 0, 1344000, 300, 440, 0,
+		"RTXPRO5000BLACKWELL"),
 	NV("RTX PRO 4500", "RTX PRO 4500", 32, 54940, 0, 896000, 200, 328, 2623,
 		"RTXPRO4500BLACKWELL"),
 	NV("RTX PRO 4000", "RTX PRO 4000", 24, 46900, 0, 672000, 140, 280, 1546,
 		"RTXPRO4000BLACKWELL"),
+	NV("RTX PRO 4000 SFF", "RTX PRO 4000 SFF", 24, 24000, 0, 432000, 70, 280, 0,
+		"RTXPRO4000BLACKWELLSFF"),
+	NV("RTX PRO 2000", "RTX PRO 2000", 16, 17000, 0, 288000, 70, 136, 0,
+		"RTXPRO2000BLACKWELL"),
+	BARE("RTX 6000D", 84, ""),
 	/* workstation, Ada */
 	NV("RTX 6000 Ada", "RTX 6000 Ada", 48, 91060, 364200, 960000, 300, 568, 6799, ""),
 	NV("RTX 5880 Ada", "RTX 5880 Ada", 48, 69270, 277100, 960000, 285, 440, 6999, ""),
@@ -150,7 +183,8 @@ static const struct gpu_model table[] = {
 	NV("RTX 4000 SFF Ada", "RTX 4000 SFF Ada", 20, 19170, 76700, 280000, 70, 192,
 		1250, ""),
 	NV("RTX 2000 Ada", "RTX 2000 Ada", 16, 12000, 48000, 224000, 70, 88, 649, ""),
-	/* workstation, Ampere and Turing */
+	BARE("RTX 2000E Ada", 16, ""),
+	/* workstation, Ampere, Volta, Turing and Pascal */
 	NV("RTX A6000", "RTX A6000", 48, 38710, 154800, 768000, 300, 336, 4649, "A6000"),
 	NV("RTX A5500", "RTX A5500", 24, 34100, 136400, 768000, 230, 320, 3600, "A5500"),
 	NV("RTX A5000", "RTX A5000", 24, 27770, 111100, 768000, 230, 256, 2250, "A5000"),
@@ -161,6 +195,19 @@ static const struct gpu_model table[] = {
 		"RTXA2000|A2000"),
 	NV("RTX A2000 6GB", "RTX A2000", 6, 7987, 31900, 288000, 70, 104, 449,
 		"RTXA2000|A2000"),
+	NV("RTX A1000", "RTX A1000", 8, 6740, 0, 192000, 50, 72, 0, ""),
+	NV("RTX A400", "RTX A400", 4, 2700, 0, 96000, 50, 24, 0, ""),
+	BARE("RTX A4000H", 16, ""),
+	NV("T1000", "T1000", 4, 2500, 0, 160000, 50, 0, 0, ""),
+	NV("T1000 8GB", "T1000", 8, 2500, 0, 160000, 50, 0, 0, "T1000"),
+	NV("T600", "T600", 4, 1709, 0, 160000, 40, 0, 0, ""),
+	NV("T400", "T400", 2, 1094, 0, 80000, 30, 0, 0, ""),
+	NV("T400 4GB", "T400", 4, 1094, 0, 80000, 30, 0, 0, "T400"),
+	BARE("T400E", 4, ""),
+	BARE("T500", 0, ""),
+	BARE("DGX Display", 4, ""),
+	NV("Quadro GV100", "Quadro GV100", 32, 14800, 118500, 870000, 250, 640, 8999,
+		"GV100"),
 	NV("Quadro RTX 8000", "Quadro RTX 8000", 48, 16310, 130500, 672000, 260, 576,
 		9999, "QRTX8000|RTX8000"),
 	NV("Quadro RTX 6000", "Quadro RTX 6000", 24, 16310, 130500, 672000, 260, 576,
@@ -169,67 +216,99 @@ static const struct gpu_model table[] = {
 		"QRTX5000"),
 	NV("Quadro RTX 4000", "Quadro RTX 4000", 8, 7119, 57000, 416000, 160, 288, 899,
 		"QRTX4000"),
+	BARE("Quadro RTX 3000", 6, "QRTX3000"),
+	BARE("Quadro T2000", 4, ""),
+	BARE("Quadro T1000", 4, ""),
+	NV("Quadro P6000", "Quadro P6000", 24, 12000, 0, 432000, 250, 0, 0, ""),
+	NV("Quadro P5000", "Quadro P5000", 16, 8900, 0, 288000, 180, 0, 0, ""),
+	NV("Quadro P4000", "Quadro P4000", 8, 5300, 0, 243000, 105, 0, 0, ""),
 	/* data centre, Blackwell and Hopper */
-	NV("B300", "B300", 288, 0, 0, 8000000, 0, 0, 0, "B300SXM|HGXB300"),
+	NV("B300", "B300", 288, 0, 0, 8000000, 0, 0, 0, "B300SXM|HGXB300|B300SXMAC"),
+	NV("GB300", "GB300", 288, 0, 2500000, 8000000, 1400, 0, 0, ""),
 	NV("B200", "B200", 180, 0, 2250000, 8000000, 1000, 0, 0,
 		"B200SXM|HGXB200|B200192GB"),
+	/* 186 GB of the 192 GB on the package are sold; catalogues say either */
 	NV("GB200", "GB200", 186, 0, 2500000, 8000000, 1200, 0, 0, ""),
+	NV("GB200", "GB200", 192, 0, 2500000, 8000000, 1200, 0, 0, "GB200192GB"),
 	NV("GH200", "GH200", 96, 66900, 989400, 4000000, 0, 528, 0,
-		"GH200SXM|GH200HBM3|GH200480GB"),
+		"GH200SXM|GH200HBM3|GH200480GB|GH200120GB"),
+	NV("GH200", "GH200", 144, 66900, 989400, 4900000, 0, 528, 0,
+		"GH200HBM3E|GH200144GB|GH200144GBHBM3E"),
 	NV("H200", "H200", 141, 66900, 989400, 4800000, 700, 528, 0, "H200SXM|H200HBM3E"),
 	NV("H200 NVL", "H200", 141, 60300, 835500, 4800000, 600, 528, 0, ""),
 	ANY("H100", "H100", 0, 0, 0, 0, 0, 0, ""),
+	ANY("H100", "H100", 96, 0, 0, 0, 0, 0, ""),
 	ANY("H100 80GB", "H100", 80, 0, 0, 0, 0, 0, "H100"),
 	NV("H100 SXM", "H100", 80, 66900, 989400, 3350000, 700, 528, 0,
 		"H100HBM3|H100SXMHBM3"),
 	NV("H100 PCIe", "H100", 80, 51200, 756400, 2039000, 350, 456, 0, "H100HBM2E"),
 	NV("H100 NVL", "H100", 94, 60300, 835500, 3900000, 400, 528, 0, ""),
-	NV("H800 SXM", "H800", 80, 66900, 989400, 3350000, 700, 528, 0, ""),
+	NV("H800 SXM", "H800", 80, 66900, 989400, 3350000, 700, 528, 0, "H800"),
 	NV("H800 PCIe", "H800", 80, 51200, 756400, 2039000, 350, 456, 0, ""),
-	NV("H20", "H20", 96, 44000, 148000, 4000000, 400, 0, 0, "H20SXM"),
+	NV("H800 NVL", "H800", 94, 60300, 835500, 3900000, 400, 528, 0, ""),
+	NV("H20", "H20", 96, 44000, 148000, 4000000, 400, 0, 0, "H20SXM|H20NVL16"),
+	NV("H20", "H20", 141, 44000, 148000, 4800000, 500, 0, 0, "H203E|H20NVL16"),
 	/* data centre, Ada */
 	NV("L40S", "L40S", 48, 91600, 362100, 864000, 350, 568, 0, ""),
 	NV("L40", "L40", 48, 90520, 181100, 864000, 300, 568, 0, ""),
 	NV("L20", "L20", 48, 59800, 119500, 864000, 275, 0, 0, ""),
 	NV("L4", "L4", 24, 30300, 121000, 300000, 72, 240, 0, ""),
+	BARE("L2", 24, ""),
 	/* data centre, Ampere */
 	ANY("A100", "A100", 0, 19500, 312000, 0, 0, 432, ""),
+	ANY("A100", "A100", 64, 0, 0, 0, 0, 0, "A100SXM64GB"), /* of one customer */
 	ANY("A100 80GB", "A100", 80, 19500, 312000, 0, 0, 432, "A100"),
 	ANY("A100 40GB", "A100", 40, 19500, 312000, 1555000, 0, 432, "A100"),
+	/* named by their boards; after the rows above, which a name without one means */
+	ANY("A100", "A100", 40, 19500, 312000, 1555000, 0, 432, "A100PG509200"),
+	ANY("A100", "A100", 80, 19500, 312000, 0, 0, 432, "PG509210"),
 	ANY("A100 SXM", "A100", 0, 19500, 312000, 0, 400, 432, ""),
 	NV("A100 80GB SXM", "A100", 80, 19500, 312000, 2039000, 400, 432, 0, "A100SXM"),
 	NV("A100 40GB SXM", "A100", 40, 19500, 312000, 1555000, 400, 432, 0, "A100SXM"),
 	ANY("A100 PCIe", "A100", 0, 19500, 312000, 0, 0, 432, ""),
 	NV("A100 80GB PCIe", "A100", 80, 19500, 312000, 1935000, 300, 432, 0, "A100PCIE"),
 	NV("A100 40GB PCIe", "A100", 40, 19500, 312000, 1555000, 250, 432, 0, "A100PCIE"),
-	NV("A800 80GB PCIe", "A800", 80, 19500, 312000, 1935000, 300, 432, 0, "A800PCIE"),
+	NV("A800 80GB PCIe", "A800", 80, 19500, 312000, 1935000, 300, 432, 0,
+		"A800PCIE|A800PCIELC"),
 	NV("A800 80GB SXM", "A800", 80, 19500, 312000, 2039000, 400, 432, 0, "A800SXM"),
+	ANY("A800", "A800", 40, 19500, 312000, 1555000, 0, 432, "A800SXM|A800ACTIVE"),
+	BARE("AX800", 80, ""),
 	NV("A40", "A40", 48, 37420, 149700, 696000, 300, 336, 0, "A40PCIE"),
-	NV("A30", "A30", 24, 10320, 165000, 933000, 165, 224, 0, "A30PCIE"),
+	NV("A30", "A30", 24, 10320, 165000, 933000, 165, 224, 0, "A30PCIE|PG506232"),
 	NV("A16", "A16", 16, 4500, 17900, 200000, 0, 40, 0, ""),
 	NV("A10G", "A10G", 24, 31520, 70000, 600000, 300, 320, 0, ""),
 	NV("A10", "A10", 24, 31240, 125000, 600000, 150, 288, 0, "A10PCIE"),
+	BARE("A10M", 0, ""),
 	NV("A2", "A2", 16, 4500, 18000, 200000, 60, 40, 0, ""),
 	/* data centre, before Ampere */
 	ANY("V100", "V100", 0, 0, 0, 0, 0, 640, ""),
 	ANY("V100 16GB", "V100", 16, 0, 0, 900000, 0, 640, "V100"),
 	ANY("V100 32GB", "V100", 32, 0, 0, 900000, 0, 640, "V100"),
+	ANY("V100", "V100", 32, 0, 0, 900000, 0, 640, "V100DGXS"),
 	ANY("V100 SXM", "V100", 0, 15700, 125000, 900000, 300, 640, ""),
 	ANY("V100 PCIe", "V100", 0, 14000, 112000, 900000, 250, 640, ""),
 	NV("V100 16GB SXM", "V100", 16, 15700, 125000, 900000, 300, 640, 0, "V100SXM"),
-	NV("V100 32GB SXM", "V100", 32, 15700, 125000, 900000, 300, 640, 0, "V100SXM"),
+	NV("V100 32GB SXM", "V100", 32, 15700, 125000, 900000, 300, 640, 0,
+		"V100SXM|V100SXMH"),
 	NV("V100 16GB PCIe", "V100", 16, 14000, 112000, 900000, 250, 640, 0, "V100PCIE"),
 	NV("V100 32GB PCIe", "V100", 32, 14000, 112000, 900000, 250, 640, 0, "V100PCIE"),
+	NV("V100S PCIe", "V100S", 32, 16400, 130000, 1134000, 250, 640, 0, "V100S"),
+	BARE("V100 FHHL", 16, ""),
 	NV("T4", "T4", 16, 8100, 65000, 320000, 70, 320, 0, ""),
 	NV("P100 SXM", "P100", 16, 10600, 0, 732000, 300, 0, 0, ""),
 	NV("P100 PCIe", "P100", 16, 9300, 0, 732000, 250, 0, 0, ""),
 	ANY("P100", "P100", 16, 0, 0, 732000, 0, 0, ""),
 	NV("P40", "P40", 24, 11760, 0, 346000, 250, 0, 0, ""),
 	NV("P4", "P4", 8, 5500, 0, 192000, 75, 0, 0, ""),
+	/* modules that share the processor's memory */
+	NV("GB10", "GB10", 128, 0, 0, 273000, 0, 0, 0, ""),
+	BARE("Orin", 0, "ORINNVGPU"),
+	BARE("Thor", 0, "THORNVGPU"),
+	BARE("DRIVE P2021", 0, ""),
 	/* AMD */
-	AMD("MI355X", 288, 157300, 2516600, 8000000, 1400, 1024, 0, ""),
-	AMD("MI325X", 256, 163400, 1307400, 6000000, 1000, 1216, 0, ""),
-	AMD("MI300X", 192, 163400, 1307400, 5300000, 750, 1216, 0, "MI300XOAM"),
+	AMD("MI355X", 288, 157300, 2516600, 8000000, 1400, 1024, 0, "MI355XOAM|MI355XVF"),
+	AMD("MI325X", 256, 163400, 1307400, 6000000, 1000, 1216, 0, "MI325XOAM|MI325XVF"),
+	AMD("MI300X", 192, 163400, 1307400, 5300000, 750, 1216, 0, "MI300XOAM|MI300XVF"),
 	AMD("MI250X", 128, 47900, 383000, 3277000, 560, 880, 0, ""),
 	AMD("MI250", 128, 45300, 362100, 3277000, 560, 832, 0, ""),
 	AMD("MI210", 64, 22600, 181000, 1638000, 300, 416, 0, ""),
@@ -261,7 +340,8 @@ struct key {
 static bool is_noise(const char *word)
 {
 	static const char *const words[] = { "NVIDIA", "CORPORATION", "GEFORCE", "TESLA",
-		"GPU", "GENERATION", "EDITION", "AMD", "RADEON", "INSTINCT", NULL };
+		"GPU", "GENERATION", "EDITION", "AMD", "RADEON", "INSTINCT", "BAREMETAL",
+		NULL };
 
 	for (int i = 0; words[i]; i++)
 		if (strcmp(word, words[i]) == 0)
@@ -284,6 +364,21 @@ static int64_t size_of_word(const char *word)
 	return 0;
 }
 
+/* Skips a maker's word that a market has joined to the model: "InstinctMI250X". */
+static char *without_maker(char *word)
+{
+	static const char *const words[] = { "NVIDIA", "GEFORCE", "TESLA", "RADEON",
+		"INSTINCT", NULL };
+
+	for (int i = 0; words[i]; i++) {
+		size_t n = strlen(words[i]);
+
+		if (strncmp(word, words[i], n) == 0 && word[n])
+			return word + n;
+	}
+	return word;
+}
+
 /* Adds one word of a name to the key. Returns false when the name has two different sizes. */
 static bool add_word(struct key *k, char *word)
 {
@@ -294,6 +389,7 @@ static bool add_word(struct key *k, char *word)
 		word[3] = '\0';
 	if (is_noise(word))
 		return true;
+	word = without_maker(word);
 	if (gib) {
 		if (k->memory_gib && k->memory_gib != gib)
 			return false;
@@ -402,6 +498,24 @@ static const struct entry *first_of(const char *key)
 								      NULL;
 }
 
+/* Drops a last word "PCIE" where the chip comes on such cards alone: a market may say it of any,
+ * but of an H200 it is another product. */
+static void drop_form(struct key *k)
+{
+	static const char *const only[] = { "RTX", "GTX", "QUADRO", "TITAN", "RX", "L",
+		"T", "A2", "A16", "P4", NULL };
+	size_t n = strlen(k->text), m = strlen(k->with_size);
+
+	if (n < 5 || strcmp(k->text + n - 4, "PCIE") != 0 ||
+		strcmp(k->with_size + m - 4, "PCIE") != 0)
+		return;
+	for (int i = 0; only[i]; i++)
+		if (strncmp(k->text, only[i], strlen(only[i])) == 0) {
+			k->text[n - 4] = k->with_size[m - 4] = '\0';
+			return;
+		}
+}
+
 /* --- matching ----------------------------------------------------------------------------- */
 
 /* Drivers report up to a tenth less than is sold (ECC, reserved, GB for GiB), and a little
@@ -427,9 +541,12 @@ static const struct gpu_model *pick(const struct entry *e, int64_t memory_bytes)
 	if (memory_bytes == 0)
 		return e->model;
 	for (key = e->key; e < entries + nentries && strcmp(e->key, key) == 0; e++) {
-		int64_t d = e->model->memory_bytes ?
-			memory_distance(e->model->memory_bytes, memory_bytes) :
-			-1;
+		const struct gpu_model *m = e->model;
+		/* a row that only has a name takes any memory; of variants one has to fit */
+		int64_t d = m->memory_bytes ?
+			memory_distance(m->memory_bytes, memory_bytes) :
+			m->unspecific ? -1 :
+					1000000;
 
 		if (d >= 0 && d < best_distance) {
 			best = e->model;
@@ -448,6 +565,7 @@ const struct gpu_model *gpu_find(const char *any_name, int64_t memory_bytes)
 		!key_of(&k, any_name))
 		return NULL;
 	pthread_once(&indexed, index_rows);
+	drop_form(&k);
 	/* a size that is part of the name ("GH200 480GB") is looked for first */
 	if (k.memory_gib) {
 		m = pick(first_of(k.with_size), memory_bytes);

@@ -43,7 +43,8 @@ struct gpu_model {
  * Laptop GPU" are never taken for their relatives. */
 const struct gpu_model *gpu_find(const char *any_name, int64_t memory_bytes);
 
-/* Returns all *n rows; those of one name are together, the plain one first. */
+/* Returns all *n rows. Rows of one name differ in memory, and the first is what the plain name
+ * means. */
 const struct gpu_model *gpu_table(size_t *n);
 
 #endif

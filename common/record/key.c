@@ -121,6 +121,35 @@ int key_default_path(struct buf *out)
 	return 0;
 }
 
+/* The key that rnp-register setup has made for this machine: beside its settings. */
+static void machine_path(struct buf *out)
+{
+	const char *env = getenv("RNP_NODE_ENV");
+	const char *slash = env ? strrchr(env, '/') : NULL;
+
+	if (env && *env)
+		buf_addf(out, "%.*skey.json", slash ? (int)(slash + 1 - env) : 0, env);
+	else
+		buf_adds(out, "/etc/rnp/key.json");
+}
+
+/* Appends the path of the person's own key, or where there is none, that of the machine's. */
+static int find_default(struct buf *out)
+{
+	struct buf machine = BUF_INIT;
+	int rc = key_default_path(out);
+
+	machine_path(&machine);
+	if ((rc < 0 || access(out->data, F_OK) < 0) && access(machine.data, F_OK) == 0) {
+		err_clear();
+		buf_reset(out);
+		buf_adds(out, machine.data);
+		rc = 0;
+	}
+	buf_release(&machine);
+	return rc;
+}
+
 /* --- files of secrets -------------------------------------------------------------------- */
 
 /* systemd gives a service its credentials in a directory that only the service may enter.
@@ -451,14 +480,19 @@ int key_load(struct key *k, const char *path, const char *passphrase_file)
 	if (ready() < 0)
 		return -1;
 	if (!path) {
-		if (key_default_path(&own) < 0)
+		if (find_default(&own) < 0) {
+			buf_release(&own);
 			return -1;
+		}
 		path = own.data;
 	}
 	if (read_secret(&text, path, FILE_BYTES_MAX, true) == 0)
 		rc = key_from_text(k, text.data, text.len, path, passphrase_file);
 	else if (own.len && err_get()->code == EX_NOINPUT)
 		err_hint("rnp-register keygen makes one, --key names another");
+	else if (own.len && err_get()->code == EX_NOPERM)
+		err_hint(
+			"it is this machine's key: begin with sudo, or --key names another");
 	sodium_free(text.data);
 	buf_release(&own);
 	return rc;

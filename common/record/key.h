@@ -40,9 +40,11 @@ int key_from_secret(struct key *k, const unsigned char secret[KEY_SECRET_BYTES])
  * $HOME/.config/rnp/key.json. Returns 0, or -1 with err_set. */
 int key_default_path(struct buf *out);
 
-/* Loads a key file; path NULL: the default. An encrypted one needs passphrase_file (NULL: none),
- * which is not read for a plain one. Returns 0, or -1: 66 absent, 77 readable by group or others
- * (by group is fine in $CREDENTIALS_DIRECTORY), 65 malformed, 77 wrong or missing passphrase. */
+/* Loads a key file; path NULL: the default one, and where there is none the one that rnp-register
+ * setup has made for this machine (/etc/rnp/key.json, or beside $RNP_NODE_ENV). An encrypted one
+ * needs passphrase_file (NULL: none), which is not read for a plain one. Returns 0, or -1: 66
+ * absent, 77 readable by group or others (by group is fine in $CREDENTIALS_DIRECTORY), 65
+ * malformed, 77 wrong or missing passphrase. */
 int key_load(struct key *k, const char *path, const char *passphrase_file);
 
 /* Reads the one line of a file that holds a password of somebody else, such as a market's API

@@ -13,6 +13,7 @@ static const struct {
 	{ { "rnp.quote", true, false }, false },
 	{ { "rnp.answer", true, false }, false },
 	{ { "rnp.roots", true, false }, false },
+	{ { "rnp.unanswered", true, false }, false },
 	{ { "rnp.challenge", false, true }, true },
 	{ { "rnp.verdict", false, true }, true },
 	{ { "rnp.receipt", false, true }, true },

@@ -10,19 +10,58 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/amount.h"
 #include "common/base/buf.h"
 #include "common/json/canon.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/sha256.h"
 #include "common/base/suggest.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
-#define ANCESTORS_MAX 4 /* build/asan/bin/rnp-x is three directories below the tree */
+/* build/asan/unit/rnp-x/room/x is five directories below the tree */
+#define ANCESTORS_MAX 6
 
 /* a need has exactly one of "known", "more_than" ... */
 static const char *const op_names[] = { "known", "more_than", "at_least", "one_of",
 	"in_tables" };
+
+/* Returns how amounts of this unit are written and doubted, or NULL. */
+static const struct amount_kind *kind_of(const char *unit)
+{
+	static const struct {
+		const char *unit;
+		const struct amount_kind *kind;
+	} kinds[] = { { "bit/s", &amount_bits }, { "B", &amount_memory },
+		{ "ppm", &amount_ppm } };
+
+	for (size_t i = 0; unit && i < sizeof kinds / sizeof *kinds; i++)
+		if (strcmp(unit, kinds[i].unit) == 0)
+			return kinds[i].kind;
+	return NULL;
+}
+
+/* Reads the number of a requirement, or a text with a unit that stands for one. */
+static int parse_value(const json_t *value, const char *where, struct policy_need *n)
+{
+	const struct amount_kind *kind = kind_of(n->unit);
+	const char *text = json_string_value(value);
+	char what[192];
+
+	if (json_is_integer(value))
+		n->value = json_integer_value(value);
+	if (!text)
+		return 0;
+	if (!kind)
+		return err_set(EX_DATAERR,
+			"%s: '%s': '%.40s' is a text, and the unit none of bit/s, B, ppm",
+			where, n->name, text);
+	snprintf(what, sizeof what, "%.128s: '%.40s'", where, n->name);
+	if (amount_read(text, what, kind, NULL, NULL, &n->value) < 0)
+		return -1;
+	return n->value >= 0 ? 0 : err_set(EX_DATAERR, "%s: below 0", what);
+}
 
 static int parse_need(const json_t *v, const char *where, struct policy_need *n)
 {
@@ -48,8 +87,8 @@ static int parse_need(const json_t *v, const char *where, struct policy_need *n)
 		found++;
 		n->op = (enum policy_op)i;
 		n->names = value;
-		if (json_is_integer(value))
-			n->value = json_integer_value(value);
+		if (parse_value(value, where, n) < 0)
+			return -1;
 	}
 	if (found != 1)
 		return err_set(EX_DATAERR,
@@ -209,10 +248,28 @@ void policy_need_page(struct buf *out, const struct policy_need *n)
 	add_need(out, n, true);
 }
 
+/* Doubts numbers that are probably of another unit. */
+static int doubt(const struct policy_need *needs, int n, const char *where)
+{
+	char what[400];
+
+	for (int i = 0; i < n; i++) {
+		const struct amount_kind *kind = kind_of(needs[i].unit);
+
+		if (!kind ||
+			(needs[i].op != POLICY_MORE_THAN && needs[i].op != POLICY_MIN))
+			continue;
+		snprintf(what, sizeof what, "%.300s: %.40s", where, needs[i].name);
+		if (amount_doubt(needs[i].value, what, kind) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int seal(struct policy *p, const char *where)
 {
 	struct policy_need needs[POLICY_NEEDS_MAX];
-	unsigned char hash[crypto_hash_sha256_BYTES];
+	unsigned char hash[SHA256_BYTES];
 	struct buf canonical = BUF_INIT;
 	const char *token;
 	int rc = -1;
@@ -222,14 +279,17 @@ static int seal(struct policy *p, const char *where)
 	p->name = json_string_value(json_object_get(p->doc, "name"));
 	token = json_string_value(json_object_get(p->doc, "token"));
 	p->token = token ? token : POLICY_TOKEN;
-	if (policy_needs(p, "requires", needs) < 0 ||
-		policy_needs(p, "recommends", needs) < 0)
-		return -1;
+	for (int list = 0; list < 2; list++) {
+		int n = policy_needs(p, list ? "recommends" : "requires", needs);
+
+		if (n < 0 || doubt(needs, n, where) < 0)
+			return -1;
+	}
 	if (canon_write(&canonical, p->doc) < 0) {
 		err_add("%s", where);
 		goto out;
 	}
-	crypto_hash_sha256(hash, (const unsigned char *)canonical.data, canonical.len);
+	sha256(hash, canonical.data, canonical.len);
 	sodium_bin2hex(p->sha256, sizeof p->sha256, hash, sizeof hash);
 	rc = 0;
 out:

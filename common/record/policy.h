@@ -12,6 +12,12 @@
 #define POLICY_NEEDS_MAX  64
 #define POLICY_TOKEN      "RENDER"
 
+/* The names that come with the programs, as shells offer them; a test compares them with the
+ * folder. */
+#define POLICY_NAMES                                                        \
+	"rnp-001|rnp-004|rnp-006|rnp-019|rnp-021|rnp-021-per-node|rnp-023|" \
+	"rnp-023-gateway|testnet"
+
 struct policy {
 	json_t *doc;
 	const char *name;               /* borrowed from doc */

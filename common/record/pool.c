@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/record/gpu.h"
+#include "common/record/gpus.h"
 
 #define MBYTE_BPS INT64_C(8000000) /* RNP-004 speaks of bytes, records hold bits */
 
@@ -55,14 +55,6 @@ static int64_t number(const json_t *obj, const char *key)
 								  -1;
 }
 
-/* 0 means unknown to gpu_find */
-static int64_t memory_bytes(const json_t *gpu)
-{
-	int64_t n = number(gpu, "memory_bytes");
-
-	return n < 0 ? 0 : n;
-}
-
 static const char *text(const json_t *obj, const char *key)
 {
 	const char *s = json_string_value(json_object_get(obj, key));
@@ -103,19 +95,22 @@ static const char *without_maker(const char *model, const char *maker)
 void pool_of_node(const json_t *node, struct pool *out)
 {
 	const json_t *network = json_object_get(node, "network");
-	const json_t *gpu = json_array_get(json_object_get(node, "gpus"), 0);
+	struct gpu_group groups[GPUS_MAX];
+	const struct gpu_group *gpu = gpus_group(node, groups) ? groups : NULL;
 	const char *model, *maker;
-	const struct gpu_model *known;
 
 	out->tier = pool_tier(number(network, "down_bps"), number(network, "up_bps"),
 		number(network, "ping_us"));
 	copy(out->country, text(json_object_get(node, "labels"), "country"));
 	out->device = gpu ? "GPU" : "CPU";
-	model = text(gpu ? gpu : json_object_get(node, "cpu"), "model");
-	maker = gpu ? text(gpu, "vendor") : model ? cpu_maker(model) : NULL;
-	known = gpu && model ? gpu_find(model, memory_bytes(gpu)) : NULL;
-	copy(out->maker, known ? known->vendor : maker);
-	copy(out->model, known ? known->name : without_maker(model, maker));
+	out->gpus = gpu ? gpu->count : 0;
+	out->memory_bytes = gpu ? gpu->memory_bytes : 0;
+	model = gpu ? gpu->model : text(json_object_get(node, "cpu"), "model");
+	maker = gpu   ? text(json_array_get(gpu->gpus, (size_t)gpu->at[0]), "vendor") :
+		model ? cpu_maker(model) :
+			NULL;
+	copy(out->maker, gpu && gpu->known ? gpu->known->vendor : maker);
+	copy(out->model, gpu && gpu->known ? model : without_maker(model, maker));
 }
 
 void pool_path(struct buf *out, const struct pool *p)

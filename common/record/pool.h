@@ -1,4 +1,4 @@
-/* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, gpu, buf. Pure.
+/* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, gpus, buf. Pure.
  *
  * Pools are nested: tier > country > GPU or CPU > maker > model. If a record does not state one
  * of these it is "unknown", and such nodes are pooled together. */
@@ -40,8 +40,10 @@ struct pool {
 	char country[POOL_TEXT_MAX];
 	const char *device; /* "GPU" or "CPU": CPU only if a machine has no GPU */
 	char maker[POOL_TEXT_MAX];
-	char model
-		[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */
+	/* of the most powerful group of GPUs, by the one name that gpu.h has for it */
+	char model[POOL_TEXT_MAX];
+	int64_t gpus;         /* of that group; 0: it has none */
+	int64_t memory_bytes; /* of one of them; 0: not known */
 };
 
 /* Fills in the pool of an rnp.node record; never fails. */

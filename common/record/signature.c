@@ -16,9 +16,9 @@
 #include "common/base/mem.h"
 #include "common/record/party.h"
 #include "common/base/utf8.h"
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
-#define HASH_BYTES     crypto_hash_sha256_BYTES
+#define HASH_BYTES     SHA256_BYTES
 #define INTEGER_EXACT  9007199254740992.0                    /* 2^53 */
 #define SIGNATURE_TEXT (KEY_SIGNATURE_BYTES * 138 / 100 + 4) /* 'z', base58, NUL */
 

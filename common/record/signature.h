@@ -1,6 +1,6 @@
 /* signature.h - finds the signers of a record: W3C Data Integrity proofs, cryptosuite
- * eddsa-jcs-2022. Uses libsodium, ed25519, canon, party, key, json, clock. Verification cannot fail: its
- * result is yes or no. */
+ * eddsa-jcs-2022. Uses libsodium, ed25519, canon, party, key, json, clock. Verification cannot
+ * fail: its result is yes or no. */
 #ifndef RNP_COMMON_RECORD_SIGNATURE_H
 #define RNP_COMMON_RECORD_SIGNATURE_H
 
@@ -39,13 +39,13 @@ struct signature_result {
 void signature_verify(const json_t *record, struct signature_result *out);
 
 /* The same for n records, each with its own result: those of one alone, in a fraction of the time
- * if there are eight or more (kernels/sig/ed25519.h). */
+ * if there are eight or more (kernels/crypto/ed25519.h). */
 void signature_verify_many(const json_t *const *records, size_t n,
 	struct signature_result *out);
 
 struct ed25519;
 
-/* The same, and sets good of nbare more signatures (kernels/sig/ed25519.h), whose messages the
+/* The same, and sets good of nbare more signatures (kernels/crypto/ed25519.h), whose messages the
  * caller has computed: verified together with those of the records, they fill the lanes. */
 void signature_verify_beside(const json_t *const *records, size_t n,
 	struct signature_result *out, struct ed25519 *bare, size_t nbare);

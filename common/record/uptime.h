@@ -19,8 +19,9 @@ struct uptime_span {
 	int64_t from_ms, to_ms; /* half-open */
 };
 
-/* How far a record's time may be from the clock of the registry that takes it: so far back a node may date a
- * heartbeat, and so it announces nothing of the time until then (a maintenance, for one). */
+/* How far a record's time may be from the clock of the registry that takes it: so far back a node
+ * may date a heartbeat, and so it announces nothing of the time until then (a maintenance, for
+ * one). */
 #define UPTIME_SKEW_MS INT64_C(300000)
 
 /* Longest interval that counts: heartbeats that arrived longer before a window do not matter. */

@@ -1,18 +1,18 @@
 /* work.c - proof of work for joining a registry: one SHA-256 a try. */
 #include "common/record/work.h"
+#include "common/base/sha256.h"
 
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
 #define PREFIX "rnp-join-1:"
 
-static int zero_bits(const unsigned char hash[crypto_hash_sha256_BYTES])
+static int zero_bits(const unsigned char hash[SHA256_BYTES])
 {
 	int bits = 0;
 
-	for (int i = 0; i < (int)crypto_hash_sha256_BYTES; i++) {
+	for (int i = 0; i < (int)SHA256_BYTES; i++) {
 		if (hash[i])
 			return bits + __builtin_clz(hash[i]) - 24;
 		bits += 8;
@@ -21,32 +21,31 @@ static int zero_bits(const unsigned char hash[crypto_hash_sha256_BYTES])
 }
 
 /* Hashes all but the number, which is the same for all tries. */
-static void begin(crypto_hash_sha256_state *s, const char *token, const char *address)
+static void begin(struct sha256_state *s, const char *token, const char *address)
 {
-	crypto_hash_sha256_init(s);
-	crypto_hash_sha256_update(s, (const unsigned char *)PREFIX, sizeof PREFIX - 1);
-	crypto_hash_sha256_update(s, (const unsigned char *)token, strlen(token));
-	crypto_hash_sha256_update(s, (const unsigned char *)":", 1);
-	crypto_hash_sha256_update(s, (const unsigned char *)address, strlen(address));
-	crypto_hash_sha256_update(s, (const unsigned char *)":", 1);
+	sha256_init(s);
+	sha256_update(s, PREFIX, sizeof PREFIX - 1);
+	sha256_update(s, token, strlen(token));
+	sha256_update(s, ":", 1);
+	sha256_update(s, address, strlen(address));
+	sha256_update(s, ":", 1);
 }
 
-static bool is_work(const crypto_hash_sha256_state *begun, uint64_t number, int bits)
+static bool is_work(const struct sha256_state *begun, uint64_t number, int bits)
 {
-	unsigned char hash[crypto_hash_sha256_BYTES];
-	crypto_hash_sha256_state s = *begun;
+	unsigned char hash[SHA256_BYTES];
+	struct sha256_state s = *begun;
 	char text[24];
 	int len = snprintf(text, sizeof text, "%" PRIu64, number);
 
-	crypto_hash_sha256_update(&s, (const unsigned char *)text,
-		(unsigned long long)len);
-	crypto_hash_sha256_final(&s, hash);
+	sha256_update(&s, text, (unsigned long long)len);
+	sha256_final(&s, hash);
 	return zero_bits(hash) >= bits;
 }
 
 bool work_check(const char *token, const char *address, uint64_t number, int bits)
 {
-	crypto_hash_sha256_state s;
+	struct sha256_state s;
 
 	begin(&s, token, address);
 	return is_work(&s, number, bits);
@@ -55,7 +54,7 @@ bool work_check(const char *token, const char *address, uint64_t number, int bit
 bool work_solve(const char *token, const char *address, int bits, uint64_t from,
 	uint64_t tries, uint64_t *number)
 {
-	crypto_hash_sha256_state s;
+	struct sha256_state s;
 
 	begin(&s, token, address);
 	for (uint64_t i = 0; i < tries; i++)

@@ -1,6 +1,6 @@
 /* bandwidth_test.c - the bandwidth test: a table of the nodes that exchange, and the two HTTP
  * handlers. The table holds the stream cipher's key that generated the bytes, not the bytes. */
-#include "common/net/bandwidth_test.h"
+#include "common/registry/bandwidth_test.h"
 
 #include <pthread.h>
 #include <sodium.h>

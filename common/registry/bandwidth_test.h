@@ -15,14 +15,14 @@
  *
  * These functions do not know who asks. The registry admits only requests that the challenged
  * node has signed. Safe to call from several threads. */
-#ifndef RNP_COMMON_NET_BANDWIDTH_TEST_H
-#define RNP_COMMON_NET_BANDWIDTH_TEST_H
+#ifndef RNP_COMMON_REGISTRY_BANDWIDTH_TEST_H
+#define RNP_COMMON_REGISTRY_BANDWIDTH_TEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 #define BANDWIDTH_TEST_ID_CHARS    64
 #define BANDWIDTH_TEST_TOKEN_BYTES 32

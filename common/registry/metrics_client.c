@@ -1,5 +1,5 @@
 /* metrics_client.c - fetches a server's /metrics and writes its samples as records. */
-#include "common/net/metrics_client.h"
+#include "common/registry/metrics_client.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
-#include "common/net/http.h"
-#include "common/net/metrics_text.h"
+#include "common/http/http.h"
+#include "common/registry/metrics_text.h"
 
 #define REPLY_BYTES_MAX ((size_t)16 << 20)
 

@@ -1,6 +1,6 @@
-/* metrics_text.c - reads Prometheus' text format line by line; the lines of a histogram are collected
- * until the next one begins. */
-#include "common/net/metrics_text.h"
+/* metrics_text.c - reads Prometheus' text format line by line; the lines of a histogram are
+ * collected until the next one begins. */
+#include "common/registry/metrics_text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -92,8 +92,8 @@ static int write_record(const struct metrics *m, json_t *takes_record)
 	return rc;
 }
 
-/* Returns the value below which a part q of what was counted lies, as Prometheus' histogram_quantile
- * does: linear within a bucket, and the last finite bound beyond it. */
+/* Returns the value below which a part q of what was counted lies, as Prometheus'
+ * histogram_quantile does: linear within a bucket, and the last finite bound beyond it. */
 static double quantile(const struct histogram *h, double q)
 {
 	double rank = q * h->below[h->n - 1], from = 0, before = 0;
@@ -143,8 +143,8 @@ static size_t name_length(const char *s)
 	return isdigit((unsigned char)*s) ? 0 : n;
 }
 
-/* Reads `VALUE"` with its escapes \\, \" and \n; *at is after the opening quote, then after the closing
- * one. */
+/* Reads `VALUE"` with its escapes \\, \" and \n; *at is after the opening quote, then after the
+ * closing one. */
 static int read_quoted(const struct metrics *m, const char **at, struct buf *out)
 {
 	const char *s = *at;
@@ -260,8 +260,8 @@ static void forget_family(struct metrics *m)
 	m->name = m->help = m->type = NULL;
 }
 
-/* Returns what follows the family's name in the name of a sample, "" or "_sum"; NULL if the sample is of
- * no family. */
+/* Returns what follows the family's name in the name of a sample, "" or "_sum"; NULL if the sample
+ * is of no family. */
 static const char *suffix_of(const struct metrics *m, const char *name)
 {
 	static const char *const suffixes[] = { "", "_bucket", "_sum", "_count" };

@@ -45,14 +45,48 @@ static int code_of(int rc, int os_error)
 	}
 }
 
-int store_fail(struct store *s, const char *what)
+static bool is_of_disk(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_FULL:
+	case SQLITE_IOERR:
+	case SQLITE_READONLY:
+	case SQLITE_CANTOPEN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Sets the error from the connection's last one; what: "cannot store a heartbeat". Returns -1. */
+static int store_fail(struct store *s, const char *what)
 {
 	int rc = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_NOMEM;
 	int os_error = s->db ? sqlite3_system_errno(s->db) : 0;
 
+	if (s->db && is_of_disk(rc)) {
+		s->failed_ns = clock_mono_ns();
+		s->changes = sqlite3_total_changes(s->db);
+	}
 	return err_set(code_of(rc, os_error), "%s: '%s': %s%s%s", what, s->path,
 		s->db ? sqlite3_errmsg(s->db) : "out of memory", os_error ? ": " : "",
 		os_error ? strerror(os_error) : "");
+}
+
+/* After a commit: one that has changed something shows that the disk takes it. */
+static void note_stored(struct store *s)
+{
+	if (s->failed_ns && sqlite3_get_autocommit(s->db) &&
+		sqlite3_total_changes(s->db) != s->changes)
+		s->failed_ns = 0;
+}
+
+bool store_failing(struct store *s)
+{
+	int64_t since_ns = s->failed_ns;
+
+	return since_ns &&
+		clock_mono_ns() - since_ns < STORE_FAILING_S * INT64_C(1000000000);
 }
 
 /* Called by SQLite every LIMIT_STEPS instructions: a result other than 0 ends the statement. */
@@ -83,8 +117,10 @@ int store_begin(struct store *s)
 
 int store_commit(struct store *s)
 {
-	if (sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
+	if (sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK) {
+		note_stored(s);
 		return 0;
+	}
 	store_fail(s, "cannot commit");
 	store_rollback(s);
 	return -1;
@@ -151,6 +187,7 @@ int store_step(struct store *s, sqlite3_stmt *q)
 		return 1;
 	if (rc == SQLITE_DONE) {
 		sqlite3_reset(q);
+		note_stored(s);
 		return 0;
 	}
 	store_fail(s, "database refused");
@@ -202,8 +239,9 @@ static int has_table(struct store *s, const char *name)
 	return rc;
 }
 
-/* Checks that a database of that version is one of these steps: it has the table that the first of them
- * makes, and at version 0 none at all. any: whether it had a table before the version was read. */
+/* Checks that a database of that version is one of these steps: it has the table that the first of
+ * them makes, and at version 0 none at all. any: whether it had a table before the version was
+ * read. */
 static int check_ours(struct store *s, const char *const *steps, int64_t version, int any)
 {
 	static const char start[] = "CREATE TABLE ";
@@ -255,8 +293,9 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 		    "PRAGMA foreign_keys = ON; PRAGMA cache_size = " CACHE_KIB
 		    "; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY") < 0)
 		return -1;
-	/* version and tables are written together, and the tables are looked for first: another process
-	 * may make ours meanwhile. Nothing is changed before, not even the kind of journal */
+	/* version and tables are written together, and the tables are looked for first: another
+	 * process may make ours meanwhile. Nothing is changed before, not even the kind of
+	 * journal */
 	any = has_table(s, NULL);
 	version = any < 0 ? -1 : user_version(s);
 	if (version < 0)
@@ -288,6 +327,7 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 
 	s->db = NULL;
 	s->until_ns = 0;
+	s->failed_ns = 0;
 	s->path = xstrdup(path);
 	if (sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
 		store_fail(s, "cannot open the database");

@@ -15,6 +15,9 @@ struct store {
 	sqlite3 *db; /* NULL: closed */
 	char *path;
 	int64_t until_ns; /* see store_limit */
+	/* when it could not be written, until something is; 0: it can; what was changed before */
+	_Atomic int64_t failed_ns;
+	int changes;
 };
 #define STORE_INIT \
 	{          \
@@ -31,10 +34,16 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	bool read_only);
 void store_close(struct store *s); /* statements must be finalised before */
 
-/* Compares tables, indexes and triggers with what those steps make of an empty file, as a database may
- * lose a rule and still open. Writes the first that is missing, changed or not one of them to reason, if any:
- * "trigger 'x' is missing". Returns 0, or -1. */
+/* Compares tables, indexes and triggers with what those steps make of an empty file, as a database
+ * may lose a rule and still open. Writes the first that is missing, changed or not one of them to
+ * reason, if any: "trigger 'x' is missing". Returns 0, or -1. */
 int store_compare(struct store *s, const char *const *steps, struct buf *reason);
+
+/* Whether the last write failed because of the disk (full, read-only, broken), and not longer ago
+ * than STORE_FAILING_S: nobody may try to write any more where this tells them not to. May be
+ * called by any thread. */
+#define STORE_FAILING_S 60
+bool store_failing(struct store *s);
 
 /* Limits statements to that number of milliseconds from now on; one that is still running then
  * is interrupted: 75. 0: no limit. */
@@ -67,11 +76,8 @@ int store_step(struct store *s, sqlite3_stmt *q);
 /* Returns the text of a column, borrowed until the next step; "" for NULL. */
 const char *store_text(sqlite3_stmt *q, int column);
 
-/* Copies a blob of n bytes. Returns 0, or -1 with err_set(): 65 it has not so many; a stranger's file need
- * not keep to our tables' rules. */
+/* Copies a blob of n bytes. Returns 0, or -1 with err_set(): 65 it has not so many; a stranger's
+ * file need not keep to our tables' rules. */
 int store_blob(sqlite3_stmt *q, int column, void *out, size_t n);
-
-/* Sets the error from the connection's last one; what: "cannot store a heartbeat". Returns -1. */
-int store_fail(struct store *s, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
 /* cuda_probe.cu - lists the GPUs that CUDA sees, without opening one. */
-#include "kernels/dev/cuda_probe.h"
+#include "kernels/backend/cuda_probe.h"
 
 #include <cuda_runtime.h>
 #include <stdio.h>

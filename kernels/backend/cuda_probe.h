@@ -1,8 +1,8 @@
 /* cuda_probe.h - the GPUs that CUDA sees: the first function of the plug-in librnp_cuda.so.
  *
  * Plain C on both sides; the plug-in is opened with dlopen (common/hw/cuda.h). */
-#ifndef RNP_KERNELS_DEV_CUDA_PROBE_H
-#define RNP_KERNELS_DEV_CUDA_PROBE_H
+#ifndef RNP_KERNELS_BACKEND_CUDA_PROBE_H
+#define RNP_KERNELS_BACKEND_CUDA_PROBE_H
 
 #include <stdint.h>
 

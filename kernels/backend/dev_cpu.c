@@ -1,5 +1,4 @@
-/* dev_cpu.c - the CPU as a device: memory, order, time, and the team of threads that shares
- * operations. */
+/* dev_cpu.c - the CPU as a device: memory, order, time, and the tables of all folders. */
 #include "kernels/dev/dev_cpu.h"
 
 #include <errno.h>
@@ -7,38 +6,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/dev/team.h"
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 #define ALIGNMENT  256
-
-void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level)
-{
-	*out = (struct mem_cpu){ mem_copy_ref, mem_fill_ref, philox_fill_ref };
-	(void)level; /* only of x86 are there several */
-#ifdef __x86_64__
-	if (level >= CPU_AVX2)
-		*out = (struct mem_cpu){ mem_copy_avx2, mem_fill_avx2, philox_fill_avx2 };
-	if (level >= CPU_AVX512)
-		*out = (struct mem_cpu){ mem_copy_avx512, mem_fill_avx512,
-			philox_fill_avx512 };
-#endif
-}
-
-/* --- the team ---------------------------------------------------------------------------- */
-
-int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part, void *work)
-{
-	const struct team_op op = { part, work, n, grain, 1, 0 };
-
-	if (cpu_settle(d) < 0)
-		return -1;
-	team_run(&op, 1);
-	return 0;
-}
 
 /* --- memory, order, time ------------------------------------------------------------------ */
 
@@ -146,19 +119,11 @@ static int cpu_sync(struct dev *d)
 	return cpu_settle(d);
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 static int cpu_timer_start(struct dev *d)
 {
 	if (cpu_settle(d) < 0)
 		return -1;
-	cpu_of(d)->started_ns = now_ns();
+	cpu_of(d)->started_ns = team_now_ns();
 	return 0;
 }
 
@@ -166,7 +131,7 @@ static int cpu_timer_stop(struct dev *d, int64_t *ns)
 {
 	if (cpu_settle(d) < 0)
 		return -1;
-	*ns = now_ns() - cpu_of(d)->started_ns;
+	*ns = team_now_ns() - cpu_of(d)->started_ns;
 	return 0;
 }
 

@@ -1,85 +1,12 @@
 /* dev_cuda.cu - the CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing;
  * errors stay in the device. */
-#include "kernels/dev/cuda.cuh"
-#include "kernels/dev/lt.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
+#include "kernels/dev/cuda/lt.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-
-/* Returns the exit code for a CUDA error: what a person can do about it decides. */
-static int code_of(cudaError_t e)
-{
-	switch (e) {
-	case cudaErrorMemoryAllocation:
-		return EX_OSERR;
-	case cudaErrorNoDevice:
-	case cudaErrorInsufficientDriver:
-	case cudaErrorInvalidDevice:
-	case cudaErrorDevicesUnavailable:
-	case cudaErrorECCUncorrectable:
-	case cudaErrorNvlinkUncorrectable:
-#if !defined(CUDART_VERSION) || CUDART_VERSION >= 13000
-	case cudaErrorContained:
-#endif
-	case cudaErrorHardwareStackError:
-	case cudaErrorUnknown:
-	case cudaErrorInitializationError:
-	case cudaErrorSystemNotReady:
-	case cudaErrorSystemDriverMismatch:
-	case cudaErrorCompatNotSupportedOnDevice:
-	case cudaErrorCallRequiresNewerDriver:
-	case cudaErrorStubLibrary:
-	case cudaErrorDeviceNotLicensed:
-	case cudaErrorMpsConnectionFailed:
-	case cudaErrorMpsRpcFailure:
-	case cudaErrorMpsClientTerminated:
-	case cudaErrorJitCompilerNotFound:
-	case cudaErrorJitCompilationDisabled:
-	case cudaErrorNoKernelImageForDevice:
-	case cudaErrorUnsupportedPtxVersion:
-	case cudaErrorInvalidDeviceFunction:
-		return EX_UNAVAILABLE;
-	case cudaErrorMpsServerNotReady:
-	case cudaErrorMpsMaxClientsReached:
-	case cudaErrorMpsMaxConnectionsReached:
-		return EX_TEMPFAIL;
-	case cudaErrorNotPermitted:
-		return EX_NOPERM;
-	default:
-		return EX_SOFTWARE;
-	}
-}
-
-/* What to do about an error whose own words do not tell. */
-static const char *advice(cudaError_t e)
-{
-	switch (e) {
-	case cudaErrorSystemNotReady:
-		return "; GPUs behind an NVSwitch need nvidia-fabricmanager to run";
-	case cudaErrorCompatNotSupportedOnDevice:
-		return "; the libcuda.so.1 found is that of cuda-compat, not the driver's own";
-	case cudaErrorStubLibrary:
-		return "; the libcuda.so.1 found is a stub for linking, not the driver's";
-	default:
-		return "";
-	}
-}
-
-int cuda_fail(struct dev *d, cudaError_t e, const char *call)
-{
-	cudaGetLastError(); /* clears the error for the next call, unless the context is lost */
-	return dev_fail(d, code_of(e), "%s: %.*s: %s (%s)%s", d->name,
-		(int)strcspn(call, "("), call, cudaGetErrorString(e), cudaGetErrorName(e),
-		advice(e));
-}
-
-int cuda_enter(struct dev *d)
-{
-	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
-	return 0;
-}
 
 #define ENTER                          \
 	do {                           \
@@ -97,7 +24,7 @@ static int dev_alloc(struct dev *d, void **out, uint64_t bytes)
 	if (cudaError_t e = cudaMalloc(out, bytes ? (bytes + 15) / 16 * 16 : 1)) {
 		*out = NULL;
 		cuda_fail(d, e, "cudaMalloc");
-		return dev_fail(d, code_of(e), "%s: no memory for %llu bytes: %s",
+		return dev_fail(d, cuda_exit_code(e), "%s: no memory for %llu bytes: %s",
 			d->name, (unsigned long long)bytes, cudaGetErrorName(e));
 	}
 	return 0;
@@ -387,7 +314,7 @@ static int check_kernels(struct dev *d, const char *model)
 	if (e == cudaSuccess)
 		return 0;
 	cudaGetLastError();
-	if (code_of(e) != EX_UNAVAILABLE)
+	if (cuda_exit_code(e) != EX_UNAVAILABLE)
 		return cuda_fail(d, e, "cudaFuncGetAttributes");
 	return dev_fail(d, EX_UNAVAILABLE,
 		"%s: this build has no kernels for %.64s (%s) with this driver: %s (%s)",

@@ -1,4 +1,4 @@
-/* dev.c - opens devices by name. */
+/* open.c - opens devices by name, and closes them. */
 #include "kernels/dev/dev.h"
 
 #include <stdlib.h>

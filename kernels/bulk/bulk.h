@@ -1,7 +1,8 @@
 /* bulk.h - memory benchmarks: the triad, and random reads.
  *
- * triad  a[i] = b[i] + s * c[i] for n f64 (McCalpin, STREAM, 1995): product and sum are each rounded
- * random *sum = the sum modulo 2^64 of table[bulk_place(seed, from + i, words)] for i < count
+ * triad  a[i] = b[i] + s * c[i] for n f64 (McCalpin, STREAM, 1995): product and sum are each
+ * rounded random *sum = the sum modulo 2^64 of table[bulk_place(seed, from + i, words)] for i <
+ * count
  *
  * Addresses are a multiple of their element. No overlap, except that a may be b or c. Exact:
  * every version gives the same bytes. The fast versions use non-temporal stores when the range

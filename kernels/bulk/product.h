@@ -8,9 +8,11 @@
  *
  * type    A, B     C    accumulator  error of C[i][j] against the exact sum
  * F32     f32      f32  f32          (k + 2) 2^-23 S
- * BF16    bf16     f32  f32          (k + 2) 2^-22 S + k 2^-126 (the CPU instruction flushes subnormals)
+ * BF16    bf16     f32  f32          (k + 2) 2^-22 S + k 2^-126 (the CPU instruction flushes
+ *         subnormals)
  * F16     f16      f32  f32          (k + 2) 2^-22 S
- * F8      E4M3     f32  f32          (k + 2) 2^-12 S (Hopper's f8 units add with 13 bits of fraction)
+ * F8      E4M3     f32  f32          (k + 2) 2^-12 S (Hopper's f8 units add with 13 bits of
+ *         fraction)
  * I8      int8     i32  int32        none; k <= 2^17, so that no sum overflows int32
  *
  * S = sum |A[i][t] B[j][t]|. Any order of addition with rounding at each step stays within (k -

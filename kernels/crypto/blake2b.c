@@ -1,12 +1,12 @@
 /* blake2b.c - reference of BLAKE2b, one message after the other. */
-#include "kernels/grad/blake2b.h"
+#include "kernels/crypto/blake2b.h"
 
 #include <string.h>
 
 #define ADD(a, b)    ((a) + (b))
 #define XOR(a, b)    ((a) ^ (b))
 #define ROTATE(a, n) ((a) >> (n) | (a) << (64 - (n)))
-#include "kernels/grad/blake2b_rounds.inc"
+#include "kernels/crypto/blake2b_rounds.inc"
 
 /* clang-format off */
 const uint64_t blake2b_start[8] = {

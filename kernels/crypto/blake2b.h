@@ -3,8 +3,8 @@
  * One message is a chain of blocks, each of which depends on the one before. The chunks of a
  * container are many messages, so eight of them (AVX-512) or four (AVX2) share the
  * instructions. Exact: every version gives the same bytes. One thread. libc only. */
-#ifndef RNP_KERNELS_GRAD_BLAKE2B_H
-#define RNP_KERNELS_GRAD_BLAKE2B_H
+#ifndef RNP_KERNELS_CRYPTO_BLAKE2B_H
+#define RNP_KERNELS_CRYPTO_BLAKE2B_H
 
 #include <stdint.h>
 

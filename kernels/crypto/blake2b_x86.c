@@ -1,5 +1,5 @@
 /* blake2b_x86.c - BLAKE2b of several messages at once, one in each lane of a vector. */
-#include "kernels/grad/blake2b.h"
+#include "kernels/crypto/blake2b.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -7,7 +7,7 @@
 #define AVX2   __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512dq")))
 
-/* --- four lanes -------------------------------------------------------------------------------- */
+/* --- four lanes --------------------------------------------------------------------------- */
 
 AVX2 static inline __m256i rotate_avx2(__m256i a, const int n)
 {
@@ -54,7 +54,7 @@ AVX2 static inline __m256i lanes_avx2(unsigned bits)
 #define ADD(a, b)    _mm256_add_epi64(a, b)
 #define XOR(a, b)    _mm256_xor_si256(a, b)
 #define ROTATE(a, n) rotate_avx2(a, n)
-#include "kernels/grad/blake2b_rounds.inc"
+#include "kernels/crypto/blake2b_rounds.inc"
 
 AVX2 static void blocks_avx2(uint64_t h[8][BLAKE2B_LANES],
 	const unsigned char *const at[BLAKE2B_LANES], const uint64_t count[BLAKE2B_LANES],
@@ -92,7 +92,7 @@ AVX2 static void blocks_avx2(uint64_t h[8][BLAKE2B_LANES],
 #undef ROUND
 #undef MIX
 
-/* --- eight lanes ------------------------------------------------------------------------------- */
+/* --- eight lanes -------------------------------------------------------------------------- */
 
 /* m[w]: word w of eight blocks, transposed from their words 8 at a time */
 AVX512 static inline void words_avx512(__m512i *m, const unsigned char *const *at,
@@ -133,7 +133,7 @@ AVX512 static inline void words_avx512(__m512i *m, const unsigned char *const *a
 #define ADD(a, b)    _mm512_add_epi64(a, b)
 #define XOR(a, b)    _mm512_xor_si512(a, b)
 #define ROTATE(a, n) _mm512_ror_epi64(a, n)
-#include "kernels/grad/blake2b_rounds.inc"
+#include "kernels/crypto/blake2b_rounds.inc"
 
 AVX512 static void blocks_avx512(uint64_t h[8][BLAKE2B_LANES],
 	const unsigned char *const at[BLAKE2B_LANES], const uint64_t count[BLAKE2B_LANES],

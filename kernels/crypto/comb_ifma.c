@@ -1,6 +1,6 @@
 /* comb_ifma.c - makes the tables of the base point and of keys whose signatures come by the
  * hundred. */
-#include "kernels/sig/comb_ifma.h"
+#include "kernels/crypto/comb_ifma.h"
 
 #ifdef __x86_64__
 #include <pthread.h>

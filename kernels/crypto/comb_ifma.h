@@ -1,16 +1,17 @@
-/* comb_ifma.h - multiples of a point by tables of them, without doublings. Uses point_ifma, ed25519;
- * included by sources of kernels/sig.
+/* comb_ifma.h - multiples of a point by tables of them, without doublings. Uses point_ifma,
+ * ed25519; included by sources of kernels/crypto.
  *
- * A scalar k is sum k_i 2^(8 i) with 32 digits from -128 to 127, and k P is the sum of 32 rows, each
- * from the table of its digit's place (Brickell, Gordon, McCurley, Wilson, "Fast Exponentiation with
- * Precomputation", 1992): 32 additions of 7 multiplications in place of 253 doublings of 7 to 8 and
- * 51 additions of 8. The sum is exact for every point of the curve, with torsion or without. */
-#ifndef RNP_KERNELS_SIG_COMB_IFMA_H
-#define RNP_KERNELS_SIG_COMB_IFMA_H
+ * A scalar k is sum k_i 2^(8 i) with 32 digits from -128 to 127, and k P is the sum of 32 rows,
+ * each from the table of its digit's place (Brickell, Gordon, McCurley, Wilson, "Fast
+ * Exponentiation with Precomputation", 1992): 32 additions of 7 multiplications in place of 253
+ * doublings of 7 to 8 and 51 additions of 8. The sum is exact for every point of the curve, with
+ * torsion or without. */
+#ifndef RNP_KERNELS_CRYPTO_COMB_IFMA_H
+#define RNP_KERNELS_CRYPTO_COMB_IFMA_H
 
 #ifdef __x86_64__
-#include "kernels/sig/ed25519.h"
-#include "kernels/sig/point_ifma.h"
+#include "kernels/crypto/ed25519.h"
+#include "kernels/crypto/point_ifma.h"
 
 #define COMB_BITS   8
 #define COMB_PLACES 32 /* 256 bits */
@@ -64,8 +65,8 @@ IFMA_INLINE void comb_find(const uint64_t *rows[8], __mmask8 *negative,
 	}
 }
 
-/* Adds to each lane of p the multiple of its table's point by its scalar. The rows of the next place
- * are on their way from the cache while those of one are added. */
+/* Adds to each lane of p the multiple of its table's point by its scalar. The rows of the next
+ * place are on their way from the cache while those of one are added. */
 IFMA_INLINE void comb_add(struct point *p, const struct ed25519_table *const tables[8],
 	const struct comb_digits *d)
 {

@@ -1,5 +1,5 @@
 /* ed25519.c - chooses how signatures are verified; the reference is libsodium, one by one. */
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
 #include <pthread.h>
 #include <sodium.h>

@@ -6,18 +6,18 @@
  * epoch must come to the same verdicts (Chalkias, Garillot, Nikolaenko, "Taming the many EdDSAs",
  * 2020, on how they differ).
  *
- * No equation covers several signatures, as batch verification by random combination does. It
- * would differ from libsodium where points have torsion, unless each R is tested for it, and it
- * must decode each R, which takes 265 multiplications in the field. A key that signs by the
- * hundred, as those do that judge nodes, has a table instead (comb_ifma.h): one signature is then 64
- * additions of 7 multiplications, 448, in place of 2,800 with doublings, and a part of one inversion
- * that 64 signatures share. That is exact, and a liar's bad signatures cost what good ones do.
- * Processor time on an EPYC of Zen 4: 1.7 us with a table, 7.3 us without, libsodium 51 us (see
+ * No equation covers several signatures, as batch verification by random combination does. It would
+ * differ from libsodium where points have torsion, unless each R is tested for it, and it must
+ * decode each R, which takes 265 multiplications in the field. A key that signs by the hundred, as
+ * those do that judge nodes, has a table instead (comb_ifma.h): one signature is then 64 additions
+ * of 7 multiplications, 448, in place of 2,800 with doublings, and a part of one inversion that 64
+ * signatures share. That is exact, and a liar's bad signatures cost what good ones do. Processor
+ * time on an EPYC of Zen 4: 1.7 us with a table, 7.3 us without, libsodium 51 us (see
  * tests/bench/results).
  *
  * Nothing is secret here, and time depends on the input. Uses libsodium. */
-#ifndef RNP_KERNELS_SIG_ED25519_H
-#define RNP_KERNELS_SIG_ED25519_H
+#ifndef RNP_KERNELS_CRYPTO_ED25519_H
+#define RNP_KERNELS_CRYPTO_ED25519_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 /* ed25519_ifma.c - verifies Ed25519 signatures, one in each of eight lanes of AVX-512. */
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
 #ifdef __x86_64__
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/sig/comb_ifma.h"
+#include "kernels/crypto/comb_ifma.h"
 
 /* A key without a table: digits of its scalar are of 5 bits. */
 #define KEY_BITS   5
@@ -168,7 +168,8 @@ IFMA static void hash_eight(unsigned char hash[FE_LANES][64],
 	sha512_eight(hash, (const unsigned char(*)[128])text);
 }
 
-/* Sets p to h (-A) of keys that have no table, or not all. Returns the lanes whose key is a point. */
+/* Sets p to h (-A) of keys that have no table, or not all. Returns the lanes whose key is a
+ * point. */
 IFMA static __mmask8 multiply_keys(struct point *p,
 	const struct ed25519 *const s[FE_LANES], const struct digits *d)
 {
@@ -266,8 +267,8 @@ static void collect(struct ed25519 **batch, size_t *n, struct ed25519 *s)
 	}
 }
 
-/* Those of keys with a table come first, so that eight of them meet. The rest of them fills the lanes
- * of the first eight others. */
+/* Those of keys with a table come first, so that eight of them meet. The rest of them fills the
+ * lanes of the first eight others. */
 void ed25519_verify_ifma(struct ed25519 *s, size_t n)
 {
 	struct ed25519 *batch[ED25519_BATCH];

@@ -1,5 +1,5 @@
 /* field_ifma.h - numbers modulo p = 2^255 - 19 in the eight lanes of AVX-512, multiplied by IFMA.
- * Uses libc and the compiler's intrinsics; included by sources of kernels/sig and their tests.
+ * Uses libc and the compiler's intrinsics; included by sources of kernels/crypto and their tests.
  *
  * A number is five limbs of 51 bits, one vector a limb, one number a lane. IFMA multiplies the low
  * 52 bits of two words and adds the low or the high 52 bits of the product to a word of 64 bits
@@ -11,8 +11,8 @@
  * struct fe     limbs below 2^52, what a multiplication accepts;
  * struct wide   limbs below 2^63, a sum or product that fe_carry turns into a struct fe.
  * A product's limbs are below 267 * 2^52 (WIDE_MAX), so that sums of a few of them stay wide. */
-#ifndef RNP_KERNELS_SIG_FIELD_IFMA_H
-#define RNP_KERNELS_SIG_FIELD_IFMA_H
+#ifndef RNP_KERNELS_CRYPTO_FIELD_IFMA_H
+#define RNP_KERNELS_CRYPTO_FIELD_IFMA_H
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -123,8 +123,8 @@ IFMA_INLINE struct fe fe_carry(struct wide a)
 
 /* --- products ----------------------------------------------------------------------------- */
 
-/* Ten columns of 51 bits to five: 2^255 is 19. The compiler is not told that: it would shift and add,
- * four operations for one, and Zen 4 executes two a cycle of all together. */
+/* Ten columns of 51 bits to five: 2^255 is 19. The compiler is not told that: it would shift and
+ * add, four operations for one, and Zen 4 executes two a cycle of all together. */
 IFMA_INLINE struct wide fold(const __m512i z[10])
 {
 	__m512i nineteen = _mm512_set1_epi64(19);

@@ -1,12 +1,12 @@
 /* lanes_x86.h - moves words between rows and the lanes of AVX-512 vectors. Uses the compiler's
  * intrinsics. */
-#ifndef RNP_KERNELS_SIG_LANES_X86_H
-#define RNP_KERNELS_SIG_LANES_X86_H
+#ifndef RNP_KERNELS_CRYPTO_LANES_X86_H
+#define RNP_KERNELS_CRYPTO_LANES_X86_H
 
 #ifdef __x86_64__
 #include <immintrin.h>
 
-#include "kernels/sig/field_ifma.h"
+#include "kernels/crypto/field_ifma.h"
 
 /* Transposes 8 x 8 words in place. */
 IFMA_INLINE void lanes_transpose(__m512i m[8])

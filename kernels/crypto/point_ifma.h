@@ -1,7 +1,7 @@
-/* point_ifma.h - points of edwards25519 in the eight lanes of AVX-512: their sums, their encoding, and
- * rows of tables of them. Uses field_ifma, lanes_x86; included by sources of kernels/sig. */
-#ifndef RNP_KERNELS_SIG_POINT_IFMA_H
-#define RNP_KERNELS_SIG_POINT_IFMA_H
+/* point_ifma.h - points of edwards25519 in the eight lanes of AVX-512: their sums, their encoding,
+ * and rows of tables of them. Uses field_ifma, lanes_x86; included by sources of kernels/crypto. */
+#ifndef RNP_KERNELS_CRYPTO_POINT_IFMA_H
+#define RNP_KERNELS_CRYPTO_POINT_IFMA_H
 
 #ifdef __x86_64__
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/sig/field_ifma.h"
-#include "kernels/sig/lanes_x86.h"
+#include "kernels/crypto/field_ifma.h"
+#include "kernels/crypto/lanes_x86.h"
 
 /* Points are those of -x^2 + y^2 = 1 + d x^2 y^2 in extended coordinates (Hisil, Wong, Carter,
  * Dawson, "Twisted Edwards Curves Revisited", 2008): x = X/Z, y = Y/Z, T = XY/Z. Its formulas
@@ -212,8 +212,8 @@ IFMA_INLINE void load_rows(struct fe *numbers, int n, const uint64_t *const rows
 
 /* --- digits ------------------------------------------------------------------------------ */
 
-/* Writes a scalar below 2^253 as n signed digits of so many bits, each `apart` numbers after the one before:
- * from -2^(bits - 1) to 2^(bits - 1). */
+/* Writes a scalar below 2^253 as n signed digits of so many bits, each `apart` numbers after the
+ * one before: from -2^(bits - 1) to 2^(bits - 1). */
 static inline void digits_of(int16_t *digits, int apart, int n, int bits,
 	const unsigned char scalar[32])
 {

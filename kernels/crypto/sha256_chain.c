@@ -1,9 +1,9 @@
 /* sha256_chain.c - the reference: one lane after the other. */
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 
 #include <string.h>
 
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 static void chain(unsigned char state[SHA256_BYTES], uint64_t steps)
 {

@@ -4,8 +4,8 @@
  * A chain is strictly sequential, so one lane measures the speed of a thread; to verify a chain
  * from its checkpoints all segments run in parallel, which is several times faster. Exact:
  * every version gives the same bytes. One thread. */
-#ifndef RNP_KERNELS_POC_SHA256_CHAIN_H
-#define RNP_KERNELS_POC_SHA256_CHAIN_H
+#ifndef RNP_KERNELS_CRYPTO_SHA256_CHAIN_H
+#define RNP_KERNELS_CRYPTO_SHA256_CHAIN_H
 
 #include <stdint.h>
 

@@ -2,14 +2,14 @@
  *
  * AVX-512 runs 16 lanes, one in each 32-bit element; the SHA extensions run one, or four
  * interleaved, because a single lane waits for the latency of its rounds. */
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #include <string.h>
 
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_x86.h"
+#include "kernels/crypto/sha256_x86.h"
 
 /* --- SHA extensions ---------------------------------------------------------------------- */
 

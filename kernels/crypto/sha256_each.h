@@ -1,16 +1,18 @@
 /* sha256_each.h - SHA-256 (FIPS 180-4) of several messages of different lengths, two at a time: one
  * alone waits for the latency of its rounds. */
-#ifndef RNP_KERNELS_POC_SHA256_EACH_H
-#define RNP_KERNELS_POC_SHA256_EACH_H
+#ifndef RNP_KERNELS_CRYPTO_SHA256_EACH_H
+#define RNP_KERNELS_CRYPTO_SHA256_EACH_H
 
 #include <stddef.h>
 
 #include "kernels/dev/hd.h"
 
+#define SHA256_BYTES 32
+
 struct sha256_message {
 	const void *data; /* borrowed, of len bytes, at any address */
 	size_t len;
-	unsigned char *digest; /* 32 bytes, which no message overlaps */
+	unsigned char *digest; /* SHA256_BYTES, which no message overlaps */
 };
 
 KERNELS_BEGIN

@@ -1,13 +1,13 @@
 /* sha256_each_x86.c - two lanes of the SHA extensions, each of which takes the next message when it
  * has finished one. */
-#include "kernels/poc/sha256_each.h"
+#include "kernels/crypto/sha256_each.h"
 
 #ifdef __x86_64__
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/poc/sha256_x86.h"
+#include "kernels/crypto/sha256_x86.h"
 
 struct lane {
 	struct sha256_halves state;

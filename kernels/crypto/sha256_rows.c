@@ -1,15 +1,13 @@
 /* sha256_rows.c - reference of SHA-256 of many rows. */
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 #include <string.h>
-
-#include "kernels/poc/cpu.h"
 
 const uint32_t sha256_start[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 	0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
 const uint32_t sha256_constants[64] = {
-#include "kernels/poc/sha256_constants.inc"
+#include "kernels/crypto/sha256_constants.inc"
 };
 
 static void row(unsigned char *out, const struct sha256_rows *in, uint64_t i)

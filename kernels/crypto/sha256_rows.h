@@ -10,14 +10,15 @@
  * Shape: count rows of row_bytes bytes, row i at rows + i * stride_bytes, at any address;
  * adjacent digests of 32 bytes, at any address. out must not overlap rows. The whole message
  * stays under 2^61 bytes. Exact: every version gives the same bytes. */
-#ifndef RNP_KERNELS_POC_SHA256_ROWS_H
-#define RNP_KERNELS_POC_SHA256_ROWS_H
+#ifndef RNP_KERNELS_CRYPTO_SHA256_ROWS_H
+#define RNP_KERNELS_CRYPTO_SHA256_ROWS_H
 
 #include <stdint.h>
 
+#include "kernels/crypto/sha256_each.h"
+#include "kernels/dev/cpu.h"
 #include "kernels/dev/hd.h"
 
-#define SHA256_BYTES      32
 #define SHA256_PREFIX_MAX 32
 
 struct sha256_rows {
@@ -40,6 +41,9 @@ void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in); /* 8 la
 void sha256_rows_shani(unsigned char *out,
 	const struct sha256_rows *in); /* SHA extensions */
 void sha256_rows_avx512(unsigned char *out, const struct sha256_rows *in); /* 16 lanes */
+
+/* Returns the fastest version for a level on this CPU. */
+sha256_rows_fn sha256_rows_choose(enum cpu_level level);
 
 KERNELS_END
 

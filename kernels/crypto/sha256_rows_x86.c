@@ -1,15 +1,15 @@
 /* sha256_rows_x86.c - SHA-256 of many rows. AVX2 and AVX-512 hash 8 and 16 rows at a time, one
  * row in each lane; the SHA extensions two rows at a time, because a single one waits for the
  * latency of its rounds. AVX-512 is the fastest. */
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #include <string.h>
 
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_x86.h"
-#include "kernels/poc/transpose_x86.h"
+#include "kernels/crypto/sha256_x86.h"
+#include "kernels/crypto/transpose_x86.h"
 
 #define AVX2 __attribute__((target("avx2")))
 

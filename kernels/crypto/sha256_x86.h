@@ -1,12 +1,12 @@
 /* sha256_x86.h - the rounds of SHA-256 on vectors: 16 messages with AVX-512, a few interleaved
  * with the SHA extensions. Private to *_x86.c. */
-#ifndef RNP_KERNELS_POC_SHA256_X86_H
-#define RNP_KERNELS_POC_SHA256_X86_H
+#ifndef RNP_KERNELS_CRYPTO_SHA256_X86_H
+#define RNP_KERNELS_CRYPTO_SHA256_X86_H
 
 #include <immintrin.h>
 #include <string.h>
 
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 #define SHANI  __attribute__((target("sha,sse4.1,avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2")))

@@ -1,14 +1,14 @@
 /* sha512_x86.c - SHA-512 (FIPS 180-4) of eight messages of 128 bytes, one in each lane of a
  * vector. */
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #include <pthread.h>
 #include <stdint.h>
 
-#include "kernels/sig/field_ifma.h"
-#include "kernels/sig/lanes_x86.h"
+#include "kernels/crypto/field_ifma.h"
+#include "kernels/crypto/lanes_x86.h"
 
 #define ROUNDS 80
 

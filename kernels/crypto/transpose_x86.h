@@ -1,7 +1,7 @@
 /* transpose_x86.h - transposes square matrices of 32-bit numbers in registers. Private to
  * *_x86.c. */
-#ifndef RNP_KERNELS_POC_TRANSPOSE_X86_H
-#define RNP_KERNELS_POC_TRANSPOSE_X86_H
+#ifndef RNP_KERNELS_CRYPTO_TRANSPOSE_X86_H
+#define RNP_KERNELS_CRYPTO_TRANSPOSE_X86_H
 
 #include <immintrin.h>
 

@@ -34,7 +34,8 @@ int cpu_level_chosen(enum cpu_level *level);
  * kept, for short loops: CPUID is slow in virtual machines. */
 bool cpu_chose(enum cpu_level level);
 
-/* Returns the CPU's features beyond a level; none below AVX2, vnni, bf16 and ifma only at AVX-512. */
+/* Returns the CPU's features beyond a level; none below AVX2, vnni, bf16 and ifma only at
+ * AVX-512. */
 struct cpu_features cpu_features(enum cpu_level level);
 
 /* Whether this process may use tiles: the system allocates memory for their registers only on

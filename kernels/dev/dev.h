@@ -14,9 +14,9 @@
  * checks are generated (kernels/dev/ops.h). A new operation touches:
  *
  *     kernels/FOLDER/NAME.h        its formula, shapes and error bound, its reference's prototype
- *     kernels/FOLDER/NAME.c        the reference; NAME_x86.c and NAME.cu are the fast versions
+ *     kernels/FOLDER/NAME.c        the reference; cpu/NAME_x86.c and cuda/NAME.cu are fast versions
  *     kernels/FOLDER/ops.h         one line in the list
- *     kernels/FOLDER/cpu.c, cpu.h  cpu_NAME, which runs the kernel of the level on the team
+ *     kernels/FOLDER/cpu/cpu.c, .h cpu_NAME, which runs the kernel of the level on the team
  *     tests/kernels/check_NAME.c   its cases, one line in the list of kcheck.h
  *
  * If a part is forgotten, either it does not compile or kcheck names the operation that no case
@@ -151,6 +151,8 @@ __attribute__((format(printf, 3, 4))) static inline int dev_fail(struct dev *d, 
 }
 
 KERNELS_BEGIN
+
+/* These four are in kernels/backend/, where alone all tables are known. */
 
 /* Opens a device. spec: "auto" (the first GPU, else the CPU; d->note then says why there is no
  * GPU), "cpu", "cuda" or "cuda:N"; NULL or "" means the value of RNP_DEVICE, else auto. Code

@@ -6,7 +6,7 @@
  *
  * its parameters and its arguments, and `struct table_ops { LIST(DEV_SLOT, table) };`. The same
  * list generates the CPU's table (CPU_TABLE, dev_cpu.h), the GPU's wrappers and table
- * (CUDA_TABLE, cuda.cuh), the names, and the counters of kcheck. */
+ * (CUDA_TABLE, kernels/dev/cuda/cuda.cuh), the names, and the counters of kcheck. */
 #ifndef RNP_KERNELS_DEV_OPS_H
 #define RNP_KERNELS_DEV_OPS_H
 

@@ -7,11 +7,11 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/dev/cpus.h"
 #include "kernels/dev/team_parts.h"
 
 /* of a slot's word for its next piece; the others are the operation's tag */
@@ -244,18 +244,7 @@ static void *thread_main(void *arg)
 
 int team_cpus(void)
 {
-	for (int n = TEAM_MAX; n <= 64 * TEAM_MAX; n *= 4) {
-		cpu_set_t *set = CPU_ALLOC(n);
-		size_t bytes = CPU_ALLOC_SIZE(n);
-		int count = 0;
-
-		if (set && sched_getaffinity(0, bytes, set) == 0)
-			count = CPU_COUNT_S(bytes, set);
-		CPU_FREE(set);
-		if (count)
-			return count;
-	}
-	return 1;
+	return cpus_usable();
 }
 
 /* Returns the first number of OMP_NUM_THREADS, which has one for each nesting level; 0: none. */

@@ -1,8 +1,8 @@
 /* team.h - the process's one team of threads, which share operations; waiting threads sleep.
  * pthreads and futexes.
  *
- * The team has a thread for each CPU that the process may use (sched_getaffinity), or as many
- * as OMP_NUM_THREADS says; the calling thread is one of them, the others are started by the
+ * The team has a thread for each CPU that the process may use (mask and quota, cpus.h), or as
+ * many as OMP_NUM_THREADS says; the calling thread is one of them, the others are started by the
  * first call that needs them. A thread without work looks for more for at most TEAM_SPIN_NS and
  * then sleeps in a futex, whatever OMP_WAIT_POLICY says, because programs run beside others.
  *
@@ -29,7 +29,7 @@ KERNELS_BEGIN
  * requested if the system refuses. */
 int team_size(void);
 
-/* Returns the number of CPUs that the process may use. */
+/* Returns the number of CPUs that the process may use, see cpus.h. */
 int team_cpus(void);
 
 /* Ends the team's threads; the next call starts n, or with 0 the default number. Must not be
@@ -75,6 +75,9 @@ struct team_counts {
 	uint64_t runs, ops, wakes;
 };
 void team_counts(struct team_counts *out);
+
+/* Returns nanoseconds of the monotonic clock. */
+int64_t team_now_ns(void);
 
 KERNELS_END
 

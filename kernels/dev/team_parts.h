@@ -49,8 +49,6 @@ extern __thread struct team_here team_here;
 
 /* --- waiting (team_wait.c) ----------------------------------------------------------------- */
 
-int64_t team_now_ns(void);
-
 /* Number of system calls that woke threads. */
 extern _Atomic uint64_t team_wakes;
 

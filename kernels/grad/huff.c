@@ -538,21 +538,8 @@ static void count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n)
 	huff_count_ref(counts, in, n, 0);
 }
 
-static const struct huff_kernels kernels_ref = {
+const struct huff_kernels huff_kernels_ref = {
 	.count = count_ref,
 	.encode = encode_ref,
 	.decode = decode_ref,
 };
-
-const struct huff_kernels *huff_kernels(enum cpu_level level)
-{
-#ifdef __x86_64__
-	const struct huff_kernels *fast = level >= CPU_AVX2 ? huff_kernels_x86(level) :
-							      NULL;
-
-	if (fast)
-		return fast;
-#endif
-	(void)level;
-	return &kernels_ref;
-}

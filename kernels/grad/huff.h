@@ -10,7 +10,8 @@
  *     chunk = 0 symbols                                    RAW   as they are
  *           | 1 symbol                                     ONE   all are this one
  *           | 2 plane                                      CODE  Huffman
- *           | 3 z s+32*a L:3 T:3 R:3 symbols(2^a - 1) lows chunk(T) chunk(L)     RUNS  of the symbol z
+ *           | 3 z s+32*a L:3 T:3 R:3 symbols(2^a - 1) lows chunk(T) chunk(L)     RUNS  of the
+ *           symbol z
  *           | 4 A-1 symbols(A) chunk                       PACK  small alphabets
  *     plane = k+16*log2(S)+128*wide lengths lows streams(S) sizes
  *

@@ -65,6 +65,7 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned char *out,
 	uint32_t n, const unsigned char *in, uint64_t bytes);
 
+extern const struct huff_kernels huff_kernels_ref;
 /* Returns the parts of a level that this CPU has, or NULL. */
 const struct huff_kernels *huff_kernels_x86(enum cpu_level level);
 

@@ -1,4 +1,5 @@
-/* ops.h - the operations of the gradient compressor: the tables `quant`, `huff` and `outer` of a device.
+/* ops.h - the operations of the gradient compressor: the tables `quant`, `huff` and `outer` of a
+ * device.
  *
  * Reached as d->ops->quant and so on. The rules of dev.h hold; formulas and formats are in
  * quant.h, huff.h and outer.h. All pointers belong to the device. */
@@ -19,7 +20,8 @@
  *         is NULL: of what carry would make of e, which stays as it is
  * carry   e = b e + x, or x, see quant_carried
  * remain  e = e - sent, 0 where that is not finite
- * feed    error feedback: carry into j->elements, f32, then encode, then remain with what decode would
+ * feed    error feedback: carry into j->elements, f32, then encode, then remain with what decode
+ *         would
  *         make of the planes; `sent` is memory for n elements, undefined afterwards
  * widen   out = bf16 as f32; narrow: rounded to bf16 (half.h) */
 #define QUANT_OPS(OP, t)                                                                 \
@@ -80,8 +82,9 @@ struct huff_ops {
 			uint64_t n),                                                     \
 		(d, out, began, ended, n))                                               \
 	OP(t, merge,                                                                     \
-		(struct dev * d, float *theta, const float *pub, double a, uint64_t n),  \
-		(d, theta, pub, a, n))                                                   \
+		(struct dev * d, float *theta, const float *published, double a,         \
+			uint64_t n),                                                     \
+		(d, theta, published, a, n))                                             \
 	OP(t, add, (struct dev * d, float *x, const float *y, float scale, uint64_t n),  \
 		(d, x, y, scale, n))                                                     \
 	OP(t, sum,                                                                       \

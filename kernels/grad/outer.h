@@ -6,9 +6,9 @@
  * f32 and sums f64. Each formula is evaluated in the order given, every operation rounded to
  * f64 (delta and add: to f32) on its own, nothing is fused, and results are rounded to f32
  * once: every version has the same bits (a NaN may be another NaN). n: elements. Arrays of one
- * call do not overlap, and are aligned to an element. Formulas and sources: training.md (DiLoCo
- * arXiv 2311.08105, SparseLoCo 2508.15706, Delayed Nesterov 2401.09135, Streaming DiLoCo
- * 2501.18512). */
+ * call do not overlap, and are aligned to an element. The formulas are from DiLoCo
+ * (arXiv 2311.08105), SparseLoCo (2508.15706), Delayed Nesterov (2401.09135) and Streaming DiLoCo
+ * (2501.18512). */
 #ifndef RNP_KERNELS_GRAD_OUTER_H
 #define RNP_KERNELS_GRAD_OUTER_H
 
@@ -58,12 +58,12 @@ HD double outer_summed(double sum, float delta, double w)
 	return OUTER_DADD(sum, OUTER_DMUL(w, (double)delta));
 }
 
-/* a theta + (1 - a) pub; a = 0 gives pub, bit for bit */
-HD float outer_merged(float theta, float pub, double a)
+/* a theta + (1 - a) published; a = 0 gives published, bit for bit */
+HD float outer_merged(float theta, float published, double a)
 {
-	return a == 0 ? pub :
+	return a == 0 ? published :
 			(float)OUTER_DADD(OUTER_DMUL(a, (double)theta),
-				OUTER_DMUL(1 - a, (double)pub));
+				OUTER_DMUL(1 - a, (double)published));
 }
 
 /* v <- m v + d ;  theta <- theta - e (d + m v) */
@@ -108,8 +108,8 @@ KERNELS_BEGIN
 struct outer_kernels {
 	/* out = began - ended */
 	void (*delta)(float *out, const float *began, const float *ended, uint64_t n);
-	/* theta <- a theta + (1 - a) pub: a worker's parameters and the published ones */
-	void (*merge)(float *theta, const float *pub, double a, uint64_t n);
+	/* theta <- a theta + (1 - a) published: a worker's parameters and the published ones */
+	void (*merge)(float *theta, const float *published, double a, uint64_t n);
 	/* x <- x + scale y; with scale 1 an update is applied to the published parameters */
 	void (*add)(float *x, const float *y, float scale, uint64_t n);
 	/* sum <- sum + w delta: once for each delta, in an order that is the same wherever a

@@ -11,21 +11,32 @@
  * the finite elements of the block; a scale below 2^-100 counts as 0 and makes the block zero.
  * How an element x is coded:
  *
- *   none      unchanged. lossless: exponent byte | sign and upper 7 bits of the mantissa | for f32 the 16 bits below
- *   f16, bf16, fp8e4, fp8e5   half.h: nearest even, too large is infinite (fp8e4 has none: NaN), a NaN stays one
- *   q8, q4    s = bf16(absmax / L), L = 127 or 7; level = nearest even of x (1/s) within -L .. L; y = level s.
- *             stochastic: s rounded up, level = floor(t) + (u < t - floor(t)), u = the upper 24 bits of the Philox word
- *             of the element's index / 2^24, so that the mean of y is x. If L s would not be finite, s is the next bf16
+ *   none      unchanged. lossless: exponent byte | sign and upper 7 bits of the mantissa | for f32
+ *             the 16 bits below
+ *   f16, bf16, fp8e4, fp8e5   half.h: nearest even, too large is infinite (fp8e4 has none: NaN), a
+ *                             NaN stays one
+ *   q8, q4    s = bf16(absmax / L), L = 127 or 7; level = nearest even of x (1/s) within -L .. L; y
+ *             = level s.
+ *             stochastic: s rounded up, level = floor(t) + (u < t - floor(t)), u = the upper 24
+ *             bits of the Philox word
+ *             of the element's index / 2^24, so that the mean of y is x. If L s would not be
+ *             finite, s is the next bf16
  *             below, and levels beyond L become L: absmax is then within 2^-8 of the largest float.
- *   sigma     (q8, q4) s = 6 sigma / L, level of x - mean, y = mean + level s; mean and sigma of the chunk's finite elements.
+ *   sigma     (q8, q4) s = 6 sigma / L, level of x - mean, y = mean + level s; mean and sigma of
+ *             the chunk's finite elements.
  *             s is limited so that |mean| + L s stays below the largest float.
- *   e3m0      s = bf16(absmax), r = |x| / s: 0 below 2^-7, else the nearest of s 2^-6 .. s 2^0 by r (half way: the larger)
- *   qsgd:s    S = L2 norm of the block in bf16, rounded up; m = stochastic(|x| (s/S)) at most s; y = m (S/s).
+ *   e3m0      s = bf16(absmax), r = |x| / s: 0 below 2^-7, else the nearest of s 2^-6 .. s 2^0 by r
+ *             (half way: the larger)
+ *   qsgd:s    S = L2 norm of the block in bf16, rounded up; m = stochastic(|x| (s/S)) at most s; y
+ *             = m (S/s).
  *             Alistarh et al., QSGD (arXiv 1610.02132)
- *   ecq       m = floor(|x| inverse + rounding); y = first for m = 1, m step - shift beyond. A uniform quantiser
- *             with a dead zone and two centroids; Sullivan, Efficient scalar quantization (1996). An x of 2^127 or more
+ *   ecq       m = floor(|x| inverse + rounding); y = first for m = 1, m step - shift beyond. A
+ *             uniform quantiser
+ *             with a dead zone and two centroids; Sullivan, Efficient scalar quantization (1996).
+ *             An x of 2^127 or more
  *             whose y would not be finite is stored whole.
- *   topk      per block of b (256 .. 4096) the b/64 of largest |x|, among equals the first; two magnitudes, the means of
+ *   topk      per block of b (256 .. 4096) the b/64 of largest |x|, among equals the first; two
+ *             magnitudes, the means of
  *             those below and not below the mean, in bf16. SparseLoCo (arXiv 2603.08163)
  *
  * Not finite: q8, q4, e3m0 (with and without sigma) have a symbol that means NaN, for NaN and

@@ -1,4 +1,4 @@
-/* quant_parts.h - what quant.c and quant_x86.c share. Private to the two. */
+/* quant_parts.h - what quant.c and kernels/grad/cpu/quant_x86.c share. Private to the two. */
 #ifndef RNP_KERNELS_GRAD_QUANT_PARTS_H
 #define RNP_KERNELS_GRAD_QUANT_PARTS_H
 
@@ -30,8 +30,6 @@ static inline uint32_t quant_bits_end(struct quant_bits *b, const unsigned char 
 
 /* The largest magnitude that at least k of the n have. */
 typedef uint32_t (*quant_threshold_fn)(const float *x, uint32_t n, uint32_t k);
-uint32_t quant_threshold_avx2(const float *x, uint32_t n, uint32_t k);
-uint32_t quant_threshold_avx512(const float *x, uint32_t n, uint32_t k);
 
 /* Encodes a chunk of topk. */
 void quant_topk(unsigned char *const p[], const float *x, uint32_t n, uint32_t block,

@@ -154,8 +154,8 @@ HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
  * (1 + |g|) |g u|.
  *
  * With in (not NULL) x is a product that is computed first, in [rows, dim] w [2 hidden, dim]
- * transposed, and `product` is x: memory that it is written to. y is made of x as it is stored. With
- * y NULL the product alone is made, of the same bits. */
+ * transposed, and `product` is x: memory that it is written to. y is made of x as it is stored.
+ * With y NULL the product alone is made, of the same bits. */
 struct lm_swiglu {
 	enum lm_dtype dtype;
 	void *y; /* [rows, hidden] */
@@ -183,8 +183,8 @@ HD struct lm_gemm lm_swiglu_inputs(const struct lm_swiglu *s)
  * rows of dx [rows, 2 hidden]; dx may be x. y receives the forward result again, unless NULL.
  * Error 32 u of the magnitudes of the terms.
  *
- * With dout (not NULL) dy is a product that is computed first, dout [rows, dim] w [dim, hidden], and
- * `product` is dy: memory that the caller lets be written, and that may be left as it was. The
+ * With dout (not NULL) dy is a product that is computed first, dout [rows, dim] w [dim, hidden],
+ * and `product` is dy: memory that the caller lets be written, and that may be left as it was. The
  * product's error, as of lm_gemm, comes to dy's, and where dy is bf16 2^-8 of it. */
 struct lm_swiglu_back {
 	enum lm_dtype dtype;
@@ -372,10 +372,10 @@ HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint
 			fminf(fmaxf(x[i] * inverse, -127), 127));
 }
 
-/* Where the row of token `slot` lies in a layer's part of the pool, in bytes; by_head: that of the head that begins
- * with number `column`, whose rows of a block lie together, so that a CPU, which attends to one head after the
- * other, reads memory in order: what lies between is brought into its caches, too. stride: bytes from a block to the
- * next; 0: they lie side by side. */
+/* Where the row of token `slot` lies in a layer's part of the pool, in bytes; by_head: that of the
+ * head that begins with number `column`, whose rows of a block lie together, so that a CPU, which
+ * attends to one head after the other, reads memory in order: what lies between is brought into its
+ * caches, too. stride: bytes from a block to the next; 0: they lie side by side. */
 HD uint64_t lm_cache_place(enum lm_cache_type type, uint64_t slot, uint64_t width,
 	uint64_t by_head, uint64_t stride, uint64_t column)
 {
@@ -402,8 +402,8 @@ struct lm_paged_put {
 	uint64_t stride;
 };
 
-/* The rotations of q and of k, then k and v into the cache, as the operations of these names make them, to the
- * bit. k.x is put.k. */
+/* The rotations of q and of k, then k and v into the cache, as the operations of these names make
+ * them, to the bit. k.x is put.k. */
 struct lm_rotate_put {
 	struct lm_rotate q, k;
 	struct lm_paged_put put;
@@ -411,14 +411,14 @@ struct lm_rotate_put {
 
 /* Causal attention of rows that may each belong to another sequence. Row r is the token at
  * position[r] of a sequence whose list of blocks begins at blocks[table[r]]; it sees the keys
- * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
- * formula are those of lm_attend; numbers are f32, keys and values of
- * `type` as they are. The terms of each sum and their order
- * depend only on the row's position and the window: not on other rows, nor on where blocks lie.
- * A softcap above 0 replaces each score s by softcap tanh(s / softcap). Keys and values are finite.
- * Error as lm_attend with F32, keys being position[r] + 1. GPUs may compute with f16: q, times a power
- * of two of its own row and head, the weights p, and the numbers of a cache of Q8_0 are rounded to it,
- * which adds V 2^-10 (1 + S), with Q8_0 V 2^-9 (1 + S); a cache of F32 is computed in f32. */
+ * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and formula
+ * are those of lm_attend; numbers are f32, keys and values of `type` as they are. The terms of each
+ * sum and their order depend only on the row's position and the window: not on other rows, nor on
+ * where blocks lie. A softcap above 0 replaces each score s by softcap tanh(s / softcap). Keys and
+ * values are finite. Error as lm_attend with F32, keys being position[r] + 1. GPUs may compute with
+ * f16: q, times a power of two of its own row and head, the weights p, and the numbers of a cache
+ * of Q8_0 are rounded to it, which adds V 2^-10 (1 + S), with Q8_0 V 2^-9 (1 + S); a cache of F32
+ * is computed in f32. */
 struct lm_paged_attend {
 	enum lm_cache_type type;
 	float *out;
@@ -517,9 +517,9 @@ struct lm_adamw {
 
 /* --- the table ----------------------------------------------------------------------------- */
 
-/* prepare allocates what the operations need besides their arguments. It is called before the
- * first of them; calling it again is fine. bytes receives the memory that this takes, or is
- * NULL. Operations in LM_OPS_PREPARED require it. project_group and rotate_put return 1 where a device
+/* prepare allocates what the operations need besides their arguments. It is called before the first
+ * of them; calling it again is fine. bytes receives the memory that this takes, or is NULL.
+ * Operations in LM_OPS_PREPARED require it. project_group and rotate_put return 1 where a device
  * makes what they are of one by one, and then have started nothing. */
 #define LM_OPS_FREE(OP, t)                                                               \
 	OP(t, prepare, (struct dev * d, uint64_t * bytes), (d, bytes))                   \

@@ -30,7 +30,8 @@ void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to)
 		}
 }
 
-/* Row of key j of row r, in bytes; that of the head that begins with number `column` where heads lie apart. */
+/* Row of key j of row r, in bytes; that of the head that begins with number `column` where heads
+ * lie apart. */
 static uint64_t place_of(const struct lm_paged_attend *a, uint64_t r, uint64_t j,
 	uint64_t column)
 {

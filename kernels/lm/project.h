@@ -3,10 +3,10 @@
  *
  * Plain weights: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded
  * exactly to f32. Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are
- * f32. The reference adds in f64 in the order of t. A GPU with tensor cores rounds x to bf16 where the
- * weights are bf16, k is a multiple of 8 from 32 on, and x and W lie at multiples of 16 bytes, as do their
- * rows: a further error of 2^-9 of the sum of |x W|, as PyTorch and llama.cpp have it there; infinite
- * numbers may become NaN.
+ * f32. The reference adds in f64 in the order of t. A GPU with tensor cores rounds x to bf16 where
+ * the weights are bf16, k is a multiple of 8 from 32 on, and x and W lie at multiples of 16 bytes,
+ * as do their rows: a further error of 2^-9 of the sum of |x W|, as PyTorch and llama.cpp have it
+ * there; infinite numbers may become NaN.
  *
  * Quantised weights: the activations are blocks of 32 int8 (lm_quantize). With I_b the sum over a
  * block of part code q, exact in int32, the sum of an output is, in f32 and in the order of b,
@@ -18,9 +18,10 @@
  *
  * Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy, all f32; x8 is rows x
  * k / 32 blocks without gaps; W is n rows of k weights of `type`, one row after the other without
- * gaps, k a multiple of lm_weight_block; on a GPU x8 is at a multiple of 16 bytes. W needs no alignment: it may be a mapped file. from (may
- * be y) and bias may be NULL. y overlaps neither x nor W. rows, n, k may be 0. The bits of a row
- * follow from the row and W alone: not from the other rows, their number, or the team. */
+ * gaps, k a multiple of lm_weight_block; on a GPU x8 is at a multiple of 16 bytes. W needs no
+ * alignment: it may be a mapped file. from (may be y) and bias may be NULL. y overlaps neither x
+ * nor W. rows, n, k may be 0. The bits of a row follow from the row and W alone: not from the other
+ * rows, their number, or the team. */
 #ifndef RNP_KERNELS_LM_PROJECT_H
 #define RNP_KERNELS_LM_PROJECT_H
 
@@ -56,19 +57,22 @@ struct lm_project {
 	bool packed; /* w is what lm_pack made for this device */
 };
 
-/* Up to three layers of lm_norm of the same x in one operation: norms, products and SwiGLU are what the
- * operations of these names make, to the bit. All have the same type, x, rows and k, which is ldx, too. */
+/* Up to three layers of lm_norm of the same x in one operation: norms, products and SwiGLU are what
+ * the operations of these names make, to the bit. All have the same type, x, rows and k, which is
+ * ldx, too. */
 #define LM_GROUP 3
 
 struct lm_project_group {
 	struct lm_project p[LM_GROUP];
 	uint32_t n;
-	/* [k]; NULL: x and x8 are what the products take, as of lm_project: CPU only; or x alone of one
-	 * product with quantised weights, and x8 is NULL: the operation quantises it: GPU only */
+	/* [k]; NULL: x and x8 are what the products take, as of lm_project: CPU only; or x alone of
+	 * one product with quantised weights, and x8 is NULL: the operation quantises it: GPU
+	 * only */
 	const float *norm;
 	float eps;
-	/* not NULL: there are two, g and u, of as many outputs and without `from`, and what is stored is
-	 * SwiGLU of them alone, [rows, outputs]; their y are not used, but without `norm`, as work space */
+	/* not NULL: there are two, g and u, of as many outputs and without `from`, and what is
+	 * stored is SwiGLU of them alone, [rows, outputs]; their y are not used, but without
+	 * `norm`, as work space */
 	float *gated;
 	/* without `norm`: not NULL: gated, a multiple of 32, quantised */
 	struct lm_block8 *gated8;

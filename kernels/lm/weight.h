@@ -27,7 +27,8 @@ enum lm_weight {
 	/* 144 for 256: scale, minimum f16, 8 scales and 8 minima of 6 bits, nibbles */
 	LM_WEIGHT_Q4_K,
 	LM_WEIGHT_Q5_K, /* 176: the same with fifth bits before the nibbles */
-	/* 210: nibbles, pairs of upper bits, 16 scales int8 of 16 weights each, scale f16; less 32 */
+	/* 210: nibbles, pairs of upper bits, 16 scales int8 of 16 weights each, scale f16; less
+	 * 32 */
 	LM_WEIGHT_Q6_K,
 	LM_WEIGHTS
 };

@@ -7,7 +7,7 @@
 #include "kernels/dev/ops.h"
 #include "kernels/poc/int8.h"
 #include "kernels/poc/memfill.h"
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 /* memfill fills all lanes of a step. */
 #define POC_OPS(OP, t)                                                              \

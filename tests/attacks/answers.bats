@@ -1,7 +1,7 @@
 # Answers to challenges: large bodies from nodes that have no challenge to answer, and work that
 # is done, or sent, too late.
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

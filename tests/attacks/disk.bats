@@ -1,7 +1,7 @@
 # A stranger fills the registry's disk or memory: limits on what each identity and each address
 # may store, the cost of joining, and the size of replies.
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,7 +1,7 @@
 # Acknowledged records survive a power cut: a disk that keeps only what was flushed
 # (unsynced.c).
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup_file() {
 	gcc -shared -fPIC -O1 -D_GNU_SOURCE -o "$BATS_FILE_TMPDIR/unsynced.so" "${BATS_TEST_FILENAME%/*}/unsynced.c" -ldl

@@ -1,6 +1,6 @@
 # Requests that two parsers could read in two ways, and clients that send or read too slowly.
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

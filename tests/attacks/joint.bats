@@ -2,7 +2,7 @@
 # that two nodes claim counts for neither until then.
 # slow: challenges come at their own times
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,7 +1,7 @@
 # A signature covers values: 25757220864 may be spelled 2.5757220864e10 by whoever passes a record on, its own node
 # first of all, and means the same to everybody.
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,7 +1,7 @@
 # Records that a stranger has stored must neither crash the registry nor keep it from starting
 # again.
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,7 +1,7 @@
 # A node that claims to have been up when it was not: back-dated heartbeats, sparse ones, and
 # those of a registry that signs.
 load ../helper
-load ../registry
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

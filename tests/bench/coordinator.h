@@ -1,5 +1,5 @@
-/* coordinator.h - for benchmarks of rnp-train coordinate: a coordinator in a directory of its own, and the memory
- * that it has. */
+/* coordinator.h - for benchmarks of rnp-train coordinate: a coordinator in a directory of its own,
+ * and the memory that it has. */
 #ifndef RNP_TESTS_BENCH_COORDINATOR_H
 #define RNP_TESTS_BENCH_COORDINATOR_H
 
@@ -27,7 +27,7 @@ static void die(const char *what)
 }
 
 /* Runs a command in the directory. */
-static void command(const char *text)
+static __attribute__((unused)) void command(const char *text)
 {
 	struct buf line = BUF_INIT;
 
@@ -40,8 +40,8 @@ static void command(const char *text)
 /* rnp-train's main, where it is to run in a child as it is; NULL: the program is executed. */
 static int (*coordinator_main)(int argc, char **argv);
 
-/* Starts rnp-train with arguments that end with NULL and contain --port-file port. Writes its URL when it listens;
- * it dies with the benchmark. */
+/* Starts rnp-train with arguments that end with NULL and contain --port-file port. Writes its URL
+ * when it listens; it dies with the benchmark. */
 static pid_t coordinator_start(char url[64], const char *const args[])
 {
 	struct buf port = BUF_INIT;

@@ -1,20 +1,20 @@
-/* gpu.c - figures of a GPU on shapes of its size, beside the copy and the matrix product of the same minute: what
- * `rnp-bench predict` predicts, and what performance.md asks of training and serving.
+/* gpu.c - figures of a GPU on shapes of its size, beside the copy and the matrix product of the
+ * same minute: what tests/bench/predict predicts, of training and of serving.
  *
  * usage: gpu DEVICE train SHAPE BATCH LENGTH STEPS [graph|none]
  *        gpu DEVICE decode SHAPE TYPE STREAMS CONTEXT STEPS
  *        gpu DEVICE prefill SHAPE TYPE TOKENS ROWS TIMES
- * SHAPE: a preset of rnp-train init, 8b (Llama 3.1's) or 13b (Llama 2's). Weights and tokens are random. Prints one
- * record: the medians of the steps' times, what they moved and computed, and parts of the two rates in ppm.
- * decode: a step is one token of each stream; only weights (but the rows of the embedding that are not used) and
- * keys and values count as bytes. prefill: a time is a whole prompt, ROWS at once.
- * uses: cmd/rnp-bench */
+ * SHAPE: a preset of rnp-train init, 8b (Llama 3.1's) or 13b (Llama 2's). Weights and tokens are
+ * random. Prints one record: the medians of the steps' times, what they moved and computed, and
+ * parts of the two rates in ppm. decode: a step is one token of each stream; only weights (but the
+ * rows of the embedding that are not used) and keys and values count as bytes. prefill: a time is a
+ * whole prompt, ROWS at once. uses: cmd/rnp-bench */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/matrices.h"
+#include "cmd/rnp-bench/suites/matrices.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"

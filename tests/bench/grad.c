@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cmd/rnp-bench/compress_data.h"
+#include "cmd/rnp-bench/suites/compress_data.h"
 #include "common/base/err.h"
 #include "common/grad/grad.h"
 #include "common/base/mem.h"

@@ -24,7 +24,7 @@
 #include "common/base/err.h"
 #include "common/base/stats.h"
 #include "common/json/json.h"
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 #include "common/record/bench.h"
 
 #define PAIRS          11

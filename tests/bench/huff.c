@@ -176,7 +176,7 @@ static size_t find_coders(struct coder *coders)
 	return count;
 }
 
-/* --- data --------------------------------------------------------------------------------------- */
+/* --- data --------------------------------------------------------------------------------- */
 
 static void gaussian(float *out, uint64_t n)
 {
@@ -253,7 +253,7 @@ static double ideal_ratio(const unsigned char *in, uint64_t n)
 	return 8 * (double)n / bits;
 }
 
-/* --- measure ------------------------------------------------------------------------------------ */
+/* --- measure ------------------------------------------------------------------------------ */
 
 static void report(const char *test, const char *data, const char *what, const char *unit,
 	const double *samples, int count)

@@ -45,7 +45,7 @@ static int64_t worked_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* --- a bare oneDNN loop of the same product, C = A B^T with all three row-major ---------------- */
+/* --- a bare oneDNN loop of the same product, C = A B^T with all three row-major ----------- */
 
 static struct {
 	int (*engine_create)(void **, int, size_t);

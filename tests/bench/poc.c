@@ -13,8 +13,8 @@
  *             claims: several numbers of passes over the memory, within the deadline of
  *             the class
  *
- * It makes 40 of each, so that `make bench` ends within the hour; the spec's figures are those
- * of RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core.
+ * It makes 40 of each, so that `make bench` ends within the hour; the figures in README.md are
+ * those of RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core.
  * RNP_POC_SECONDS ends the cheats earlier, with the same number of each kind, and RNP_POC_FIRST
  * continues from there: attempts are numbered, and the same in every run.
  *
@@ -35,7 +35,7 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 #include "tests/poc/cheats.h"
 #include "tests/poc/miser.h"
 

@@ -1,9 +1,10 @@
-/* prefill.c - how much of the processor's rate of int8 multiply-adds a prompt of 512 tokens reaches as a whole, on
- * a model in the shape of the preset small with random weights of q8_0 and q4_0, on one thread and on all: by
- * the clock, against multiply-adds in registers alone, on the same threads, right before and right after. So a
- * machine that is shared weighs on both. Operations are those of the products with weights, of all rows; attention,
- * norms and sampling take time and count nothing. Argument: rounds (9). Prints records of the rate as a part of
- * the peak, in ppm; exit 1 when a median is under half. */
+/* prefill.c - how much of the processor's rate of int8 multiply-adds a prompt of 512 tokens reaches
+ * as a whole, on a model in the shape of the preset small with random weights of q8_0 and q4_0, on
+ * one thread and on all: by the clock, against multiply-adds in registers alone, on the same
+ * threads, right before and right after. So a machine that is shared weighs on both. Operations are
+ * those of the products with weights, of all rows; attention, norms and sampling take time and
+ * count nothing. Argument: rounds (9). Prints records of the rate as a part of the peak, in ppm;
+ * exit 1 when a median is under half. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* sample.c - measures what a row of logits costs to choose from: processor time of one thread, for
  * each sampler alone and for the mixtures that people use, over a vocabulary of 128,256.
  *
- * model: normal, with some tokens far above, as those of a language model mostly are; normal: nothing
- * stands out, top_p keeps a seventh; flat: top_p keeps nearly all. Argument: turns (21). Prints
- * records of nanoseconds a row. */
+ * model: normal, with some tokens far above, as those of a language model mostly are; normal:
+ * nothing stands out, top_p keeps a seventh; flat: top_p keeps nearly all. Argument: turns (21).
+ * Prints records of nanoseconds a row. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

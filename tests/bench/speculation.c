@@ -1,11 +1,11 @@
-/* speculation.c - measures what proposed tokens cost and save: answers of the engine with and without
- * speculation, in turns, in processor time of one thread. The model is made in memory: preset small,
- * q8_0, a vocabulary of 512.
+/* speculation.c - measures what proposed tokens cost and save: answers of the engine with and
+ * without speculation, in turns, in processor time of one thread. The model is made in memory:
+ * preset small, q8_0, a vocabulary of 512.
  *
  * repeats: the most likely token each time, which such a model says over and over. misleads: drawn
  * among four tokens, so that look-up always finds what then mostly does not follow; a wrong
- * prediction besides. random: drawn among all. Argument: turns (5). Prints records of the
- * ratio of tokens per second, in ppm; exit 1 when a median is under 1.5 for repeats, or 0.97 for the
+ * prediction besides. random: drawn among all. Argument: turns (5). Prints records of the ratio of
+ * tokens per second, in ppm; exit 1 when a median is under 1.5 for repeats, or 0.97 for the
  * others. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static double answer(enum kind kind, bool speculate, uint64_t seed, uint32_t cou
 		.rows = 64,
 		.context = PROMPT + ANSWER };
 	uint32_t prediction[PROMPT];
-	struct lm_request a = { .prompt = PROMPT,
+	struct lm_answer a = { .prompt = PROMPT,
 		.tokens_max = ANSWER,
 		.speculate = speculate ? LM_PROPOSED_MAX : 0,
 		.prediction = kind == MISLEADS ? prediction : NULL,

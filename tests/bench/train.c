@@ -2,8 +2,8 @@
  * second (6 per parameter, plus attention) as a share of the rate of the device's matrix
  * product in the same run; peak memory against the plan. Prints records to standard output.
  *
- * usage: train [--quick | --ops] [--f32] [--device D] [shape ...] The shapes are those of
- * performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, number of
+ * usage: train [--quick | --ops] [--f32] [--device D] [shape ...] The shapes, of 11 to 124
+ * million parameters, have llm.c's layers, width, vocabulary, batch and, within 5%, number of
  * parameters (its two matrices of a GPT-2's hidden layer, 4 wide, against our three). --quick:
  * one turn and only tokens per second, for scripts that alternate. --ops: where the processor
  * time of a step goes, a line for each operation and shape: microseconds per step, their share,

@@ -1,14 +1,16 @@
-/* train_close.c - benchmark: what a round of many workers of a large model costs a coordinator, from the last
- * delta to the next assignment: train_close [PRESET [WORKERS [METHOD]]]; small (124M parameters), 64, q4.
+/* train_close.c - benchmark: what a round of many workers of a large model costs a coordinator,
+ * from the last delta to the next assignment: train_close [PRESET [WORKERS [METHOD]]]; small (124M
+ * parameters), 64, q4.
  *
  * uses: cmd/rnp-train
  *
- * The coordinator is the program itself; the workers are keys, which join, ask, and send real containers of
- * random changes (four different ones among them) in signed pieces over the loopback, one after the other.
- * Three records on standard output: the time from the answer to the last delta until all have their next turn,
- * the coordinator's processor time in it (of two cores; what counts on a machine that is shared), and the most
- * memory that the coordinator had of its own meanwhile (RssAnon: mapped files of parameters are not in
- * it). Needs 12 bytes a parameter and a container a worker on $TMPDIR's disk. Exit 1 above 20 seconds. */
+ * The coordinator is the program itself; the workers are keys, which join, ask, and send real
+ * containers of random changes (four different ones among them) in signed pieces over the loopback,
+ * one after the other. Three records on standard output: the time from the answer to the last delta
+ * until all have their next turn, the coordinator's processor time in it (of two cores; what counts
+ * on a machine that is shared), and the most memory that the coordinator had of its own meanwhile
+ * (RssAnon: mapped files of parameters are not in it). Needs 12 bytes a parameter and a container a
+ * worker on $TMPDIR's disk. Exit 1 above 20 seconds. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,9 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/join_client.h"
-#include "cmd/rnp-train/protocol_sign.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/worker/client.h"
+#include "cmd/rnp-train/wire/sign.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -137,8 +139,7 @@ static void ask(const char *url, const char *run, struct worker_key *k)
 
 	k->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	snprintf(whole, sizeof whole, "%s/v1/work?member=%s", url, k->key.address);
-	n = protocol_sign(lines, "GET", whole, NULL, 0, run, &k->key,
-		clock_now_ms() / 1000);
+	n = protocol_sign(lines, "GET", whole, NULL, run, &k->key, clock_now_ms() / 1000);
 	if (n < 0)
 		die("signing");
 	buf_addf(&q,
@@ -156,7 +157,8 @@ static void ask(const char *url, const char *run, struct worker_key *k)
 	buf_release(&q);
 }
 
-/* Reads the answer. Returns whether it is a turn; false: there was none within the time of a poll. */
+/* Reads the answer. Returns whether it is a turn; false: there was none within the time of a
+ * poll. */
 static bool take(const struct training *t, struct worker_key *k)
 {
 	char text[ANSWER_MAX];
@@ -224,11 +226,12 @@ static void deliver(struct client *c, const struct training *t, struct worker_ke
 
 	c->key = &k->key;
 	for (uint64_t i = 0; i < pieces; i++) {
+		uint64_t left = facts[v].bytes - i * t->piece_bytes;
 		struct client_request q = { .method = "PUT",
 			.path = path,
 			.content_type = "application/octet-stream",
 			.body = containers[v].data + i * t->piece_bytes,
-			.body_bytes = protocol_piece(facts[v].bytes, t->piece_bytes, i),
+			.body_bytes = left < t->piece_bytes ? left : t->piece_bytes,
 			.sign = true };
 
 		snprintf(path, sizeof path, "/v1/delta/%s/%llu/%llu", k->key.address,

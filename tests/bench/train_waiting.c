@@ -1,12 +1,13 @@
-/* train_waiting.c - benchmark: what 1,000 workers cost a coordinator that wait for work. Prints a record to
- * standard output; exit 1 when they take more memory than WAITING_BYTES_MAX.
+/* train_waiting.c - benchmark: what 1,000 workers cost a coordinator that wait for work. Prints a
+ * record to standard output; exit 1 when they take more memory than WAITING_BYTES_MAX.
  *
  * uses: cmd/rnp-train
  *
- * A coordinator whose quorum is never reached; each worker has a key of its own, joins, keeps a signed request
- * for work open, and has the connections that stay behind an upload: more than a coordinator has at once, which closes
- * idle ones then. From twenty addresses: 512 connections of one are the most. Memory is the growth of the coordinator's
- * resident set from the first worker to the last. */
+ * A coordinator whose quorum is never reached; each worker has a key of its own, joins, keeps a
+ * signed request for work open, and has the connections that stay behind an upload: more than a
+ * coordinator has at once, which closes idle ones then. From twenty addresses: 512 connections of
+ * one are the most. Memory is the growth of the coordinator's resident set from the first worker to
+ * the last. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/join_client.h"
-#include "cmd/rnp-train/protocol_sign.h"
+#include "cmd/rnp-train/worker/client.h"
+#include "cmd/rnp-train/wire/sign.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -100,7 +101,7 @@ static int ask(const char *url, const char *run, const struct key *k, int i)
 	int fd, n;
 
 	snprintf(whole, sizeof whole, "%s/v1/work?member=%s", url, k->address);
-	n = protocol_sign(lines, "GET", whole, NULL, 0, run, k, clock_now_ms() / 1000);
+	n = protocol_sign(lines, "GET", whole, NULL, run, k, clock_now_ms() / 1000);
 	if (n < 0)
 		die("signing");
 	buf_addf(&q, "GET /v1/work?member=%s HTTP/1.1\r\nHost: 127.0.0.1\r\n",

@@ -1,8 +1,8 @@
 /* update.c - measures what a round's outer step costs a coordinator: update [MILLIONS [WORKERS
- * [METHOD[,RULE] ...]]]. Without arguments 4 million parameters, 64 workers, q4 and ecq:0.5 under the
- * mean, q4 under the trimmed mean. Prints one rnp.bench line each: nanoseconds of processor time for a
- * parameter and worker, the median of three; wall time, and what 125 million parameters would take
- * with it, stand beside. */
+ * [METHOD[,RULE] ...]]]. Without arguments 4 million parameters, 64 workers, q4 and ecq:0.5 under
+ * the mean, q4 under the trimmed mean. Prints one rnp.bench line each: nanoseconds of processor
+ * time for a parameter and worker, the median of three; wall time, and what 125 million parameters
+ * would take with it, stand beside. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "common/base/rng.h"
 #include "common/base/stats.h"
 #include "common/hw/device.h"
-#include "common/lm/train/update.h"
+#include "common/lm/rounds/update.h"
 
 #define ROUNDS     3
 #define CONTAINERS 4 /* different ones, which the workers share */
@@ -71,12 +71,12 @@ static void make_arrays(struct arrays *s, uint64_t n)
 {
 	s->all = (struct update_range){ 0, n };
 	s->a = (struct update_arrays){ .theta = xcalloc(n, sizeof(float)),
-		.pub = xcalloc(n, sizeof(float)),
+		.published = xcalloc(n, sizeof(float)),
 		.v = xcalloc(n, sizeof(float)),
 		.ranges = &s->all,
 		.nranges = 1 };
 	for (uint64_t i = 0; i < n; i++)
-		s->a.theta[i] = s->a.pub[i] = 0.02f * (float)(i % 7);
+		s->a.theta[i] = s->a.published[i] = 0.02f * (float)(i % 7);
 }
 
 static void measure(const char *method, const char *rule, uint64_t n, uint64_t workers)
@@ -123,7 +123,7 @@ static void measure(const char *method, const char *rule, uint64_t n, uint64_t w
 	for (int i = 0; i < CONTAINERS; i++)
 		buf_release(&in[i]);
 	free(s.a.theta);
-	free(s.a.pub);
+	free(s.a.published);
 	free(s.a.v);
 	free(deltas);
 }

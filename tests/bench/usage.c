@@ -5,8 +5,8 @@
  * A node of the file has 20 records: its own, 7 rnp.uptime, 6 rnp.verdict, passed and with all that
  * a registry writes into them, and 6 rnp.receipt, by one trusted key. Arguments: nodes (5000),
  * rounds (3), and a file name, which is then only written, with the number of its first node (0):
- * files of other numbers name other devices, so that several can be written at once and read together.
- * Prints rnp.bench records; exit 1 when the first way is not the fastest. */
+ * files of other numbers name other devices, so that several can be written at once and read
+ * together. Prints rnp.bench records; exit 1 when the first way is not the fastest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -95,7 +95,7 @@ static json_t *check_of(const char *name, const char *device)
 	return check;
 }
 
-/* What a registry writes when a node has passed: common/poc/poc_verify.c. */
+/* What a registry writes when a node has passed: common/poc/verify.c. */
 static void set_passed(json_t *r, const char *node_record, const char *uuid, long number)
 {
 	static const char *const checks[] = { "signature", "challenge", "deadline",

@@ -1,8 +1,8 @@
-/* weights.c - how fast products of one row read quantised weights from memory, as they lie in a file
- * and packed, against a plain read of the same memory: each in turns, in processor time of one
- * thread. The matrices, 2048 x 2048, together are much larger than the caches. Argument: rounds (5).
- * Prints records of the rates of products as parts of that of the read, in ppm; exit 1 when a packed
- * type that the issue names is under 0.9 of it. */
+/* weights.c - how fast products of one row read quantised weights from memory, as they lie in a
+ * file and packed, against a plain read of the same memory: each in turns, in processor time of one
+ * thread. The matrices, 2048 x 2048, together are much larger than the caches. Argument: rounds
+ * (5). Prints records of the rates of products as parts of that of the read, in ppm; exit 1 when a
+ * packed type that the issue names is under 0.9 of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

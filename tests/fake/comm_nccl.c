@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/comm/comm_plugin.h"
+#include "common/comm/plugin.h"
 
 #define RANKS_MAX 16
 

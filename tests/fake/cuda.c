@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/dev/cuda_probe.h"
+#include "kernels/backend/cuda_probe.h"
 
 #ifdef NEEDS
 const int rnp_cuda_needs = NEEDS;

@@ -2,7 +2,8 @@
  * far as the program knows, and does what the file CUDA_FAILING says at the moment:
  *
  *     slow             every copy to it takes 20 ms more
- *     hold             no copy to it ends until the file says something else, or after 30 s, and then it
+ *     hold             no copy to it ends until the file says something else, or after 30 s, and
+ *                      then it
  *                      fails: a test that fails meanwhile waits for a server that could not end
  *     once OP CODE     the next call of OP (put, get, batch) fails with this code; the file is
  *                      emptied

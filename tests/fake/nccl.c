@@ -155,9 +155,9 @@ const char *cudaGetErrorString(cudaError_t e)
 	return "error of CUDA";
 }
 
-/* --- the test: opens, sums once, closes; says what came back ------------------------------------ */
+/* --- the test: opens, sums once, closes; says what came back ------------------------------ */
 
-#include "common/comm/comm_plugin.h"
+#include "common/comm/plugin.h"
 
 int main(void)
 {

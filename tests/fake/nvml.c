@@ -1,8 +1,10 @@
 /* nvml.c - a libnvidia-ml.so.1 for tests: two GPUs, and what can go wrong, by FAKE_NVML.
  *
  * two (default), lost (the second does not answer), permission, notloaded, mismatch, mig,
- * garbage (names without an end, absurd numbers), old (functions are missing: -DOLD); while one
- * is measured: busy (two others use it), hot (heat and power hold it back), gone (it falls off
+ * hang (the first never answers), dead (nothing ever does), crash (the library faults),
+ * shared (a module without memory of its own), garbage (names without an end, absurd
+ * numbers), old (functions are missing: -DOLD); while one is measured: busy (two others
+ * use it), hot (heat and power hold it back), gone (it falls off
  * the bus after a while), slice (it is known as part of a GPU only). */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +18,17 @@ static int is(const char *what)
 	return scene && strcmp(scene, what) == 0;
 }
 
+static void hang_if(int it_does)
+{
+	while (it_does)
+		pause();
+}
+
 int nvmlInit_v2(void)
 {
+	hang_if(is("dead"));
+	if (is("crash"))
+		abort();
 	return is("notloaded") ? 9 : is("mismatch") ? 18 : 0;
 }
 
@@ -61,6 +72,7 @@ int nvmlDeviceGetCount_v2(unsigned *n)
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **out)
 {
 	*out = (void *)(size_t)(i + 1);
+	hang_if(i == 0 && is("hang"));
 	return i == 1 && is("lost") ? 15 : 0;
 }
 
@@ -75,7 +87,9 @@ int nvmlDeviceGetName(void *d, char *out, unsigned size)
 		memset(out, 0xc3, size);
 	else
 		strncpy(out,
-			first(d) ? "NVIDIA GeForce RTX 4090" : "NVIDIA A100-SXM4-80GB",
+			is("shared")     ? first(d) ? "NVIDIA GB10" : "Orin (nvgpu)" :
+				first(d) ? "NVIDIA GeForce RTX 4090" :
+					   "NVIDIA A100-SXM4-80GB",
 			size);
 	return 0;
 }
@@ -97,6 +111,8 @@ int nvmlDeviceGetPciInfo_v3(void *d, char *pci)
 
 int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m)
 {
+	if (is("shared"))
+		return 3;
 	m[0] = is("garbage") ? ~0ull : first(d) ? 25757220864ull : 85899345920ull;
 	return is("mig") && !first(d) ? 4 : 0;
 }

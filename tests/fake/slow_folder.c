@@ -1,5 +1,5 @@
-/* slow_folder.c - library for LD_PRELOAD that simulates a disk that takes its time over a folder: to flush one takes as long
- * as the file SLOW_FOLDER is there. */
+/* slow_folder.c - library for LD_PRELOAD that simulates a disk that takes its time over a folder:
+ * to flush one takes as long as the file SLOW_FOLDER is there. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* fuzz_api_keys.c - fuzz target: the file of a server's API keys, the same file after it was changed,
- * and the Authorization header of a client.
+/* fuzz_api_keys.c - fuzz target: the file of a server's API keys, the same file after it was
+ * changed, and the Authorization header of a client.
  *
  * uses: cmd/rnp-serve
  *
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/rnp-serve/keys.h"
+#include "cmd/rnp-serve/request/keys.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
@@ -59,11 +59,19 @@ static void use(struct keys *k, const char *header)
 	if (!key)
 		return;
 	must(!key->revoked);
-	for (int64_t now = 1; now < 4; now++)
-		if (keys_take(k, key, 1, 1000, now, &wait_s) == 0)
-			keys_give(k, key, 1, 1000);
-		else
+	for (int64_t now = 1; now < 4; now++) {
+		struct key_share share = { 1, 1000, 500, now > 2 };
+
+		if (keys_may_ask(k, key, now, &wait_s) < 0)
 			must(wait_s >= 1 && wait_s <= 3600);
+		if (keys_take(k, key, &share, now, &wait_s) == 0) {
+			must(share.answer_tokens > 0 && share.answer_tokens <= 500);
+			keys_give(k, key, &share, share.answer_tokens);
+			keys_charge(k, key, 1000, now);
+		} else {
+			must(wait_s >= 1 && wait_s <= 3600);
+		}
+	}
 	err_clear();
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/batch_line.h"
+#include "cmd/rnp-serve/request/batch_line.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"

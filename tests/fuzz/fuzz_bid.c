@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/bid_core.h"
+#include "cmd/rnp-price/publish/akash.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/json/json.h"

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/call_text.h"
-#include "cmd/rnp-serve/tool_grammar.h"
+#include "cmd/rnp-serve/chat/call_text.h"
+#include "cmd/rnp-serve/chat/tool_grammar.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
@@ -87,13 +87,14 @@ static void check_grammar(const struct call_format *f, const struct tools *tools
 	const struct tool *bad = NULL;
 	struct lm_grammar *g = NULL;
 	struct lm_matcher *m;
-	struct buf text = BUF_INIT;
+	struct buf text = BUF_INIT, left = BUF_INIT;
 
-	if (tool_grammar(&g, f, tools, behind, NULL, &bad) < 0) {
+	if (tool_grammar(&g, f, tools, behind, NULL, &left, &bad) < 0) {
 		must(err_get()->code == EX_DATAERR);
 		err_clear();
 		return;
 	}
+	buf_release(&left);
 	m = lm_matcher_new(g, NULL);
 	buf_addf(&text, "%s%s%s", f->open[0] + (behind ? strlen(f->mark) : 0),
 		tools->at[0].name, f->middle[0]);

@@ -3,15 +3,15 @@
  *
  * uses: cmd/rnp-serve
  *
- * The input is the template, a byte 0, and the variables or the request in JSON. It checks that an error has a
- * message and code 65; that ids are below the count; and the promise that people's words never
- * become special tokens: where a template has none of the bytes of such a token's name, and
- * nothing that makes a byte out of others, none is in the prompt. */
+ * The input is the template, a byte 0, and the variables or the request in JSON. It checks that an
+ * error has a message and code 65; that ids are below the count; and the promise that people's
+ * words never become special tokens: where a template has none of the bytes of such a token's name,
+ * and nothing that makes a byte out of others, none is in the prompt. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/prompt.h"
+#include "cmd/rnp-serve/chat/prompt.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/lm/infer/chat.h"
@@ -73,7 +73,9 @@ static void check(const struct lm_chat *c, const json_t *v, bool may_be_special)
 /* As the server does: messages with one text each, tools in the template's form or told. */
 static void check_request(struct lm_chat *c, const char *body, size_t len)
 {
-	struct served m = { .name = (char *)"m", .chat = c, .l.token = letters() };
+	struct model_slot m = { .name = (char *)"m",
+		.chat = c,
+		.handles.token = letters() };
 	struct api_error e = { 0 };
 	struct buf text = BUF_INIT;
 	struct request q;

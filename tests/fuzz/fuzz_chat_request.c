@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/api_error.h"
-#include "cmd/rnp-serve/filter.h"
-#include "cmd/rnp-serve/prompt.h"
+#include "cmd/rnp-serve/request/error.h"
+#include "cmd/rnp-serve/chat/filter.h"
+#include "cmd/rnp-serve/chat/prompt.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
@@ -67,8 +67,11 @@ static void check_request(enum request_kind kind, const char *text, size_t len)
 		must(q.tools_read.count <= TOOLS_MAX);
 		must(q.tools_read.mode == TOOLS_OFF || q.tools_read.count);
 		for (uint32_t i = 0; i < q.tools_read.count; i++)
-			must(json_is_object(q.tools_read.at[i].schema) &&
+			must((q.tools_read.at[i].strict ?
+					     json_is_object(q.tools_read.at[i].schema) :
+					     q.tools_read.at[i].schema != NULL) &&
 				strlen(q.tools_read.at[i].name) <= TOOLS_NAME_BYTES);
+		must(!q.held_to == (!q.response_format && !q.pattern));
 		must(!q.ignored.len || !strpbrk(q.ignored.data, "\r\n"));
 		if (prompt_count(&q, &prompts, &e) < 0)
 			check_error(&e);

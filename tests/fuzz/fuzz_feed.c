@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/feed.h"
-#include "cmd/rnp-price/feed_state.h"
-#include "cmd/rnp-price/feed_vast.h"
-#include "cmd/rnp-price/pyliteral.h"
-#include "cmd/rnp-price/quote_core.h"
+#include "cmd/rnp-price/feed/feed.h"
+#include "cmd/rnp-price/feed/state.h"
+#include "cmd/rnp-price/text/pyliteral.h"
+#include "cmd/rnp-price/quote/core.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/record/gpu.h"
@@ -112,16 +111,16 @@ static void read_pieces(const char *text, size_t len)
 {
 	size_t piece = len ? 1 + (unsigned char)text[len - 1] % 64 : 1;
 	struct feed whole = FEED_INIT, pieces = FEED_INIT;
-	struct feed_vast *v = feed_vast_open(&pieces, "fuzz");
+	struct feed_list *v = feed_list_open(&pieces, &feed_vast_form, "fuzz");
 	int rc = 0, same = feed_vast(&whole, text, len, "fuzz");
 
 	for (size_t i = 0; i < len && rc == 0; i += piece)
-		rc = feed_vast_push(v, text + i, len - i < piece ? len - i : piece);
+		rc = feed_list_push(v, text + i, len - i < piece ? len - i : piece);
 	if (rc == 0)
-		rc = feed_vast_end(v);
+		rc = feed_list_end(v);
 	must(rc == same && whole.rows == pieces.rows &&
 		whole.offers.n == pieces.offers.n);
-	feed_vast_close(v);
+	feed_list_close(v);
 	feed_release(&whole);
 	feed_release(&pieces);
 }

@@ -12,8 +12,8 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/net/http_parts.h"
-#include "common/net/http_sign.h"
+#include "common/http/parts.h"
+#include "common/http/sign.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

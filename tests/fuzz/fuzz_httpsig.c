@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/net/content_digest.h"
-#include "common/net/httpsig.h"
+#include "common/httpsig/content_digest.h"
+#include "common/httpsig/httpsig.h"
 
 #define FIELDS_MAX 32
 #define NOW        1700000000

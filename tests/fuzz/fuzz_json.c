@@ -12,7 +12,7 @@
 #include "common/json/canon.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/json/json_read.h"
+#include "common/json/read.h"
 #include "common/json/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/feed_config.h"
+#include "cmd/rnp-price/feed/config.h"
 #include "common/base/err.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cmd/rnp-price/match_read.h"
-#include "cmd/rnp-price/place_read.h"
+#include "cmd/rnp-price/match/read.h"
+#include "cmd/rnp-price/simulate/trace.h"
 #include "common/base/err.h"
 
 #define FILES     4
@@ -61,7 +61,6 @@ static void match_all(struct match_market *m, const char *running)
 		int a = i / 2;
 		struct match *run;
 		struct counted c = { .m = m };
-		double left, all;
 
 		for (size_t k = 0; k < m->nnodes && a == MATCH_FGD; k++)
 			if (m->nodes[k].gpus > PLACE_GPUS_MAX)
@@ -76,8 +75,10 @@ static void match_all(struct match_market *m, const char *running)
 			for (size_t k = 0; k < m->njobs; k++)
 				must(c.balance[k] == !m->jobs[k].begun ||
 					(m->jobs[k].elsewhere && c.balance[k] == -1));
-			match_free_gpus(run, &left, &all);
-			must(left >= 0 && left <= all);
+			for (size_t k = 0; k < m->nnodes; k++)
+				for (int g = 0; g < m->nodes[k].gpus; g++)
+					must(m->nodes[k].left[g] >= 0 &&
+						m->nodes[k].left[g] <= MATCH_MILLI);
 		}
 		match_close(run);
 	}
@@ -108,16 +109,16 @@ static void read_market(char paths[FILES][40], int n)
 static void read_cluster(char paths[FILES][40], int n)
 {
 	static struct place_cluster c;
-	struct place_pods pods = { 0 };
+	struct pods pods = { 0 };
 
 	memset(&c, 0, sizeof c);
-	if (n > 1 && place_read_nodes(&c, paths[0]) == 0 &&
-		place_read_pods(&pods, paths[1]) == 0 && c.n < 10 && pods.n < 50) {
+	if (n > 1 && trace_read_nodes(&c, paths[0]) == 0 &&
+		trace_read_pods(&pods, paths[1]) == 0 && c.n < 10 && pods.n < 50) {
 		place_classify(&c.classes, pods.items, pods.n);
 		for (int a = 0; a < PLACE_POLICIES; a++) {
-			struct place_result r;
+			struct pods_result r;
 
-			place_trace(&c, (enum place_policy)a, pods.items, pods.n, 1, &r);
+			pods_play(&c, &place_policies[a], &pods, 1, &r);
 			must(r.allocated_130 >= 0 && r.allocated_130 <= 1 + 1e-9);
 			must(r.failed >= 0 && r.failed <= r.pods);
 		}

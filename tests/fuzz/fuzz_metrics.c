@@ -1,11 +1,11 @@
-/* fuzz_metrics.c - fuzz target: a server's /metrics. Each record that is read has the form of its kind,
- * and what was refused is an error of data. */
+/* fuzz_metrics.c - fuzz target: a server's /metrics. Each record that is read has the form of its
+ * kind, and what was refused is an error of data. */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "common/base/err.h"
 #include "common/json/schema.h"
-#include "common/net/metrics_text.h"
+#include "common/registry/metrics_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

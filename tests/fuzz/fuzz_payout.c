@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-reward/ledger.h"
-#include "cmd/rnp-reward/rpc.h"
-#include "cmd/rnp-reward/solana.h"
+#include "cmd/rnp-reward/ledger/ledger.h"
+#include "common/chain/rpc.h"
+#include "common/chain/solana.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 
@@ -49,7 +49,8 @@ static void fuzz_message(const uint8_t *data, size_t size)
 
 static void fuzz_answer(const char *text, size_t size)
 {
-	json_t *result = rpc_answer(text, size, 7, "fuzz");
+	int failed;
+	json_t *result = rpc_answer(text, size, 7, "fuzz", &failed);
 	struct rpc_account accounts[2];
 	static struct rpc_past past[RPC_PAST_MAX];
 	unsigned char bytes[SOLANA_TX_BYTES_MAX];
@@ -59,6 +60,7 @@ static void fuzz_answer(const char *text, size_t size)
 	size_t len;
 	int n;
 
+	must(failed >= -1 && failed < SOLANA_INSTRUCTIONS_MAX);
 	if (!result) {
 		must(err_get()->text[0]);
 		return;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/poc/poc.h"

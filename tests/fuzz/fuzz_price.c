@@ -13,15 +13,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cmd/rnp-price/cost.h"
-#include "cmd/rnp-price/fit_record.h"
-#include "cmd/rnp-price/hetero.h"
-#include "cmd/rnp-price/leases.h"
-#include "cmd/rnp-price/offer.h"
-#include "cmd/rnp-price/sched_read.h"
-#include "cmd/rnp-price/tariff.h"
-#include "cmd/rnp-price/throughputs.h"
-#include "cmd/rnp-price/world_read.h"
+#include "cmd/rnp-price/cost/cost.h"
+#include "cmd/rnp-price/quote/fit.h"
+#include "cmd/rnp-price/quote/leases.h"
+#include "cmd/rnp-price/offers/offer.h"
+#include "cmd/rnp-price/simulate/trace.h"
+#include "cmd/rnp-price/cost/tariff.h"
+#include "cmd/rnp-price/match/throughputs.h"
+#include "cmd/rnp-price/simulate/world.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -42,7 +41,7 @@ static void read_costs(const char *text, size_t len)
 
 	/* costs that name a file of day-ahead prices are skipped: this target has one file */
 	if (obj && !json_object_get(json_object_get(obj, "tariff"), "day_ahead") &&
-		cost_parse(&c, obj, "fuzz", NULL, 0, NULL) == 0) {
+		cost_parse(&c, obj, "fuzz", NULL, 0) == 0) {
 		must(c.watts_idle <= c.watts_load);
 		if (cost_floor(&c, 5, &f) == 0) {
 			must(f.floor_uusd >= 0);
@@ -68,7 +67,7 @@ static void read_day_ahead(const char *text, size_t len)
 	json_set_text(v, "day_ahead", path);
 	json_set_i64(v, "otherwise", otherwise);
 	json_set_i64(v, "add", 1);
-	if (tariff_read(uusd, v, "fuzz", NULL, INT64_C(1795132800000)) == 0)
+	if (tariff_read(uusd, v, "fuzz", NULL, NULL, INT64_C(1795132800000)) == 0)
 		for (int h = 0; h < TARIFF_HOURS; h++)
 			must(uusd[h] == otherwise ||
 				(uusd[h] >= -most && uusd[h] <= most + 1));
@@ -97,53 +96,51 @@ static void read_offer(const char *text, size_t len)
 	offer_list_release(&slow);
 }
 
-/* The same on two models, on the second of which some types run slower or not at all. */
-static void play_models(struct sched_trace *t)
+/* Plays a trace under all algorithms for such a cluster. Every job that fits ends, and not before
+ * it arrived. */
+static void play_all(struct trace *t, const struct player_cluster *c)
 {
-	struct hetero_cluster c = { .names = { "a", "b" },
-		.gpus = { 4, 2 },
-		.models = 2 };
-	struct sched_result r;
+	for (int a = 0; a < PLAYER_POLICIES; a++) {
+		const struct player_policy *policy = &player_policies[a];
+		struct player_result r;
 
-	c.speed = calloc(t->ntypes + 1, sizeof *c.speed);
-	for (size_t i = 0; i <= t->ntypes; i++) {
-		c.speed[i][0] = 1;
-		c.speed[i][1] = (double)(i % 3) / 4;
-	}
-	for (int a = 0; a < HETERO_ALGORITHMS; a++) {
-		hetero_run((enum hetero_algorithm)a, &c, t->jobs, t->n, 0, t->n, 1, &r);
+		if (!player_policy_is(policy, "all", c->speed))
+			continue;
+		player_run(policy, c, t->jobs, t->n, 0, t->n, 1, &r);
 		must(r.jobs + r.refused == t->n);
 		for (size_t i = 0; i < t->n; i++)
 			must(t->jobs[i].gpus > 4 ||
 				t->jobs[i].finish_s + 1e-3 >=
 					(double)t->jobs[i].arrival_s);
 	}
-	free(c.speed);
 }
 
-/* Every job that fits ends, and not before it arrived and ran. */
+/* On GPUs that are alike, and on two models, on the second of which some types run slower or not at
+ * all. */
 static void read_trace(const char *text, size_t len)
 {
-	struct sched_trace t = { 0 };
-	struct sched_result r;
+	struct trace t = { 0 };
+	struct player_cluster c = { .names = { "a" }, .gpus = { 4 }, .models = 1 };
 	double span = 0;
 
-	if (len < 4000 && sched_trace_parse(&t, text, len, "fuzz") == 0) {
+	if (len < 4000 && trace_parse(&t, text, len, "fuzz") == 0) {
 		for (size_t i = 0; i < t.n; i++)
 			span += t.jobs[i].duration_s;
 		if (span < 1e6) {
-			play_models(&t);
-			for (int a = 0; a < SCHED_ALGORITHMS; a++) {
-				sched_run((enum sched_algorithm)a, t.jobs, t.n, 4, &r);
-				must(r.jobs + r.refused == t.n);
-				for (size_t i = 0; i < t.n; i++)
-					must(t.jobs[i].gpus > 4 ||
-						t.jobs[i].finish_s + 1e-6 >=
-							(double)t.jobs[i].arrival_s);
+			play_all(&t, &c);
+			c.names[1] = "b";
+			c.gpus[1] = 2;
+			c.models = 2;
+			c.speed = calloc(t.ntypes + 1, sizeof *c.speed);
+			for (size_t i = 0; i <= t.ntypes; i++) {
+				c.speed[i][0] = 1;
+				c.speed[i][1] = (double)(i % 3) / 4;
 			}
+			play_all(&t, &c);
+			free(c.speed);
 		}
 	}
-	sched_trace_release(&t);
+	trace_release(&t);
 }
 
 /* An accepted fit has a price for a known chip, with the middle estimate between low and

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/publish_market.h"
+#include "cmd/rnp-price/publish/market.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
-#include "cmd/rnp-register/registry_api.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "cmd/rnp-register/registry/api.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"

@@ -1,4 +1,5 @@
-/* fuzz_reply.c - fuzz target: a model's text, as the answer of each of the APIs, streamed and whole.
+/* fuzz_reply.c - fuzz target: a model's text, as the answer of each of the APIs, streamed and
+ * whole.
  *
  * uses: cmd/rnp-serve
  *
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/answer/completion.h"
 #include "common/base/err.h"
 #include "common/base/utf8.h"
 #include "common/json/json.h"
@@ -32,9 +33,9 @@ struct heard {
 
 /* One answer that is being written. */
 struct answer {
-	struct exchange x;
+	struct completion x;
 	struct choice c;
-	struct served model;
+	struct model_slot model;
 	struct tools tools;
 	json_t *tools_given;
 	struct heard heard;
@@ -228,7 +229,7 @@ static void answer(struct answer *a, const struct reply_format *format, bool too
 	bool stream, const struct buf *text, size_t step)
 {
 	*a = (struct answer){ .model = { .name = (char *)"a \"model\"" } };
-	a->x = (struct exchange){ .format = format,
+	a->x = (struct completion){ .format = format,
 		.model = &a->model,
 		.choices = &a->c,
 		.count = 1,

@@ -75,23 +75,23 @@ static void check_command_line(char *text)
 	static double f64;
 	/* clang-format off */
 	static const struct opt opts[] = {
-		{ .name = "flag", .letter = 'f', .kind = OPT_FLAG, .to = &flag, .help = "f" },
-		{ .name = "word", .letter = 'w', .kind = OPT_TEXT, .to = &word, .metavar = "W", .help = "w" },
-		{ .name = "choice", .kind = OPT_CHOICE, .to = &choice, .choices = "a|bc|d", .help = "c" },
-		{ .name = "list", .letter = 'l', .kind = OPT_LIST, .to = &list, .metavar = "L", .help = "l" },
-		{ .name = "i64", .letter = 'n', .kind = OPT_I64, .to = &i64, .metavar = "N", .min = -5, .max = 5, .help = "n" },
-		{ .name = "u64", .kind = OPT_U64, .to = &u64, .metavar = "N", .help = "n" },
-		{ .name = "f64", .kind = OPT_F64, .to = &f64, .metavar = "N", .help = "n" },
-		{ .name = "size", .kind = OPT_SIZE, .to = &size, .metavar = "N", .help = "n" },
-		{ .name = "time", .kind = OPT_TIME, .to = &time, .metavar = "T", .help = "n" },
-		{ .name = "duration", .kind = OPT_DURATION, .to = &duration, .metavar = "D", .help = "n" },
-		{ .name = "usd", .kind = OPT_USD, .to = &usd, .metavar = "USD", .help = "n" },
-		{ .name = "render", .kind = OPT_RENDER, .to = &render, .metavar = "R", .help = "n" },
+		OPT_SWITCH("flag", &flag, "f", .letter = 'f'),
+		OPT(TEXT, "word", &word, "W", "w", .letter = 'w'),
+		OPT(CHOICE, "choice", &choice, NULL, "c", .choices = "a|bc|d"),
+		OPT(LIST, "list", &list, "L", "l", .letter = 'l'),
+		OPT_IN(I64, "i64", &i64, "N", -5, 5, "n", .letter = 'n'),
+		OPT(U64, "u64", &u64, "N", "n"),
+		OPT(F64, "f64", &f64, "N", "n"),
+		OPT(SIZE, "size", &size, "N", "n"),
+		OPT(TIME, "time", &time, "T", "n"),
+		OPT(DURATION, "duration", &duration, "D", "n"),
+		OPT(USD, "usd", &usd, "USD", "n"),
+		OPT(RENDER, "render", &render, "R", "n"),
 		{ 0 },
 	};
 	static const struct opt common[] = {
-		{ .name = "help", .letter = 'h', .kind = OPT_FLAG, .to = &help, .help = "h" },
-		{ .name = "verbose", .letter = 'v', .kind = OPT_COUNT, .to = &count, .help = "v" },
+		OPT_SWITCH("help", &help, "h", .letter = 'h'),
+		OPT(COUNT, "verbose", &count, NULL, "v", .letter = 'v'),
 		{ 0 },
 	};
 	/* clang-format on */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/protocol.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"

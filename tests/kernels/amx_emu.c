@@ -1,6 +1,6 @@
-/* amx_emu.c - the products of kernels/lm/integer_amx.c with tiles in memory in place of registers, for
- * CPUs that have none: the instructions as Intel's manual describes them, and complaints where that
- * says that they fail. */
+/* amx_emu.c - the products of kernels/lm/cpu/integer_amx.c with tiles in memory in place of
+ * registers, for CPUs that have none: the instructions as Intel's manual describes them, and
+ * complaints where that says that they fail. */
 #if defined __x86_64__ && defined __linux__
 #include <immintrin.h>
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 
 #define TILES     8
 #define ROWS_MOST 16
@@ -120,5 +120,5 @@ bool lm_amx_emulated_released(void)
 #define _tile_dpbssd(sums, left, right) multiply(sums, left, right)
 
 #define INTEGER_EMULATED
-#include "kernels/lm/integer_amx.c"
+#include "kernels/lm/cpu/integer_amx.c"
 #endif

@@ -1,6 +1,6 @@
 # A node on a machine that is fully loaded: tests/soak/busy, shortened.
 # alone: it loads the machine
-load helper
+load ../helper
 
 @test "busy: a node whose machine is fully loaded answers its challenges in time" {
 	RNP_SECONDS=15 "$ROOT/tests/soak/busy" >"$BATS_TEST_TMPDIR/result" || {

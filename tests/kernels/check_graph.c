@@ -109,8 +109,8 @@ static bool spoiled_capture(struct dev *d, const struct step *s, float *p)
 		d->ops->get(d, &one, p, sizeof one) == 0 && one == 0;
 }
 
-/* So does one beside which the thread asks for memory, gives some back, or waits, which the emulation refuses as
- * a driver may: nothing is freed then. */
+/* So does one beside which the thread asks for memory, gives some back, or waits, which the
+ * emulation refuses as a driver may: nothing is freed then. */
 static bool forbidden_calls(struct dev *d, const struct step *s, float *p)
 {
 	void *pinned, *memory, *graph = NULL;

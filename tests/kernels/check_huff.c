@@ -170,8 +170,8 @@ static void both_ways(struct kcheck *k, uint64_t n, uint32_t chunk, enum kind ki
 	free(in), free(all), free(symbols), free(work);
 }
 
-/* Damages a coded chunk, half of the time in what is before its codes; or it is cut, or something follows.
- * Returns its bytes, at most one more than before. */
+/* Damages a coded chunk, half of the time in what is before its codes; or it is cut, or something
+ * follows. Returns its bytes, at most one more than before. */
 static uint32_t damage(unsigned char *coded, uint32_t bytes, const uint64_t *random)
 {
 	uint64_t what = random[0] >> 8;
@@ -189,8 +189,8 @@ static uint32_t damage(unsigned char *coded, uint32_t bytes, const uint64_t *ran
 	return bytes + (what / 3 % 8 == 1);
 }
 
-/* Chunks that a stranger damaged: every version refuses as many as the reference, and writes nothing beyond
- * the symbols. */
+/* Chunks that a stranger damaged: every version refuses as many as the reference, and writes
+ * nothing beyond the symbols. */
 static void damaged_anywhere(struct kcheck *k, uint32_t chunk, enum kind kind)
 {
 	enum { CHUNKS = 32 };

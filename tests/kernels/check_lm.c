@@ -13,8 +13,8 @@
 
 #define U 0x1p-24
 
-/* Whether it is a GPU: in the emulation's hands as a plug-in, as when scripts/on-gpu is tested, what fills a
- * chip would take minutes. */
+/* Whether it is a GPU: in the emulation's hands as a plug-in, as when scripts/on-gpu is tested,
+ * what fills a chip would take minutes. */
 static bool on_chip(const struct kcheck *k)
 {
 	return strcmp(k->column, "cuda") == 0 && strcmp(k->dev.model, "emulation") != 0;
@@ -530,7 +530,8 @@ static void make_halves(struct bench *b, struct norm_back *s, float *from, uint6
 	s->spare = buffer(b, s->op.dim * 4);
 }
 
-/* Sets the norm's output; some of its weights are 0, or so small that nothing is divided by them. */
+/* Sets the norm's output; some of its weights are 0, or so small that nothing is divided by
+ * them. */
 static void make_output(struct bench *b, struct norm_back *s,
 	const struct lm_norm_back *h, float *w)
 {
@@ -791,8 +792,8 @@ static int run_swiglu_inputs(struct dev *d, void *out, const void *arguments)
 	return widen(d, out, r);
 }
 
-/* SwiGLU of a product: what is off in g and u comes to y by its derivatives, |u| s (1 + |g| (1 - s))
- * and |g| s, at the ends of what they may be. */
+/* SwiGLU of a product: what is off in g and u comes to y by its derivatives, |u| s (1 + |g| (1 -
+ * s)) and |g| s, at the ends of what they may be. */
 static void swiglu_inputs(struct kcheck *k, enum lm_dtype dtype, uint64_t rows,
 	uint64_t hidden, uint64_t dim)
 {
@@ -1049,7 +1050,7 @@ static void shape_attention(struct lm_attend *a, const struct heads *s,
 		.scale = (float)(1 / sqrt((double)s->head_dim)) };
 }
 
-/* The bound of out in lm_ops.h, for numbers up to 1: |scale q k| sums to head_dim scale. */
+/* The bound of out in kernels/lm/ops.h, for numbers up to 1: |scale q k| sums to head_dim scale. */
 static double attention_bound(const struct lm_attend *a)
 {
 	double s = (double)a->head_dim * (double)a->scale;
@@ -1602,9 +1603,9 @@ void check_lm(struct kcheck *k)
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
 }
 
-/* Tasks of 128 queries against tiles of 128 keys, of which blocks make one or several: a last task and a
- * last tile that are not full, sequences whose keys follow each other in a tile, windows that end and
- * begin inside of one, queries after keys of the past, and all rotations. */
+/* Tasks of 128 queries against tiles of 128 keys, of which blocks make one or several: a last task
+ * and a last tile that are not full, sequences whose keys follow each other in a tile, windows that
+ * end and begin inside of one, queries after keys of the past, and all rotations. */
 static void attention_wide(struct kcheck *k)
 {
 	static const struct heads small[] = { { 2, 4, 2, 64, 45, 0, 0 },
@@ -1622,9 +1623,9 @@ static void attention_wide(struct kcheck *k)
 		attend(k, LM_DTYPE_BF16, &large[i], (enum rotation)(i + 1));
 }
 
-/* Tasks of 128 queries or keys against tiles of 64 of the other side, of which each half of a task sees its
- * own: none, where its rows are not there; of windows the first and the last not; of several heads of
- * queries, one after the other, between which tiles are passed. */
+/* Tasks of 128 queries or keys against tiles of 64 of the other side, of which each half of a task
+ * sees its own: none, where its rows are not there; of windows the first and the last not; of
+ * several heads of queries, one after the other, between which tiles are passed. */
 static void attention_back_wide(struct kcheck *k)
 {
 	static const struct heads small[] = { { 5, 2, 2, 64, 129, 0, 0 },
@@ -1660,8 +1661,8 @@ void check_wgmma(struct kcheck *k)
 	}
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XW, 131, 261, 88, true, true);
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 129, 259, 2056, true, true);
-	/* tiles that are stored while the next are multiplied: a block has one, or several; with as few
-	 * steps as there may be, and a last one that is not full */
+	/* tiles that are stored while the next are multiplied: a block has one, or several; with as
+	 * few steps as there may be, and a last one that is not full */
 	swiglu_inputs(k, LM_DTYPE_BF16, 128, 128, 456);
 	swiglu_inputs(k, LM_DTYPE_BF16, 384, 512, 456);
 	if (on_chip(k))

@@ -13,8 +13,8 @@
 #define ROWS_MAX  72
 #define LIST_MAX  340 /* blocks of a row's list */
 #define SEQUENCES 3
-/* A chip's long rows are longer than the emulation's: of a shape with `far` below FAR_SOON it is so many times as
- * much, and so is a window. */
+/* A chip's long rows are longer than the emulation's: of a shape with `far` below FAR_SOON it is so
+ * many times as much, and so is a window. */
 #define FAR_SOON    400
 #define FAR_ON_CHIP 16
 
@@ -47,8 +47,8 @@ static int run_attend(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->paged_attend(d, &a);
 }
 
-/* Computes rows from .. from + n - 1 as a step of their own, and compares their bits with those of all,
- * which are on the host. `there`: room for all rows. */
+/* Computes rows from .. from + n - 1 as a step of their own, and compares their bits with those of
+ * all, which are on the host. `there`: room for all rows. */
 static int compare_rows(struct dev *d, const struct lm_paged_attend *a, const char *all,
 	void *there, uint64_t from, uint64_t n)
 {
@@ -139,7 +139,8 @@ static void by_head(char *kept, const struct lm_paged_attend *a, uint64_t tokens
 	free(block);
 }
 
-/* Puts `blocks` blocks of n bytes so far apart as a cache does that has others between them. Frees `side_by_side`. */
+/* Puts `blocks` blocks of n bytes so far apart as a cache does that has others between them. Frees
+ * `side_by_side`. */
 static char *spread(char *side_by_side, uint64_t blocks, uint64_t n, uint64_t stride)
 {
 	char *apart = calloc(blocks, stride);
@@ -160,9 +161,9 @@ static double number_at(const struct lm_paged_attend *a, const void *cache, uint
 		(const char *)cache + slot * lm_cache_bytes(a->type, a->ldk), column);
 }
 
-/* Adds to the bounds of a row's head what rounding to f16 may change, to first order and a tenth more: in a
- * score 2^-11 of the magnitudes of its terms, twice with Q8_0, in a weight 2^-11, and of Q8_0 in a value. out
- * is the reference's. */
+/* Adds to the bounds of a row's head what rounding to f16 may change, to first order and a tenth
+ * more: in a score 2^-11 of the magnitudes of its terms, twice with Q8_0, in a weight 2^-11, and of
+ * Q8_0 in a value. out is the reference's. */
 static void add_rounding(float *bound, const struct lm_paged_attend *a, uint64_t r,
 	uint64_t h)
 {
@@ -368,8 +369,8 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type, uint6
 	free(x), free(y), free(want);
 }
 
-/* q and k are rotated, and k and v stored, one after the other into the first half of the output, and
- * together into the second: each holds rows of q and k, then keys and values. */
+/* q and k are rotated, and k and v stored, one after the other into the first half of the output,
+ * and together into the second: each holds rows of q and k, then keys and values. */
 struct in_one {
 	struct lm_rotate_put all;
 	const float *q, *k; /* before */
@@ -529,9 +530,9 @@ void check_lm_paged(struct kcheck *k)
 			true, true, 0, 0, 0 },
 	};
 
-	/* What tensor cores compute: a row alone, whose parts have their own blocks, far from the beginning;
-	 * prompts as tiles, of which some rows belong to others; groups of heads of all sizes, and windows
-	 * that leave the tile's first keys behind */
+	/* What tensor cores compute: a row alone, whose parts have their own blocks, far from the
+	 * beginning; prompts as tiles, of which some rows belong to others; groups of heads of all
+	 * sizes, and windows that leave the tile's first keys behind */
 	static const struct {
 		struct shape shape;
 		enum lm_cache_type type;
@@ -619,9 +620,10 @@ void check_lm_paged(struct kcheck *k)
 			  .alone = true,
 			  .one = true },
 			LM_CACHE_F16 },
-		/* a few long rows among many short ones, whose parts have blocks of their own; beside a
-		 * prompt, some of whose rows are long, too, under a window; more of them than there
-		 * is room for in the emulation; and so many parts that rows take turns there */
+		/* a few long rows among many short ones, whose parts have blocks of their own;
+		 * beside a prompt, some of whose rows are long, too, under a window; more of them
+		 * than there is room for in the emulation; and so many parts that rows take turns
+		 * there */
 		{ { .heads = 16,
 			  .kv_heads = 8,
 			  .head_dim = 64,

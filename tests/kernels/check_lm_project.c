@@ -1,13 +1,13 @@
 /* check_lm_project.c - compares every version of the linear layers with its reference: exact or
- * bounded cases, edges, repeatability; long because layers one by one, in groups and together share how
- * weights and inputs are made. */
+ * bounded cases, edges, repeatability; long because layers one by one, in groups and together share
+ * how weights and inputs are made. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/dev/half.h"
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 #include "tests/kernels/kcheck.h"
 
 static const char *const names[LM_WEIGHTS] = { "f32", "f16", "bf16", "q8_0", "q4_0",
@@ -310,7 +310,8 @@ static void groups(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_
 	free(w), free(x), free(want);
 }
 
-/* Layers of one norm, made one by one into the first half of the output, and together into the second. */
+/* Layers of one norm, made one by one into the first half of the output, and together into the
+ * second. */
 struct in_one {
 	struct lm_project_group group;
 	float *normed, *gates; /* memory for one by one */
@@ -387,8 +388,8 @@ static int run_together(struct dev *d, void *out, const void *arguments)
 	return rc == 1 ? one_by_one(d, half, &g) : rc;
 }
 
-/* What is made together has the bits of what is made one by one. gates: g and u of SwiGLU or GeGLU; else
- * outputs like those of q, k and v. */
+/* What is made together has the bits of what is made one by one. gates: g and u of SwiGLU or GeGLU;
+ * else outputs like those of q, k and v. */
 static void together(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n,
 	uint64_t cols, bool gates, bool gelu, bool bias)
 {
@@ -567,7 +568,8 @@ static void shared(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_
 	free(x), free(blocks), free(g.gu), free(want);
 }
 
-/* A product whose input the device quantises itself: the bits of the one whose input is quantised. */
+/* A product whose input the device quantises itself: the bits of the one whose input is
+ * quantised. */
 static int run_floats(struct dev *d, void *out, const void *arguments)
 {
 	struct lm_project_group g = { .p = { *(const struct lm_project *)arguments },
@@ -663,17 +665,17 @@ void check_lm_project(struct kcheck *k)
 {
 	static const uint64_t sizes[][3] = { { 1, 1, 32 }, { 1, 9, 64 }, { 3, 5, 96 },
 		{ 4, 8, 64 }, { 6, 7, 160 } };
-	/* one output more than lanes, rows for every tile size, more blocks than a chunk of
-	 * panels, more rows than are summed at once; the last two: two groups of outputs side by side
-	 * and one, rows of which the last is computed twice */
+	/* one output more than lanes, rows for every tile size, more blocks than a chunk of panels,
+	 * more rows than are summed at once; the last two: two groups of outputs side by side and
+	 * one, rows of which the last is computed twice */
 	static const uint64_t quantized[][3] = { { 1, 1, 256 }, { 1, 33, 512 },
 		{ 2, 17, 256 }, { 3, 16, 512 }, { 11, 15, 1280 }, { 13, 3, 2304 },
 		{ 70, 67, 256 }, { 259, 2, 256 }, { 29, 18, 1280 }, { 19, 49, 768 },
 		{ 7, 33, 512 } };
 
-	/* a GPU's: rows up to eight and more of them, tiles of both sizes and their edges, more outputs
-	 * than warps, rows of weights that begin anywhere, fewer and more steps than a ring has, and rows
-	 * for which shared memory has no room at once */
+	/* a GPU's: rows up to eight and more of them, tiles of both sizes and their edges, more
+	 * outputs than warps, rows of weights that begin anywhere, fewer and more steps than a ring
+	 * has, and rows for which shared memory has no room at once */
 	static const uint64_t aligned[][3] = { { 1, 1, 256 }, { 1, 130, 2304 },
 		{ 2, 200, 512 }, { 7, 19, 768 }, { 8, 9, 5376 }, { 9, 33, 512 },
 		{ 32, 65, 1280 }, { 33, 66, 768 }, { 130, 67, 512 }, { 1, 35, 32 },
@@ -704,8 +706,8 @@ void check_lm_project(struct kcheck *k)
 	together(k, LM_WEIGHT_BF16, 260, 70, 456, true, false, true);
 	groups(k, LM_WEIGHT_BF16, 300, 120, 140, 456);
 	groups(k, LM_WEIGHT_BF16, 60, 13, 130, 840);
-	/* tiles that a chip takes where there is one for each multiprocessor, of which no GPU with wgmma has more
-	 * than 132; the emulation takes them above */
+	/* tiles that a chip takes where there is one for each multiprocessor, of which no GPU with
+	 * wgmma has more than 132; the emulation takes them above */
 	if (on_chip && strcmp(k->dev.isa, "sm_90") == 0) {
 		enum { MANY = 132 * 128 + 40 };
 

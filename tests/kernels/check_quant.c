@@ -73,7 +73,8 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 		return half_float_of_bits(
 			(0x7f7fffff - (w[i] >> 6) % (i / 512 % 2 ? 0x100 : 0x2000000)) |
 			(i / 128 % 2 ? w[i] & 0x80000000 : 0));
-	/* of ecq, whose levels have bits beside them from 64 on: the largest of eight is from 61 to 66 */
+	/* of ecq, whose levels have bits beside them from 64 on: the largest of eight is from 61 to
+	 * 66 */
 	case NEAR_64:
 		return (float)(i % 8 == (w[i / 8 * 8] >> 8 & 7) ? 61 + (w[i] >> 4) % 6 :
 								  (w[i] >> 4) % 61) *
@@ -87,9 +88,11 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 struct arguments {
 	struct quant_job job;
 	uint64_t plane_bytes, chunks;
-	/* what the planes hold before: ones where an encoder writes bits beside symbols, else zeros */
+	/* what the planes hold before: ones where an encoder writes bits beside symbols, else
+	 * zeros */
 	const unsigned char *before;
-	/* of error feedback: what is added, what is added to, memory, and where the sum is in the output */
+	/* of error feedback: what is added, what is added to, memory, and where the sum is in the
+	 * output */
 	const float *fresh, *rest;
 	float *sent;
 	uint64_t rest_at;
@@ -280,7 +283,8 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 		data_names[kind], (unsigned long long)n);
 	kcheck_case(k, &c);
 
-	/* behind the last chunk's symbols is what was there before: symbols with bits beside them */
+	/* behind the last chunk's symbols is what was there before: symbols with bits beside
+	 * them */
 	if ((q->method == QUANT_ECQ || q->method == QUANT_QSGD) &&
 		n % quant_chunk(q->method))
 		memset(quant_plane_at(&l, planes, a.chunks, a.chunks - 1, 0) +
@@ -393,7 +397,7 @@ void check_quant(struct kcheck *k)
 	malformed(k, &configs[19].q, 4, 0, 0);
 }
 
-/* --- operations on elements and statistics ------------------------------------------------------ */
+/* --- operations on elements and statistics ------------------------------------------------ */
 
 struct pair {
 	const float *x, *y;

@@ -45,8 +45,8 @@ struct fiber {
 	struct block *block;
 	unsigned index; /* in its block */
 	uint32_t time;  /* time of its last barrier */
-	/* up to which time this fiber sees the writes of each lane of its warp; and, by mbarriers, of each
-	 * thread of its block: NULL: none */
+	/* up to which time this fiber sees the writes of each lane of its warp; and, by mbarriers,
+	 * of each thread of its block: NULL: none */
 	uint32_t known[32], *seen;
 	bool late; /* its asynchronous copies are done as late as possible */
 	struct emu_late_copy *copies; /* COPIES_MAX, allocated for the first */
@@ -280,8 +280,8 @@ bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time)
 		(f->seen && time <= f->seen[thread]);
 }
 
-/* A warp's barrier passes on what its lanes have written, not what they see by mbarriers: then an order is
- * missed, never invented. */
+/* A warp's barrier passes on what its lanes have written, not what they see by mbarriers: then an
+ * order is missed, never invented. */
 void emu_release(uint32_t *seen)
 {
 	struct fiber *f = running();
@@ -558,7 +558,8 @@ static void go_on(struct fiber *f)
 	ARRIVE(scheduler_fake);
 }
 
-/* Returns the first fiber of b that can run, from the one numbered first around to it, or b->count: none. */
+/* Returns the first fiber of b that can run, from the one numbered first around to it, or b->count:
+ * none. */
 static unsigned ready_from(const struct block *b, unsigned first)
 {
 	unsigned warps = (b->count + 31) / 32, w = first / 32;

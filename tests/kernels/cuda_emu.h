@@ -53,7 +53,8 @@ const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
 /* Waits until all threads of mask meet, and makes each one's earlier writes visible to the
  * others: __syncwarp. */
 void emu_warp_barrier(unsigned mask);
-/* The device's memory (cuda_emu_memory.c), of `all` bytes. emu_take returns whether it fits, with noise in
+/* The device's memory (cuda_emu_memory.c), of `all` bytes. emu_take returns whether it fits, with
+ * noise in
  * *out; emu_give, whether p was taken; emu_is_device, whether these bytes lie in what was taken. */
 bool emu_take(void **out, size_t bytes, size_t all);
 bool emu_give(void *p);
@@ -113,9 +114,9 @@ struct emu_graph {
 /* Begins a capture by this thread, and ends it; returns false where it is another thread's. */
 void emu_capture(struct emu_stream *s);
 bool emu_captured(struct emu_stream *s);
-/* Of calls that a thread that captures must not make, as cudaStreamCaptureModeThreadLocal says: memory,
- * the host's too, and waiting. They fail, do nothing, and invalidate all its captures. Returns whether
- * there are any. */
+/* Of calls that a thread that captures must not make, as cudaStreamCaptureModeThreadLocal says:
+ * memory, the host's too, and waiting. They fail, do nothing, and invalidate all its captures.
+ * Returns whether there are any. */
 bool emu_forbidden(void);
 
 /* Returns whether the stream (NULL: none) is being captured and recorded the operation, with a
@@ -410,8 +411,8 @@ static inline void emu_meet(struct emu_fragments *f, const unsigned (&a)[4], uns
 		f->b[0][l] = (unsigned)all[l], f->b[1][l] = (unsigned)(all[l] >> 32);
 }
 
-/* mma.m16n8k16, f32 += product of two 16-bit numbers: all lanes exchange their registers, and
- * each adds up its four elements. As a GPU's that has wgmma (Xie et al. 2025, arXiv 2511.10909) the sum
+/* mma.m16n8k16, f32 += product of two 16-bit numbers: all lanes exchange their registers, and each
+ * adds up its four elements. As a GPU's that has wgmma (Xie et al. 2025, arXiv 2511.10909) the sum
  * of all 16 terms is rounded once, so that their order does not matter. */
 static inline void emu_mma(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
 	unsigned b1, float (*number)(unsigned bits))
@@ -588,13 +589,14 @@ template <class T> static inline T max(T a, T b)
 
 /* --- the runtime: a device with two multiprocessors, whose memory is malloc's ------------------
  *
- * What can be wrong with a GPU, by environment: CUDA_EMU_DEVICES (0: none; 1 without it), CUDA_EMU_DRIVER=0 (there is
- * none), CUDA_EMU_MEMORY (bytes that all allocations together may have), CUDA_EMU_LOST (after so many calls that wait
- * for the GPU it falls off the bus and stays away), CUDA_EMU_ERROR (the number of the error with which the driver refuses
- * to begin), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch),
- * CUDA_EMU_OLD (the chip is older than the build), CUDA_EMU_SHARED (bytes of shared memory that a kernel may be allowed
- * at most), CUDA_EMU_WGMMA (how wgmma adds: cuda_emu_wgmma.c), CUDA_EMU_MAP_MOST (columns that the driver makes a tensor map
- * of). */
+ * What can be wrong with a GPU, by environment: CUDA_EMU_DEVICES (0: none; 1 without it),
+ * CUDA_EMU_DRIVER=0 (there is none), CUDA_EMU_MEMORY (bytes that all allocations together may
+ * have), CUDA_EMU_LOST (after so many calls that wait for the GPU it falls off the bus and stays
+ * away), CUDA_EMU_ERROR (the number of the error with which the driver refuses to begin),
+ * CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch), CUDA_EMU_OLD (the
+ * chip is older than the build), CUDA_EMU_SHARED (bytes of shared memory that a kernel may be
+ * allowed at most), CUDA_EMU_WGMMA (how wgmma adds: cuda_emu_wgmma.c), CUDA_EMU_MAP_MOST (columns
+ * that the driver makes a tensor map of). */
 
 #include <stdlib.h>
 #include <time.h>
@@ -954,7 +956,8 @@ static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute, int
 	/* an SM has 228 KiB, of which a block may have 227 */
 	if (bytes > (int)emu_scene("CUDA_EMU_SHARED", 227 << 10))
 		return cudaErrorInvalidValue;
-	/* one number for all threads and captures: who lowers it takes it from a launch that needs more */
+	/* one number for all threads and captures: who lowers it takes it from a launch that needs
+	 * more */
 	if ((size_t)bytes < *emu_large_of((void (*)(void))kernel) &&
 		*emu_large_of((void (*)(void))kernel) != 48 << 10) {
 		fprintf(stderr, "emulation: a kernel's shared memory is lowered\n");

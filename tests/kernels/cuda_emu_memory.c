@@ -1,5 +1,5 @@
-/* cuda_emu_memory.c - the memory of the emulated device: which it is. The host's serves the emulation as
- * well, and a chip refuses it: so copies and fills ask here. */
+/* cuda_emu_memory.c - the memory of the emulated device: which it is. The host's serves the
+ * emulation as well, and a chip refuses it: so copies and fills ask here. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cuda_emu_wgmma.c - see cuda_emu_wgmma.h; long because a block's barriers, copies and products hold
- * each other up, and are one state. */
+/* cuda_emu_wgmma.c - see cuda_emu_wgmma.h; long because a block's barriers, copies and products
+ * hold each other up, and are one state. */
 #include "tests/kernels/cuda_emu_wgmma.h"
 
 #include <stdio.h>
@@ -24,9 +24,11 @@
 struct mbarrier {
 	uint64_t *at;
 	unsigned count, pending, phase, owner;
-	int64_t bytes; /* that have not come; less than 0 where they came before they were expected */
+	/* that have not come; less than 0 where they came before they were expected */
+	int64_t bytes;
 	bool visible;
-	/* what those see who wait: what was written before arrivals of this phase, and of the one before */
+	/* what those see who wait: what was written before arrivals of this phase, and of the one
+	 * before */
 	uint32_t arriving[FIBERS_MAX], arrived[FIBERS_MAX];
 };
 
@@ -47,7 +49,8 @@ struct operand {
 	const unsigned char *p; /* the host's address of low */
 };
 
-/* left: a is in registers of the four lanes that have its rows, which are read when it is computed. */
+/* left: a is in registers of the four lanes that have its rows, which are read when it is
+ * computed. */
 struct product {
 	struct operand a, b;
 	const unsigned *left[4];
@@ -86,7 +89,8 @@ struct state {
 	struct thread *threads[FIBERS_MAX];
 	struct logged log[FIBERS_MAX / GROUP][LOG_MAX];
 	uint32_t newest[FIBERS_MAX / GROUP];
-	/* of each thread of a warp, 0: as at the beginning; of a warpgroup, what its last warp said */
+	/* of each thread of a warp, 0: as at the beginning; of a warpgroup, what its last warp
+	 * said */
 	unsigned registers[FIBERS_MAX / 32], group_registers[FIBERS_MAX / GROUP];
 	struct state *next; /* all that are alive */
 };
@@ -213,7 +217,8 @@ static unsigned registers_before(void)
 	return QUARTER_REGISTERS / (32 * each) / 8 * 8;
 }
 
-/* How many for each lane are left of those that the block's warps on a quarter of the SM began with. */
+/* How many for each lane are left of those that the block's warps on a quarter of the SM began
+ * with. */
 static int registers_left(const struct state *s, unsigned quarter)
 {
 	int left = 0;
@@ -419,7 +424,8 @@ static struct operand decode(uint64_t bits, bool turned, unsigned rows)
 	return o;
 }
 
-/* As A of mma.m16n8k16 (tensor.cuh): a lane of four has two numbers of every eight along k. */
+/* As A of mma.m16n8k16 (kernels/dev/cuda/tensor.cuh): a lane of four has two numbers of every eight
+ * along k. */
 static float left_number(const struct product *p, unsigned half, unsigned k)
 {
 	unsigned two = p->left[k % 8 / 2][half + k / 8 * 2];
@@ -427,8 +433,8 @@ static float left_number(const struct product *p, unsigned half, unsigned k)
 	return bf16_to_f32((uint16_t)(two >> 16 * (k % 2)));
 }
 
-/* How a chip's wgmma adds, of CUDA_EMU_WGMMA: 0 as emu_mma, where the sum of all terms is rounded once; 1 eight
- * terms at a time; 2 none of the last eight, as a fault would have it. */
+/* How a chip's wgmma adds, of CUDA_EMU_WGMMA: 0 as emu_mma, where the sum of all terms is rounded
+ * once; 1 eight terms at a time; 2 none of the last eight, as a fault would have it. */
 static unsigned way_of_adding(void)
 {
 	const char *text = getenv("CUDA_EMU_WGMMA");
@@ -563,8 +569,8 @@ void emu_wgmma(float *d, unsigned columns, uint64_t a, uint64_t b, bool add,
 	start_product(d, columns, a, b, add, a_turned, b_turned, NULL);
 }
 
-/* A stays in its registers until the product is computed: who changes it before the wait changes the
- * product of all lanes that need it. */
+/* A stays in its registers until the product is computed: who changes it before the wait changes
+ * the product of all lanes that need it. */
 void emu_wgmma_left(float *d, unsigned columns, const unsigned *a, uint64_t b, bool add,
 	bool b_turned)
 {

@@ -1,17 +1,17 @@
-/* cuda_emu_wgmma.h - mbarriers, the TMA and wgmma of compute capability 9.0 in the emulation, by the
- * text of the PTX ISA. Included by kernels/dev/wgmma.cuh.
+/* cuda_emu_wgmma.h - mbarriers, the TMA and wgmma of compute capability 9.0 in the emulation, by
+ * the text of the PTX ISA. Included by kernels/dev/cuda/wgmma.cuh.
  *
  * What is asynchronous on a chip is adversarial here, as CUDA_EMU_SEED decides: the bytes of a copy
- * come at once, as late as anything still waits for them, or at some time between, out of order; the
- * memory that they go to is noise until then. A product reads shared memory, and A where it is in
- * registers, when it is started or when it is waited for, and D is noise until then; of four D there
- * may be products under way. These end the test with a message: a copy into
- * memory that a product which nobody has waited for may still read, or beyond an array; an mbarrier
- * that is used before it is made visible, overwritten, or left with bytes or arrivals that never
- * come (all threads wait); a product without a fence before it; one that is never committed or
- * waited for; warps of a warpgroup with different products; a descriptor with another swizzle, a
- * base offset that is not its address's, or an address outside of shared memory; what
- * cuTensorMapEncodeTiled refuses. */
+ * come at once, as late as anything still waits for them, or at some time between, out of order;
+ * the memory that they go to is noise until then. A product reads shared memory, and A where it is
+ * in registers, when it is started or when it is waited for, and D is noise until then; of four D
+ * there may be products under way. These end the test with a message: a copy into memory that a
+ * product which nobody has waited for may still read, or beyond an array; an mbarrier that is used
+ * before it is made visible, overwritten, or left with bytes or arrivals that never come (all
+ * threads wait); a product without a fence before it; one that is never committed or waited for;
+ * warps of a warpgroup with different products; a descriptor with another swizzle, a base offset
+ * that is not its address's, or an address outside of shared memory; what cuTensorMapEncodeTiled
+ * refuses. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_WGMMA_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_WGMMA_H
 
@@ -48,8 +48,9 @@ void emu_mbarrier_fence(void);
 void emu_mbarrier_arrive(uint64_t *b, unsigned expect_bytes);
 void emu_mbarrier_wait(uint64_t *b, unsigned parity);
 
-/* setmaxnreg: `more` waits for registers that others give back. A block has as many for each thread as
- * fit, warps in equal parts on the four quarters of an SM; that is what the kernel must be compiled to. */
+/* setmaxnreg: `more` waits for registers that others give back. A block has as many for each thread
+ * as fit, warps in equal parts on the four quarters of an SM; that is what the kernel must be
+ * compiled to. */
 void emu_registers(bool more, unsigned n);
 
 void emu_wgmma_fence(void);
@@ -76,8 +77,8 @@ unsigned emu_below(unsigned n);
 unsigned emu_habit(void);
 unsigned emu_index(void);   /* of the running fiber in its block */
 void **emu_block_own(void); /* state that belongs to its block */
-/* What the running fiber has written or seen until now is added to `seen`, which has a number for each thread
- * that a block may have; it sees what was added there. */
+/* What the running fiber has written or seen until now is added to `seen`, which has a number for
+ * each thread that a block may have; it sees what was added there. */
 void emu_release(uint32_t *seen);
 void emu_acquire(const uint32_t *seen);
 /* Waits until emu_wake is called for the same place. */

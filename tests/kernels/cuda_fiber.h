@@ -1,11 +1,13 @@
-/* cuda_fiber.h - switches between the stacks of the emulation's lanes. Included by cuda_emu.c only. */
+/* cuda_fiber.h - switches between the stacks of the emulation's lanes. Included by cuda_emu.c
+ * only. */
 #ifndef RNP_TESTS_KERNELS_CUDA_FIBER_H
 #define RNP_TESTS_KERNELS_CUDA_FIBER_H
 
 #include <string.h>
 
-/* Where a stack goes on. swapcontext asks the kernel for the signal mask at each switch, which is most of the
- * time of an emulated kernel; where we know the registers that a function call keeps, they alone are saved. */
+/* Where a stack goes on. swapcontext asks the kernel for the signal mask at each switch, which is
+ * most of the time of an emulated kernel; where we know the registers that a function call keeps,
+ * they alone are saved. */
 #if defined(__x86_64__)
 typedef void *emu_context;
 
@@ -34,7 +36,8 @@ __asm__(".text\n"
 
 #define SWITCH(from, to) emu_switch(from, *(to))
 
-/* On an empty stack: six registers, where the switch returns to, and an address that nothing returns to. */
+/* On an empty stack: six registers, where the switch returns to, and an address that nothing
+ * returns to. */
 static void context_at(emu_context *p, void *stack, size_t bytes, void (*function)(void))
 {
 	void **top = (void **)((char *)stack + bytes);

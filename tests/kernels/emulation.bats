@@ -1,10 +1,10 @@
 # The CUDA kernels in the emulation of tests/kernels/cuda_emu.h: with every access to memory checked, and with
 # lanes run in orders that a GPU may choose although ours did not. tests/soak/lanes does so for all of them.
 # slow: kernels run fiber by fiber
-load helper
+load ../helper
 
 setup_file() {
-	make -s -C "$BATS_TEST_DIRNAME/.." BUILD="$RNP_BUILD" NVCC= MPI= NCCL= "$RNP_BUILD/kcheck-race" >"$BATS_FILE_TMPDIR/log" 2>&1 ||
+	make -s -C "$ROOT" BUILD="$RNP_BUILD" NVCC= MPI= NCCL= "$RNP_BUILD/kcheck-race" >"$BATS_FILE_TMPDIR/log" 2>&1 ||
 		{ cat "$BATS_FILE_TMPDIR/log"; return 1; }
 }
 
@@ -52,9 +52,9 @@ setup_file() {
 }
 
 @test "emulation: an operand in registers that changes before its product is waited for changes the product" {
-	cd "$BATS_TEST_DIRNAME/.."
-	sed 's/weigh_all<EDGE>(EDGE);/&\n\t\tpack();/' kernels/lm/attend_sm90a.cu >"$BATS_TEST_TMPDIR/attend_sm90a.cu"
-	run -1 cmp "$BATS_TEST_TMPDIR/attend_sm90a.cu" kernels/lm/attend_sm90a.cu
+	cd "$ROOT"
+	sed 's/weigh_all<EDGE>(EDGE);/&\n\t\tpack();/' kernels/lm/cuda/attend_sm90a.cu >"$BATS_TEST_TMPDIR/attend_sm90a.cu"
+	run -1 cmp "$BATS_TEST_TMPDIR/attend_sm90a.cu" kernels/lm/cuda/attend_sm90a.cu
 	gcc -x c++ -std=gnu++17 -O2 -ffp-contract=off -fno-exceptions -fno-rtti -I. -D_GNU_SOURCE -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
 		-c -o "$BATS_TEST_TMPDIR/attend_sm90a.o" "$BATS_TEST_TMPDIR/attend_sm90a.cu"
 	gcc -fopenmp -o "$BATS_TEST_TMPDIR/kcheck" "$RNP_BUILD"/obj/tests/kernels/*.o \
@@ -68,13 +68,13 @@ setup_file() {
 }
 
 @test "emulation: an mbarrier orders what was written before all arrivals, not what another lane wrote meanwhile" {
-	cd "$BATS_TEST_DIRNAME/.."
-	mkdir -p "$BATS_TEST_TMPDIR/kernels/lm"
-	sed 's/__syncwarp(); \/\* all have waited, and written \*\///' kernels/lm/attend_back_load.cuh >"$BATS_TEST_TMPDIR/kernels/lm/attend_back_load.cuh"
-	run -1 cmp -s "$BATS_TEST_TMPDIR/kernels/lm/attend_back_load.cuh" kernels/lm/attend_back_load.cuh
+	cd "$ROOT"
+	mkdir -p "$BATS_TEST_TMPDIR/kernels/lm/cuda"
+	sed 's/__syncwarp(); \/\* all have waited, and written \*\///' kernels/lm/cuda/attend_back_load.cuh >"$BATS_TEST_TMPDIR/kernels/lm/cuda/attend_back_load.cuh"
+	run -1 cmp -s "$BATS_TEST_TMPDIR/kernels/lm/cuda/attend_back_load.cuh" kernels/lm/cuda/attend_back_load.cuh
 	gcc -x c++ -std=gnu++17 -O1 -g -fno-exceptions -fno-rtti -I"$BATS_TEST_TMPDIR" -I. -D_GNU_SOURCE -fsanitize=thread \
 		--param=tsan-instrument-func-entry-exit=0 -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
-		-c -o "$BATS_TEST_TMPDIR/attend_back_sm90a.o" kernels/lm/attend_back_sm90a.cu
+		-c -o "$BATS_TEST_TMPDIR/attend_back_sm90a.o" kernels/lm/cuda/attend_back_sm90a.cu
 	gcc -fopenmp -o "$BATS_TEST_TMPDIR/kcheck" "$RNP_BUILD"/obj/tests/kernels/*.o \
 		$(find "$RNP_BUILD/race" -name '*.o' ! -name attend_back_sm90a.o) "$BATS_TEST_TMPDIR/attend_back_sm90a.o" \
 		"$RNP_BUILD/librnp.a" -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
@@ -84,11 +84,11 @@ setup_file() {
 	assert_output --partial "load_tiles"
 }
 
-@test "emulation: the race of a read behind a vote, as huff_get.cu had it, is found, with its line" {
-	cd "$BATS_TEST_DIRNAME/.."
-	sed '/__any_sync(FULL, rc < 0)/,/__syncwarp/{/__syncwarp/d}' kernels/grad/huff_get.cu \
+@test "emulation: the race of a read behind a vote, as kernels/grad/cuda/huff_get.cu had it, is found, with its line" {
+	cd "$ROOT"
+	sed '/__any_sync(FULL, rc < 0)/,/__syncwarp/{/__syncwarp/d}' kernels/grad/cuda/huff_get.cu \
 		>"$BATS_TEST_TMPDIR/huff_get.cu"
-	run -1 cmp "$BATS_TEST_TMPDIR/huff_get.cu" kernels/grad/huff_get.cu
+	run -1 cmp "$BATS_TEST_TMPDIR/huff_get.cu" kernels/grad/cuda/huff_get.cu
 	gcc -x c++ -std=gnu++17 -O1 -g -fno-exceptions -fno-rtti -I. -D_GNU_SOURCE -fsanitize=thread \
 		--param=tsan-instrument-func-entry-exit=0 -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
 		-c -o "$BATS_TEST_TMPDIR/huff_get.o" "$BATS_TEST_TMPDIR/huff_get.cu"

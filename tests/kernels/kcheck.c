@@ -1,11 +1,12 @@
-/* kcheck.c - compares every fast version of every kernel, on every device, with its reference; long because its
- * cases, its table and the tests of itself are one program.
+/* kcheck.c - compares every fast version of every kernel, on every device, with its reference; long
+ * because its cases, its table and the tests of itself are one program.
  *
- * usage: kcheck [--bench | [--each] --only COLUMN] [kernel ...] --each: of cases that differ in
- * their sizes alone one of each order of magnitude, once: for an emulation that watches every access.
- * One line per kernel, one column per version: ok (cases), FAIL, or SKIP where the machine lacks it. Without options the self-test
- * runs too: results damaged on purpose must be detected. Exit 1 on a failure. A kernel that faults ends
- * kcheck with FAIL in its row, one that hangs does when SIGTERM comes; both tell the case. */
+ * usage: kcheck [--bench | [--each] --only COLUMN | --but COLUMN] [kernel ...] --each: of cases
+ * that differ in their sizes alone one of each order of magnitude, once: for an emulation that
+ * watches every access. One line per kernel, one column per version: ok (cases), FAIL, or SKIP
+ * where the machine lacks it. Without --only the self-test runs too: results damaged on purpose
+ * must be detected. Exit 1 on a failure. A kernel that faults ends kcheck with FAIL in its row,
+ * one that hangs does when SIGTERM comes; both tell the case. */
 #include "tests/kernels/kcheck.h"
 
 #include <math.h>
@@ -181,7 +182,8 @@ static bool is_right(const struct kcase *c, uint64_t at, uint32_t got, uint32_t 
 		c->bound[at / 4];
 }
 
-/* Tells the first that is wrong, and how many are: one number is another fault than a tile of them. */
+/* Tells the first that is wrong, and how many are: one number is another fault than a tile of
+ * them. */
 static void compare(struct kcheck *k, const struct kcase *c, const unsigned char *got)
 {
 	uint64_t wrong = 0, first = 0, last = 0;
@@ -266,17 +268,17 @@ static bool seen_before(const char *text)
 }
 
 /* Whether a case is of the kind of an earlier one. Its kind is its label without numbers, the
- * magnitude of its output, and, unless that is large, whether the same label was there before: a second
- * time inputs are aligned otherwise. */
+ * magnitude of its output, and, unless that is large, whether the same label was there before: a
+ * second time inputs are aligned otherwise. */
 static bool is_known_kind(const struct kcheck *k, const struct kcase *c)
 {
 	char text[128], kind[128];
 	int magnitude = c->out_bytes >= 4096, n;
 	bool again;
 
-	snprintf(text, sizeof text, "%s %s", k->kernel, c->label);
+	snprintf(text, sizeof text, "%d%s %s", k->spoil, k->kernel, c->label);
 	again = seen_before(text) && c->out_bytes < 65536;
-	n = snprintf(kind, sizeof kind, "%d%d ", magnitude, again);
+	n = snprintf(kind, sizeof kind, "%c%d%d ", 'a' + (int)k->spoil, magnitude, again);
 	for (const char *p = text; *p && n + 1 < (int)sizeof kind; p++)
 		if (*p < '0' || *p > '9')
 			kind[n++] = *p;
@@ -294,10 +296,11 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 #if defined(__SANITIZE_ADDRESS__)
 	int times = c->want ? 1 : 0;
 #else
-	int times = !c->want ? 0 : each ? 1 : 2;
+	int times = !c->want ? 0 : each || k->spoil != SPOIL_NOTHING ? 1 : 2;
 #endif
 
-	if (each && is_known_kind(k, c)) {
+	/* damage is noticed by what all cases of a kind have in common */
+	if ((each || k->spoil != SPOIL_NOTHING) && is_known_kind(k, c)) {
 		free_areas(k);
 		free(first);
 		free(second);
@@ -542,10 +545,17 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 	return k.failures;
 }
 
+static bool shown(size_t column, const char *only, const char *but)
+{
+	return (!only || strcmp(columns[column], only) == 0) &&
+		(!but || strcmp(columns[column], but) != 0);
+}
+
 int main(int argc, char **argv)
 {
 	bool timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
 	const char *only = NULL; /* only this column, without self-test */
+	const char *but = NULL;  /* all columns but this one */
 	int failures = 0;
 
 	if (argc > 3 && strcmp(argv[1], "--each") == 0) {
@@ -556,6 +566,11 @@ int main(int argc, char **argv)
 		only = argv[2];
 		argc -= 2, argv += 2;
 		if (!known_column(only))
+			return 64;
+	} else if (argc > 2 && strcmp(argv[1], "--but") == 0) {
+		but = argv[2];
+		argc -= 2, argv += 2;
+		if (!known_column(but))
 			return 64;
 	}
 
@@ -569,7 +584,7 @@ int main(int argc, char **argv)
 	if (!timing) {
 		printf("%-12s", "kernel");
 		for (size_t c = 0; c < COLUMNS; c++)
-			if (!only || strcmp(only, columns[c]) == 0)
+			if (shown(c, only, but))
 				printf(" %-8s", columns[c]);
 		printf(only ? "\n" : " self-test\n");
 	}
@@ -581,7 +596,7 @@ int main(int argc, char **argv)
 		for (size_t c = 0; c < COLUMNS; c++) {
 			char cell[24] = "-";
 
-			if (only && strcmp(only, columns[c]) != 0)
+			if (!shown(c, only, but))
 				continue;
 			failures += check_column(i, c, timing, cell);
 			if (!timing)

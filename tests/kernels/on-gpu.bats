@@ -1,5 +1,5 @@
 # scripts/on-gpu without a GPU: the emulated device takes the plug-in's place.
-load helper
+load ../helper
 
 setup_file() {
 	export PACKED=$BATS_FILE_TMPDIR/gpu
@@ -87,7 +87,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	PYTHONPATH=$venv run -0 on_gpu run --dir "$DIR" --out "$OUT" --only machine
 	assert_output --partial "cuBLASLt: libcublasLt.so.13"
 	mv "$DIR/lib/librnp_cuda.so" "$DIR/lib/librnp_cuda12.so"
-	RNP_CUDA_PLUGIN=/nowhere run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/nowhere run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
 	assert_output --partial "ok       kcheck-int8"
 }
 
@@ -241,7 +241,7 @@ END
 	refused 64 "--out" on_gpu run --dir "$DIR"
 	refused 64 "no option" on_gpu run --fast
 	refused 64 "usage" on_gpu walk
-	refused 66 "pack" on_gpu run --dir /nowhere --out "$OUT"
+	refused 66 "pack" on_gpu run --dir "$BATS_FILE_TMPDIR/nowhere" --out "$OUT"
 	run -0 on_gpu --help
 	assert_output --partial "resumable"
 }

@@ -1,5 +1,5 @@
 # The team of threads: those that wait sleep, whatever OMP_WAIT_POLICY says. Processor times, which others on the machine hardly change.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"

@@ -1,15 +1,17 @@
-/* evil.c - what makes a hostile worker of `rnp-train join`: linked into it with --wrap=container_write_filled,
- * it spoils each delta, of a whole model or of a fragment, as RNP_EVIL says before it is packed, and everything
- * else is the real program, with good signatures; one that boasts changes its record, by --wrap=delta_write. It trains on the CPU, whose memory is the host's. Two of one
- * operator, "lead" and "copy", send the same delta; the files in between are named RNP_EVIL_FILE and more. */
+/* evil.c - what makes a hostile worker of `rnp-train join`: linked into it with
+ * --wrap=container_write_filled, it spoils each delta, of a whole model or of a fragment, as
+ * RNP_EVIL says before it is packed, and everything else is the real program, with good signatures;
+ * one that boasts changes its record, by --wrap=delta_write. It trains on the CPU, whose memory is
+ * the host's. Two of one operator, "lead" and "copy", send the same delta; the files in between are
+ * named RNP_EVIL_FILE and more. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/wire/protocol.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "common/json/json.h"
@@ -35,7 +37,8 @@ struct spoilt {
 
 #define KINDS 8 /* of deltas, by their elements: a whole model, or fragments */
 
-/* Sends again what the first turn had, of each fragment. */
+/* Sends again what the first turn had, of each fragment: "again", or "stale", so much changed that
+ * comparing does not tell. */
 static void stale(const struct spoilt *s, uint64_t from, uint64_t count, float *out)
 {
 	static struct {
@@ -105,17 +108,24 @@ static int spoil(void *arg, uint64_t from, uint64_t count, float *out)
 		return rc;
 	if (!rng.key[0])
 		rng_seed(&rng, 20261122, 0);
-	if (strcmp(how, "stale") == 0)
+	if (strcmp(how, "stale") == 0 || strcmp(how, "again") == 0)
 		stale(s, from, count, out);
 	else if (strcmp(how, "lead") == 0)
 		lead(s, from, count, out);
 	else if (strcmp(how, "copy") == 0)
 		copy(s, from, count, out);
 	for (uint64_t i = 0; i < count; i++) {
-		if (strcmp(how, "flip") == 0)
+		if (strcmp(how, "flip") == 0 ||
+			(strcmp(how, "once") == 0 && s->number == 0))
 			out[i] = -out[i];
 		else if (strcmp(how, "scale") == 0)
 			out[i] *= 100;
+		else if (strcmp(how, "stale") == 0)
+			out[i] *= (float)(2 * rng_f64(&rng));
+		else if (strcmp(how, "again") == 0)
+			out[i] *= -0.4F;
+		else if (strcmp(how, "zero") == 0)
+			out[i] = 0;
 		else if (strcmp(how, "huge") == 0)
 			out[i] = i % 2 ? 3e38f : -3e38f;
 		else if (strcmp(how, "random") == 0)

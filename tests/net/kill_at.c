@@ -1,9 +1,9 @@
 /* kill_at.c - ends a process with SIGKILL at a chosen instant: LD_PRELOAD of a program, whose
- * RNP_KILL_AT'th call that makes something durable or visible (fsync, fdatasync, msync, rename, link,
- * unlink, ftruncate) is its last, or (RNP_KILL_NAME) whose first rename to a path with that in it, or
- * (RNP_KILL_SYNC) whose first fsync of a file with that in its path; with
- * RNP_KILL_AFTER=1 the call is still made, with RNP_KILL_WAIT=MS its other threads go on for so long.
- * RNP_KILL_COUNT=FILE: the number of calls is written there at the end. */
+ * RNP_KILL_AT'th call that makes something durable or visible (fsync, fdatasync, msync, rename,
+ * link, unlink, ftruncate) is its last, or (RNP_KILL_NAME) whose first rename to a path with that
+ * in it, or (RNP_KILL_SYNC) whose first fsync of a file with that in its path; with
+ * RNP_KILL_AFTER=1 the call is still made, with RNP_KILL_WAIT=MS its other threads go on for so
+ * long. RNP_KILL_COUNT=FILE: the number of calls is written there at the end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

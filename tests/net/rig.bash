@@ -75,7 +75,7 @@ serve_training() {
 	cd "$BATS_TEST_TMPDIR" || return
 	[[ -d m ]] || cp -r "$DIR/model" m
 	rm -f started
-	rig_exec "$rig_server" rnp-train coordinate --model m --data "$DIR/tok" --listen 10.77.0.1:8080 --port-file started --batch 4 \
+	rig_exec "$rig_server" rnp-train coordinate --model m --data "$DIR/tok" --listen 10.77.0.1:8080 --open --port-file started --batch 4 \
 		--length 32 --lr 3e-3 --device cpu --log-file requests.log "$@" >>c.out 2>>c.err 3>&- &
 	coordinator=$!
 	wait_until 'the coordinator to start' test -s started

@@ -1,4 +1,4 @@
-/* cheats.h - dishonest provers who have read the source: every cheat of the design, computed as the
+/* cheats.h - dishonest provers who have read the source: every known cheat, computed as the
  * cheat would compute it. For tests/unit/poc/poc.c (few, small) and tests/bench/poc.c (many).
  *
  * long because all cheats share one bed, and unit test and benchmark share all cheats.
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
 #include "common/base/clock.h"
 #include "common/json/json.h"
 #include "common/record/key.h"

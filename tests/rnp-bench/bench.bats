@@ -1,6 +1,6 @@
 # rnp-bench: its measurements are true, and it reports what it cannot measure.
 # slow: whole suites
-load helper
+load ../helper
 
 # Prints a field of the only record in $output
 of() {
@@ -30,7 +30,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 
 @test "bench run compress: sizes and errors on all kinds of data, peers beside them, a picture" {
 	cd "$BATS_TEST_TMPDIR"
-	RNP_HUFF0=/nowhere.so run_split rnp-bench run --suite compress --quick --time 20ms --plot p.svg
+	RNP_HUFF0=$BATS_FILE_TMPDIR/nowhere.so run_split rnp-bench run --suite compress --quick --time 20ms --plot p.svg
 	assert_success
 	jq -es 'map(select(.params.method)) | length == 26 and (map(.params.method) | unique | length == 13)' <<<"$output"
 	jq -es 'map(select(.params.method)) | all(.params | .gauss_microbits > 0 and .laplace_microbits > 0 and .gradient_microbits > 0 and .trained_microbits > 0 and .adverse_microbits > 0)' <<<"$output"
@@ -182,6 +182,19 @@ disk_dir() {
 	if [[ -d /dev/shm && $(stat -f -c %T /dev/shm) == tmpfs ]]; then
 		refused 69 "is in memory" rnp-bench run --suite disk --dir /dev/shm
 	fi
+	# a file system that takes O_DIRECT and ignores it
+	echo '#define _GNU_SOURCE
+		#include <fcntl.h>
+		#include <stdarg.h>
+		#include <sys/syscall.h>
+		#include <unistd.h>
+		int open(const char *path, int flags, ...) { va_list a; va_start(a, flags); int mode = va_arg(a, int); va_end(a);
+			return syscall(SYS_openat, AT_FDCWD, path, flags & ~O_DIRECT, mode); }
+		int fcntl(int fd, int what, ...) { va_list a; va_start(a, what); long arg = va_arg(a, long); va_end(a);
+			return syscall(SYS_fcntl, fd, what, arg) | (what == F_GETFL ? O_DIRECT : 0); }' >"$dir/cached.c"
+	"${CC:-gcc}" -c -fPIC -o "$dir/c.o" "$dir/cached.c" && objcopy --redefine-sym open=open64 --redefine-sym fcntl=fcntl64 "$dir/c.o" "$dir/c64.o" &&
+		"${CC:-gcc}" -shared -o "$dir/cached.so" "$dir/c.o" "$dir/c64.o"
+	LD_PRELOAD=$dir/cached.so refused 69 "reads from its cache in spite of O_DIRECT" rnp-bench run --suite disk --quick --dir "$dir"
 	refused 74 "disk full" rnp-bench run --suite disk --dir "$dir" --size 8000PB
 	refused 66 "No such file" rnp-bench run --suite disk --dir "$dir/absent"
 	run --separate-stderr bash -c "ulimit -f 8192; rnp-bench run --suite disk --quick --time 1s --dir '$dir'"
@@ -201,8 +214,8 @@ disk_dir() {
 }
 
 @test "bench run: a device that is not there is 69, one that nobody knows 64" {
-	RNP_CUDA_PLUGIN=/nonexistent refused 69 "/nonexistent: cannot open" rnp-bench run --suite gpu --device cuda:0
-	RNP_CUDA_PLUGIN=/nonexistent RNP_DEVICE=cuda refused 69 "/nonexistent: cannot open" rnp-bench run --suite link
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/none refused 69 "/none: cannot open" rnp-bench run --suite gpu --device cuda:0
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/none RNP_DEVICE=cuda refused 69 "/none: cannot open" rnp-bench run --suite link
 	run_split rnp-bench run --device tpu
 	assert_equal "$status" 64
 	run_split rnp-bench run --suite tpu
@@ -235,7 +248,7 @@ disk_dir() {
 	cd "$BATS_TEST_TMPDIR/m"
 	run_split rnp-bench run --suite cpu --quick --time 8ms --metrics-file m.prom
 	assert_success
-	python3 "$BATS_TEST_DIRNAME/prometheus.py" m.prom
+	python3 "$ROOT/tests/tools/prometheus.py" m.prom
 	if command -v promtool >/dev/null; then promtool check metrics <m.prom; fi
 	# the record's median, to the digit
 	local want
@@ -279,76 +292,6 @@ bench_record() { # test unit median low high
 	refused 66 "cannot open" rnp-bench compare old absent
 	run_split rnp-bench compare old
 	assert_equal "$status" 64
-}
-
-@test "bench predict: each kernel's limit, their sum last; compiled code tells the issue of instructions" {
-	run_split rnp-bench predict --gpu H100 --work token --model 7b
-	assert_success
-	jq -es 'all(.kind == "rnp.prediction") and (.[0].part | startswith("linear layers")) and .[0].limit == "hbm" and .[0].unknown.issue_ns and
-		(.[:-1] | map(.ns) | . == (sort | reverse)) and .[-1].kernel == "all" and
-		((.[:-1] | map(.ns) | add) - .[-1].ns | fabs) < 100 and .[-1].tokens_per_s > 150 and .[-1].tokens_per_s < 250' <<<"$output"
-	# a kernel that needs many instructions for each byte is limited by them; of other chips nothing is taken
-	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "project_wide_kernel<0, 1>", registers: 32, hot_bytes: 2,
-		hot_instructions: 173} | (.arch = "sm_80" | .hot_instructions = 1), (.arch = "sm_90")' >"$BATS_TEST_TMPDIR/sass"
-	run_split rnp-bench predict --gpu H100 --work token --model 7b --type f32 "$BATS_TEST_TMPDIR/sass"
-	assert_success
-	jq -es '.[0].part == "linear layers" and .[0].limit == "issue" and .[0].issue_ns + .[0].launch_ns == .[0].ns and .[-1].tokens_per_s < 60' <<<"$output"
-	# attention whose operands pass through shared memory is limited by it, however few its instructions
-	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "attend_tensor_kernel<64, 2>", registers: 32,
-		hot: {mma: 64}, hot_instructions: 128, hot_shared_cycles: 256} | .arch = ("sm_80", "sm_90")' >"$BATS_TEST_TMPDIR/shared"
-	run_split rnp-bench predict --gpu A100 "$BATS_TEST_TMPDIR/shared"
-	assert_success
-	jq -es '[.[] | select(.part == "attention forward")][0] | .limit == "shared" and .shared_ns + .launch_ns == .ns and .issue_ns < .ns' <<<"$output"
-	run_split rnp-bench predict --gpu H100 "$BATS_TEST_TMPDIR/shared"
-	assert_success
-	# attention by wgmma, of enough queries, whose tiles are counted loop by loop
-	jq -es 'any(.kernel == "attend_wide_kernel<64, false>" and .limit == "tensor" and .unknown.issue_ns)' <<<"$output"
-	rnp-bench predict --gpu H100 --tokens 1024 --length 1024 | jq -es 'any(.kernel == "attend_tensor_kernel<64, 2>")'
-	# without cuBLASLt an H100 makes products by wgmma, and SwiGLU with its own; others have not
-	jq -es 'any(.kernel == "swiglu_kernel<unsigned short>") and any(.kernel == "cuBLASLt") and
-		any(.part == "norm\u0027s weights backward" and .limit == "latency" and .latency_ns > .hbm_ns) and
-		any(.part == "embedding backward" and .limit == "hbm" and .latency_ns < .hbm_ns)' <<<"$output"
-	run_split rnp-bench predict --gpu H100 --without-library
-	assert_success
-	jq -es 'any(.kernel | test("^wide_product_kernel<")) and any(.kernel == "swiglu_product_kernel<true>") and
-		all(.kernel | test("^(multiply_kernel<|swiglu_kernel<|cuBLASLt)") | not)' <<<"$output"
-	run_split rnp-bench predict --gpu A100 --without-library
-	assert_success
-	jq -es 'any(.kernel | test("^multiply_kernel<")) and all(.kernel | test("^(wide|swiglu)_product_kernel") | not)' <<<"$output"
-	# compression: loop by loop, once all of a kernel's loops are known
-	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/shared"
-	assert_success
-	jq -es 'length == 2 and .[0].limit == "hbm" and .[0].unknown.issue_ns and .[1].values_per_s > 1e11' <<<"$output"
-	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "decode_kernel", arch: "sm_90", registers: 32, hot_instructions: 1,
-		functions: [("get_plane_warp", "add_lows_warp") | {name: ., instructions: 9000, loops: [
-			{instructions: 4000, bytes: 0, shared_cycles: 9}, {instructions: 3000, bytes: 8, shared_cycles: 8},
-			{instructions: 2000, bytes: 8, shared_cycles: 0}]}]}' >"$BATS_TEST_TMPDIR/loops"
-	run_split rnp-bench predict --work decode "$BATS_TEST_TMPDIR/loops"
-	assert_success
-	jq -es '.[0].limit == "issue" and (.[0].unknown | not) and .[1].values_per_s < 1e11' <<<"$output"
-	# bytes of a value: 5 for its symbol, 13 with what is added and left
-	each() { rnp-bench predict --work compress --values 65536000 --method "$@" | jq -s "map(select(.kernel | test(\"^(carry|encode_(sigma|blocks|wide)|decode|remain|spread)\")) | .bytes) | add / 65536000"; }
-	run -0 each q4
-	assert_output 5
-	run -0 each q4 --feedback
-	assert_output 13
-	run -0 each ecq --feedback
-	assert_output 21
-	run -0 each q8:sigma --feedback
-	assert_output 13
-	run -0 each q8:sigma
-	assert_output 5
-	run_split rnp-bench predict --work expand --method q4 --values 65536000
-	jq -es 'length == 3 and any(.kernel == "decode_levels<7, false>" and .bytes == 5 * 65536000) and .[-1].values_per_s > 1e11' <<<"$output"
-	run -64 rnp-bench predict --work compress --method q5
-	refused 64 "values" rnp-bench predict --work encode --values 0
-	refused 65 "no rnp.sass record for sm_120" rnp-bench predict --gpu RTX5090 "$BATS_TEST_TMPDIR/sass"
-	echo '{"kind":"rnp.bench"}' >"$BATS_TEST_TMPDIR/other"
-	refused 65 "rnp.sass" rnp-bench predict "$BATS_TEST_TMPDIR/other"
-	refused 66 "nowhere" rnp-bench predict /nowhere
-	run -64 rnp-bench predict --gpu GTX
-	assert_line --partial "A100|H100"
-	refused 64 "tokens" rnp-bench predict --length 0
 }
 
 @test "bench run: a closed standard output is an error of writing" {

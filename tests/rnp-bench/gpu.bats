@@ -2,11 +2,11 @@
 # faults of a GPU. The plug-in is built from the CUDA sources, compiled for the CPU
 # (tests/kernels/cuda_emu.h);
 # the driver's library is a fake.
-load helper
+load ../helper
 
 setup_file() {
-	"${CC:-gcc}" -shared -fPIC -o "$BATS_FILE_TMPDIR/libnvidia-ml.so.1" "$BATS_TEST_DIRNAME/fake/nvml.c"
-	"${CC:-gcc}" -shared -fPIC -I "$BATS_TEST_DIRNAME/.." -o "$BATS_FILE_TMPDIR/wrong.so" "$BATS_TEST_DIRNAME/fake/cuda_wrong.c" -ldl
+	"${CC:-gcc}" -shared -fPIC -o "$BATS_FILE_TMPDIR/libnvidia-ml.so.1" "$ROOT/tests/fake/nvml.c"
+	"${CC:-gcc}" -shared -fPIC -I "$ROOT" -o "$BATS_FILE_TMPDIR/wrong.so" "$ROOT/tests/fake/cuda_wrong.c" -ldl
 	mkdir -p "$BATS_FILE_TMPDIR/nothing"
 }
 
@@ -79,7 +79,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	refused 69 "there are 1 GPUs" link --device cuda:7
 	refused 69 "the device asked for is 'cpu'" link --device cpu
 	# a driver, but not the toolkit to build the plug-in with
-	RNP_CUDA_PLUGIN=/nonexistent refused 69 "our CUDA plug-in is not: build it with nvcc" link
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/none refused 69 "our CUDA plug-in is not: build it with nvcc" link
 	# the plug-in without a driver: there is a GPU on the bus, or there is none
 	no_driver
 	CUDA_EMU_DRIVER=0 refused 69 "its driver is not loaded" link
@@ -159,7 +159,7 @@ broken() {
 		run_split rnp-train compress --method q8 --out a g
 	assert_success
 	assert_equal "$stderr" "rnp-train: cuda:0: GPU has fallen off the bus: using the CPU"
-	RNP_CUDA_PLUGIN=/nonexistent/librnp_cuda.so run_split rnp-train compress --method q8 --out b g
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/none/librnp_cuda.so run_split rnp-train compress --method q8 --out b g
 	assert_success
 	assert_equal "$stderr" ""
 	cmp a b

@@ -1,5 +1,5 @@
 # rnp-bench serve, and the suites net and comm that measure against it.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -19,10 +19,10 @@ start_peer() {
 	url=http://127.0.0.1:$(<port)
 }
 
-# Starts one that misbehaves, see fake_peer.py: $url, $fake
+# Starts one that misbehaves, see tests/tools/fake_peer.py: $url, $fake
 start_fake_peer() {
 	rm -f fake.port
-	python3 "$ROOT/tests/fake_peer.py" "$1" fake.port 3>&- &
+	python3 "$ROOT/tests/tools/fake_peer.py" "$1" fake.port 3>&- &
 	fake=$!
 	wait_port fake.port "$fake"
 	url=http://127.0.0.1:$(<fake.port)
@@ -178,7 +178,7 @@ tcp_port() {
 	END
 	refused 69 "cannot reach" rnp-bench run --suite net --peer http://127.0.0.1:1
 	refused 69 "--peer" rnp-bench run --suite net
-	refused 64 "not an http or https URL" rnp-bench run --suite net --peer 127.0.0.1:80
+	misused "not an http or https URL" rnp-bench run --suite net --peer 127.0.0.1:80
 }
 
 @test "run: a peer that is none does not keep the other suites from being run" {
@@ -212,7 +212,7 @@ tcp_port() {
 	assert_equal "$(grep -c '^rnp_bench_latency_seconds{suite="comm"' comm.prom)" \
 		"$(jq -s 'map(select(.unit == "ns")) | length' comm.jsonl)"
 	grep -q '^rnp_bench_latency_seconds{suite="comm",test="pingpong",.*backend\\":\\"tcp\\",\\"bytes\\":1024,' comm.prom
-	python3 "$BATS_TEST_DIRNAME/prometheus.py" comm.prom
+	python3 "$ROOT/tests/tools/prometheus.py" comm.prom
 	python3 -c 'import sys, xml.dom.minidom as m; t = [n.firstChild.data for n in m.parse("comm.svg").getElementsByTagName("text")]
 assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one way" in t, t'
 	rnp-bench compare comm.jsonl comm.jsonl | jq -es 'length > 30 and all(.verdict == "no difference")'
@@ -291,11 +291,11 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 }
 
 @test "comm: what is not here is 69 when it is asked for and left out when not" {
-	RNP_MPI_PLUGIN=/nowhere.so refused 69 "mpi" rnp-bench run --suite comm --backend mpi
-	RNP_NCCL_PLUGIN=/nowhere.so refused 69 "nccl" rnp-bench run --suite comm --backend nccl
+	RNP_MPI_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so refused 69 "mpi" rnp-bench run --suite comm --backend mpi
+	RNP_NCCL_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so refused 69 "nccl" rnp-bench run --suite comm --backend nccl
 	run rnp-bench run --suite comm --backend smoke-signals
 	assert_equal "$status" 64
-	RNP_MPI_PLUGIN=/nowhere.so RNP_NCCL_PLUGIN=/nowhere.so run_split rnp-bench run --suite comm --quick --time 10ms
+	RNP_MPI_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so RNP_NCCL_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so run_split rnp-bench run --suite comm --quick --time 10ms
 	((status == 0)) || fail "exit $status: $stderr"
 	jq -es 'map(.params.backend) | unique == ["http", "tcp"]' <<<"$output"
 }

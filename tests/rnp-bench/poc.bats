@@ -1,5 +1,5 @@
 # Proof of compute: a challenge, its answer and the verdict, as users run the commands.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -173,9 +173,9 @@ verdict() {
 	{ cat absent.json; echo '{'; cat c.json; } >in.json
 	run_split answer in.json
 	assert_equal "$status" 69
-	assert_equal "$(jq -c .kind <<<"$output")" '"rnp.answer"'
+	assert_equal "$(jq -r .kind <<<"$output" | tr '\n' ,)" rnp.unanswered,rnp.answer,
 	[[ $stderr == *GPU-0*in.json:2:* && $(wc -l <<<"$stderr") == 2 ]]
-	verdict c.json <<<"$output" | jq -e .passed
+	tail -1 <<<"$output" | verdict c.json | jq -e .passed
 	# but it does not continue when its output cannot be written
 	cat c.json c.json >in.json
 	run bash -c 'rnp-bench answer --key node.key in.json >/dev/full'
@@ -196,8 +196,9 @@ verdict() {
 	grep -q 'skipped, the challenge gave' said
 	assert_equal "$(wc -l <said)" 1
 	head -1 answers | verdict newer.json | jq -e .passed
-	tail -1 answers | verdict older.json | jq -e .passed
-	assert_equal "$(wc -l <answers)" 2
+	sed -n 2p answers | verdict older.json | jq -e .passed
+	tail -1 answers | jq -e '.kind == "rnp.unanswered" and (.reason | test("^skipped, the challenge gave .* has waited for 1 h"))'
+	assert_equal "$(wc -l <answers)" 3
 	# challenges from a file are not urgent: they keep their order
 	answer older.json newer.json | head -1 | verdict older.json | jq -e .passed
 }
@@ -214,6 +215,60 @@ verdict() {
 	jq -c 'del(.proof) | .devices[0].memory = {lanes: 65536, per_slice: 4096, passes: 1}' c.json >huge.json
 	rnp-register sign --key verifier.key huge.json >signed.json
 	refused 69 "asks for 1040.0 GiB of memory" answer signed.json
+}
+
+@test "poc: work that cannot end in its time, or has no room in this hour, is refused before it begins" {
+	local huge words='the work takes at least .* here, and the challenge gives 3 s'
+	for huge in '.matmul = {n: 4096, rounds: 65536}' '.matmul = {n: 64, rounds: 4000000}' '.chain = {segments: 64, steps: 16777216}' \
+		'.memory = {lanes: 64, per_slice: 256, passes: 8} | .matmul = {n: 16384, rounds: 100}'; do
+		small --deadline 3s | jq -c "del(.proof) | .devices[0] |= ($huge)" | rnp-register sign --key verifier.key >huge.json
+		run_split answer huge.json
+		assert_equal "$status" 69
+		[[ $stderr =~ huge.json:1:\ refused:\ $words ]] || fail "$stderr"
+		[[ $(jq -r 'select(.kind == "rnp.unanswered").reason' <<<"$output") =~ ^refused:\ $words ]] || fail "$output"
+	done
+	# the verdict has these words, whoever else signs them has none
+	run verdict huge.json <<<"$output"
+	assert_equal "$status" 1
+	jq -e '(.passed | not) and (.checks[0].reason | startswith("the node says: refused: the work takes"))' <<<"$output"
+	rnp-register keygen --out other.key >/dev/null
+	answer huge.json 2>/dev/null | jq -c 'del(.proof)' | rnp-register sign --key other.key >others.json
+	refused 77 "" rnp-bench verdict --key verifier.key --challenge huge.json others.json
+	# an hour of which challenges have taken all but a tenth of a second
+	mkdir -p cache/rnp
+	cp "$XDG_CACHE_HOME/rnp/measured.jsonl" cache/rnp
+	echo "$(($(date +%s%3N) - 3500000)) 9950" >cache/rnp/challenges
+	small --rounds 20000 --deadline 60s >c.json
+	# what is refused exchanges no bytes either: nobody listens at that port
+	XDG_CACHE_HOME=$PWD/cache refused 75 "refused: the work takes at least" answer --per-hour 10s --verifier http://127.0.0.1:1 c.json
+	[[ $stderr != *"no bandwidth"* ]] || fail "$stderr"
+	[[ $stderr == *"of the 10 s that challenges may take in an hour (--per-hour) 50 ms are left"* ]] || fail "$stderr"
+	# those of the hour before do not count, and what this one takes does
+	echo "$(($(date +%s%3N) - 3700000)) 9950" >cache/rnp/challenges
+	XDG_CACHE_HOME=$PWD/cache answer --per-hour 10s c.json | verdict c.json | jq -e .passed
+	assert_equal "$(wc -l <cache/rnp/challenges)" 2
+	# with the exchange: three tries, and 125 and 250 ms at least between them
+	small >c.json
+	XDG_CACHE_HOME=$PWD/cache answer --per-hour 10s --verifier http://127.0.0.1:1 c.json 2>said | verdict c.json | jq -e .passed
+	grep -q 'no bandwidth was measured' said
+	assert [ "$(tail -n 1 cache/rnp/challenges | cut -d ' ' -f 2)" -ge 375 ]
+}
+
+@test "poc: work that is late is ended, and the line says what time it had, took and got" {
+	local words='late: .* passed, 1 s were allowed, and [0-9]+% of the work was done; it got [0-9]+% of [0-9]+ processor.*, load [0-9.]+, priority .nice. '$(nice -n 5 nice)
+	small --size 2048 --deadline 1ms | answer - >/dev/null 2>&1 || true # measures
+	# a machine that was faster when it was measured
+	mkdir -p cache/rnp
+	jq -c '.params.best = 1000000000000000' "$XDG_CACHE_HOME/rnp/measured.jsonl" >cache/rnp/measured.jsonl
+	small --rounds 3000000 --deadline 1s >c.json
+	XDG_CACHE_HOME=$PWD/cache run_split nice -n 5 rnp-bench answer --key node.key c.json
+	assert_equal "$status" 75
+	[[ $stderr =~ c.json:1:\ $words ]] || fail "$stderr"
+	jq -e '.kind == "rnp.unanswered" and (.reason | startswith("late: "))' <<<"$output"
+	# a terminal shows how far it is
+	small --rounds 3000000 --deadline 4s >c.json
+	XDG_CACHE_HOME=$PWD/cache on_terminal 80 "rnp-bench answer --key node.key c.json" >seen || true
+	grep -aq 'challenge .*%' seen
 }
 
 @test "poc: every level of the CPU's instructions gives the same answer" {
@@ -288,11 +343,26 @@ teardown() {
 		length >= 1 and all(.passed and .signer == $v[0].node)' history.json
 }
 
+@test "poc: why a challenge is not answered stands in the verdict, the status and the node's page" {
+	registry 1s
+	challenged
+	echo "$(date +%s%3N) 9999" >challenges
+	CACHE_DIRECTORY=$PWD answer --per-hour 1s c.json 2>said | rnp-register submit --registry "$URL" >stored.jsonl || true
+	grep -q 'refused: the work takes at least .* are left$' said
+	jq -e '.of == "rnp.unanswered"' stored.jsonl
+	failed_in_status() { rnp-register status --registry "$URL" --key node.key >status.json && jq -e .reason status.json; }
+	wait_until 'the verdict' failed_in_status
+	jq -e --arg said "$(sed 's/.*refused: //' said)" '.reason == "answer: the node says: refused: " + $said and (.next | test("not passed"))' status.json
+	curl -sS "$URL/nodes/$NODE" | grep -q 'the node says: refused: the work takes at least'
+	# it is closed: neither that nor an answer counts any more, and submit says nothing twice
+	CACHE_DIRECTORY=$PWD answer --per-hour 1s c.json 2>/dev/null | rnp-register submit --registry "$URL" 2>&1 | (! grep .)
+}
+
 @test "poc: a challenge whose reply was lost comes with another heartbeat at once" {
 	registry 1s
 	rnp-register heartbeat --once --registry "$URL" --key node.key >/dev/null
 	sleep 2.1 # from now on a challenge is due
-	python3 "$ROOT/tests/fake_http.py" "lose-reply:$(<port)" lossy 3>&- &
+	python3 "$ROOT/tests/tools/fake_http.py" "lose-reply:$(<port)" lossy 3>&- &
 	LOSSY=$!
 	wait_file lossy
 	rnp-register heartbeat --once --registry "http://127.0.0.1:$(<lossy)" --key node.key >beats.jsonl

@@ -1,5 +1,5 @@
 # rnp-bench report and compare: figures for readers, with intervals and reasons.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -52,6 +52,22 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	refused 64 "FILE" rnp-bench report --html again.html || true
 }
 
+@test "report: without a page to write, records are rows, a table a suite, and go through a pipe as they are" {
+	two_machines
+	{ cat old.jsonl && figure copy B/s 5 4 6 | jq -c '.suite = "mem"' &&
+		figure decode_nano_q8_0_b16_c512 tokens/s 20300 14500 26500 | jq -c '.suite = "serve" | .throttled = true'; } >all.jsonl
+	rnp-bench report all.jsonl | cmp - all.jsonl
+	on_terminal 80 'NO_COLOR=1 rnp-bench report all.jsonl' >screen
+	grep -qE '^cpu +slow +2 µs [(]1.9 to 2.6[)] +8$' screen
+	grep -qE '^mem +copy +5 B/s [(]4 to 6[)] +8$' screen
+	grep -qx 'serve  decode_nano_q8_0_b16_c512  20.3 k tokens/s (14.5 to 26.5)  8  yes' screen
+	assert_equal "$(grep -c '^suite ' screen)" 3
+	run ! grep -E '^.{81}' screen
+	rnp-bench report --html page.html old.jsonl 2>said
+	grep -q 'wrote page.html' said
+	refused 64 'rnp-bench compare' rnp-bench report old.jsonl new.jsonl
+}
+
 @test "report: figures that span decades are drawn on an axis of powers of ten" {
 	{ figure one ns 10 9 11 && figure two ns 1000000 900000 1100000; } >wide.jsonl
 	{ figure one ns 10 9 11 && figure two ns 30 20 40; } >narrow.jsonl
@@ -73,7 +89,7 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	two_machines
 	cat old.jsonl >>real.jsonl
 	rnp-bench report --html page.html real.jsonl new.jsonl
-	node "$ROOT/tests/browser.mjs" "$browser" . 360,1280d "file://$PWD/page.html" >seen.jsonl
+	node "$ROOT/tests/tools/browser.mjs" "$browser" . 360,1280d "file://$PWD/page.html" >seen.jsonl
 	[[ -z ${SHOTS-} ]] || cp ./*.png "$SHOTS"
 	jq -se 'length == 2 and all(.[]; .overlaps == [] and .loaded == [.url] and .dialogs == [])' seen.jsonl >fits ||
 		fail "$(jq -c '[.at, .overlaps, .loaded]' seen.jsonl)"
@@ -103,12 +119,12 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	rnp-reward report --store net.db --html ledger.html epoch.jsonl
 	{ echo '<!doctype html><meta charset="utf-8"><title>all</title>'; sed '/^<?xml/d' *.svg; } >all.html
 	assert_equal "$(grep -c '<svg ' all.html)" 5
-	node "$ROOT/tests/browser.mjs" "$browser" . 360,1280d "file://$PWD/all.html" "file://$PWD/ledger.html" >seen.jsonl
+	node "$ROOT/tests/tools/browser.mjs" "$browser" . 360,1280d "file://$PWD/all.html" "file://$PWD/ledger.html" >seen.jsonl
 	[[ -z ${SHOTS-} ]] || cp ./*.png "$SHOTS"
 	jq -se 'length == 4 and all(.[]; .overlaps == [] and .cut == [] and .loaded == [.url])' seen.jsonl >fits ||
 		fail "$(jq -c '[.url, .at, .overlaps, .cut, .loaded]' seen.jsonl)"
 	# pictures in pages scroll in their box: scaled down to a phone nobody could read them
-	node "$ROOT/tests/browser.mjs" "$browser" . 360,1280d "file://$PWD/ledger.html" "file://$PWD/worlds.html" >seen.jsonl
+	node "$ROOT/tests/tools/browser.mjs" "$browser" . 360,1280d "file://$PWD/ledger.html" "file://$PWD/worlds.html" >seen.jsonl
 	jq -se 'length == 4 and all(.[]; .width <= (.at | rtrimstr("d") | tonumber) and .smallest >= 9 and .overlaps == [] and .cut == [])' \
 		seen.jsonl >fits || fail "$(jq -c '[.url, .at, .width, .smallest, .overlaps, .cut]' seen.jsonl)"
 }

@@ -1,5 +1,5 @@
 # rnp-price bid: Akash's contract for price scripts.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,5 +1,5 @@
 # rnp-price fit and backtest: what whole catalogues and series of a market say.
-load helper
+load ../helper
 load price
 
 # --- fit -----------------------------------------------------------------------------------
@@ -22,6 +22,9 @@ catalogues() {
 		.error_ppm.market_left_out <= 230000' <<<"$output" || fail "$(jq -c .error_ppm <<<"$output")"
 	jq -e '.coefficients | .memory > 0 and .tensor > 0 and .spot < 0' <<<"$output"
 	assert_equal "$(jq -r .data_sha256 <<<"$output")" "$(sha256sum offers | cut -d' ' -f1)"
+	# people see the price of each model, and how far off it is
+	rnp-price fit --table offers >prices
+	grep -qE '^GPU +\$/h +from +to +offers$' prices && grep -qE '^RTX 4090 +\$0\.' prices && grep -q 'error in sample' prices
 	# the order of the offers does not change any visible result
 	jq -c '[.error_ppm, .spread]' <<<"$output" >a
 	sort -R --random-source=<(yes) offers | rnp-price fit | jq -c '[.error_ppm, .spread]' >b
@@ -79,7 +82,7 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 @test "backtest: worlds, the same as an independent reading within 0.1%" {
 	gunzip -c "$(data history/prime_30min/H200_141GB.jsonl.gz)" | head -40 >series || skip_data
 	[[ -s series ]] || skip_data
-	run python3 "$ROOT/tests/price_worlds.py" series "${RNP_SEED:-7}"
+	run python3 "$ROOT/tests/tools/price_worlds.py" series "${RNP_SEED:-7}"
 	assert_success
 	[[ $output == *"486 results of worlds agree within 0.1%"* ]]
 }
@@ -103,7 +106,7 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	gunzip -c "$(data jobs/philly_jobs.csv.gz)" >jobs.csv || skip_data
 	run_split rnp-price backtest --jobs jobs.csv --gpus 624
 	assert_success
-	# pricing.md, B.5
+	# seconds of the mean job, from a simulation of its own, without the C
 	assert_equal "$(jq -r '[.algorithm, .mean_s, .runs] | join(" ")' <<<"$output")" \
 		"fifo 64678 82247
 las 14013 82247
@@ -151,7 +154,7 @@ las 1060 1 1800"
 	pods=$(data jobs/openb_pod_list_default.csv) || skip_data
 	run_split rnp-price backtest --pods "$pods" --nodes "$nodes" --runs 4
 	assert_success
-	# pricing.md, B.5: GPUs in use when 100 and 130% were asked for
+	# published by the authors of FGD: GPUs in use when 100 and 130% were asked for
 	jq -se 'map({key: .algorithm, value: .}) | from_entries as $all |
 		{random: [86.3, 87.5], "dot-product": [90.6, 90.9], "gpu-clustering": [91.7, 91.9],
 		 "gpu-packing": [91.8, 92.0], "best-fit": [92.9, 93.1], fgd: [95.2, 95.4]} | to_entries | all(

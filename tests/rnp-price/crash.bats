@@ -1,6 +1,6 @@
 # rnp-price with hostile numbers, full disks and sudden ends: the last price stands, and nobody is
 # repriced by what cannot be.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -166,7 +166,7 @@ for i in range(200000): print(json.dumps({"kind": "rnp.offer", "v": 1, "market":
 
 # price_loop DIRECTORY: one turn, as cron has it: $status, $stderr
 price_loop() {
-	run_split env RNP_NODE="$NODE" RNP_COSTS="$PWD/costs.json" RNP_MARKETS="$PWD/markets.json" RNP_PRICE_STATE="$1" "$ROOT/scripts/price-loop"
+	run_split env RNP_NODE_FILE="$NODE" RNP_COSTS="$PWD/costs.json" RNP_MARKETS="$PWD/markets.json" RNP_PRICE_STATE="$1" "$ROOT/scripts/price-loop"
 }
 
 @test "price-loop: two at once, no place to write, a market that is away, a disk that takes less than a turn: the price stands" {
@@ -184,8 +184,15 @@ price_loop() {
 	price_loop "$PWD/state"
 	exec 9>&-
 	assert_equal "$status $stderr" "75 price-loop: another turn is at work"
-	price_loop /nowhere
-	assert_equal "$status $stderr" "73 price-loop: '/nowhere' takes no files"
+	# a file system without locks is no other turn
+	mkdir bin
+	printf '#!/bin/sh\necho "flock: 9: No locks available" >&2\nexit 71\n' >bin/flock
+	chmod +x bin/flock
+	PATH=$PWD/bin:$PATH price_loop "$PWD/state"
+	assert_equal "$status $stderr" "69 price-loop: cannot lock '$PWD/state/lock': its file system keeps no locks: flock: 9: No locks available; name another place in RNP_PRICE_STATE"
+	: >none
+	price_loop "$PWD/none"
+	assert_equal "$status $stderr" "73 price-loop: '$PWD/none' takes no files: run it as root, or name another place in RNP_PRICE_STATE"
 	# a limit that the offers do not fit, but fewer of them would
 	[ "$(wc -c <state/offers.jsonl)" -gt 2048 ]
 	run_split bash -c 'trap "" XFSZ; ulimit -f 2; RNP_NODE=$1 RNP_COSTS=$PWD/costs.json RNP_MARKETS=$PWD/markets.json \
@@ -210,5 +217,5 @@ price_loop() {
 	cmp before/quote.json disk/quote.json
 	mount -o remount,ro disk
 	price_loop "$PWD/disk"
-	assert_equal "$status $stderr" "73 price-loop: '$PWD/disk' takes no files"
+	assert_equal "$status $stderr" "73 price-loop: '$PWD/disk' takes no files: run it as root, or name another place in RNP_PRICE_STATE"
 }

@@ -1,5 +1,5 @@
 # rnp-price estimate: what a day leaves on each market, against an independent calculation.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -16,6 +16,17 @@ offers() {
 		jq -nc --arg m "$1" --arg i "$i" --argjson p "${p#*:}" --arg r "${p%%:*}" '{kind: "rnp.offer", v: 1, market: $m, offer_id: $i, host: $i,
 			gpu_model: "RTX 4090", gpu_count: 2, uusd_per_gpu_hour: $p, spot: false} + if $r == "?" then {} else {rented: ($r == "true"), rentable: ($r == "false")} end'
 	done
+}
+
+@test "estimate: of GPUs of several models one is estimated, and the others are named" {
+	offers vast false:400000 true:400000 >o
+	jq -c '.gpus = [{model: "NVIDIA T400 4GB"}] + [range(2) | {model: "NVIDIA GeForce RTX 4090"}]' "$NODE" >n
+	run_split rnp-price estimate --node n --costs costs.json o
+	assert_success
+	assert_equal "$stderr" "rnp-price: n: not in this estimate: 1 T400 4GB (--gpu-model)"
+	assert_equal "$(jq -c '[.gpu_model, .gpu_count]' <<<"$output")" '["RTX 4090",2]'
+	refused 64 "--gpu-model: 'L4' is not among the GPUs of n: 2 RTX 4090, 1 T400 4GB" \
+		rnp-price estimate --node n --gpu-model L4 --costs costs.json o
 }
 
 @test "estimate: price, occupancy, fee and power, as another program computes them" {

@@ -1,5 +1,5 @@
 # rnp-price feed: every peculiarity of the markets, every way in which a feed can be bad.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -292,5 +292,82 @@ feed_server() {
 		run_split rnp-price feed --market vast <<<"$feed"
 		assert_equal "$status" 65
 		[[ $stderr == "rnp-price: standard input: "* ]]
+	done
+}
+
+@test "feed: typed alone on a terminal it asks the market's own address, or says that there is none; it waits for no typing" {
+	cd "$BATS_TEST_TMPDIR"
+	# a proxy that is not there: nothing leaves this machine
+	export https_proxy=http://127.0.0.1:1 NO_COLOR=1
+	local market
+	for market in akash prime runpod vast; do
+		on_terminal 200 "rnp-price feed --market $market; echo \"ended \$?\"" >screen
+		grep -qE "asks https://[a-z.-]*$market" screen || grep -q 'asks https://api.primeintellect.ai' screen || fail "$(<screen)"
+		grep -q 'ended 69' screen || fail "$(<screen)"
+		# the address is that of the example that people begin with
+		grep -qF "$(sed -n 's/.*asks \([^ ]*\).*/\1/p' screen | tr -d '\r')" <(rnp-price feed --example) || fail "$(<screen)"
+	done
+	for market in nosana rnp salad skypilot; do
+		on_terminal 200 "rnp-price feed --market $market; echo \"ended \$?\"" >screen
+		grep -q "market $market has no one address: name a URL or a file" screen || fail "$(<screen)"
+		grep -q 'ended 64' screen || fail "$(<screen)"
+	done
+	# who wants to type it is told what waits
+	on_terminal 200 'rnp-price feed --market vast -' 'reads what you type here' 1 >screen
+	# a pipe is read, as ever
+	rnp-price feed --market vast <"$ROOT/tests/data/man/vast.json" | head -n 1 | grep -q '"market":"vast"'
+}
+
+@test "feed: what the markets' own command lines write, with a byte order mark too; UTF-16 is named" {
+	# vastai search offers --raw: the array alone
+	vast_feed 2026-11-20T18:00:00Z 0.40 0.50 >api
+	jq -c .offers api >raw
+	assert_equal "$(rnp-price feed -m vast raw | jq -c .uusd_per_gpu_hour | xargs)" "400000 500000"
+	# prime availability list --output json
+	cat >cli <<-'END'
+		{"gpu_resources":[{"id":"a1b2c3","cloud_id":"H100","gpu_type":"H100 80GB (Spot)","gpu_count":2,"socket":"SXM5","provider":"runpod",
+		 "location":"US","stock_status":"Low","price_per_hour":"$4.00","price_value":4.0,"security":"datacenter","vcpus":"8-16","memory_gb":"125",
+		 "disk_gb":"120+","gpu_memory":80,"is_spot":true},
+		 {"id":"a1b2c4","cloud_id":"x","gpu_type":"A100 80GB","gpu_count":1,"socket":"N/A","provider":"N/A","location":"N/A","stock_status":"Available",
+		 "price_value":1,"security":"community","vcpus":"8","memory_gb":"64","gpu_memory":80,"is_spot":false}],"total_count":2,"filters":{"gpu_type":null}}
+	END
+	assert_equal "$(rnp-price feed -m prime cli | jq -c '[.gpu_model, .gpu_count, .uusd_per_gpu_hour, .spot, .cpu_cores, .country, .host, .secure]')" \
+		'["H100 SXM",2,2000000,true,8,"US","runpod",true]
+["A100 80GB",1,1000000,false,8,null,null,false]'
+	local m f
+	for f in vast:raw vast:api prime:cli skypilot:csv; do
+		m=${f%:*} f=${f#*:}
+		[[ $f != csv ]] || cp "$PRICE/skypilot-made-up.csv" csv
+		touch -d 2026-11-20T18:00:00Z "$f"
+		rnp-price feed -q -m "$m" "$f" | jq -c 'del(.at)' >plain
+		{ printf '\xef\xbb\xbf'; cat "$f"; } >marked
+		rnp-price feed -q -m "$m" marked | jq -c 'del(.at)' | cmp - plain
+		iconv -t UTF-16 "$f" >wide
+		refused 65 "UTF-16 or UTF-32: save it as UTF-8" rnp-price feed -m "$m" wide
+		iconv -t UTF-16LE "$f" >wide
+		refused 65 "UTF-16 or UTF-32" rnp-price feed -m "$m" wide
+	done
+	# Google's catalogue has GPUs without a machine, whose price is that of the chip alone
+	printf '%s\n' InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,GpuInfo \
+		,A100,1.0,,,2.93,0.88,us-central1,A100 g2-standard-4,L4,1.0,4,16,0.70,0.28,us-central1,L4 >gcp
+	run_split rnp-price feed -m skypilot gcp
+	assert_success
+	assert_equal "$(jq -r .gpu_model <<<"$output" | sort -u)" L4
+	[[ $stderr == *"gcp:2: a GPU that is sold without its machine (Google), left out"* ]]
+}
+
+@test "feed: a hostile list takes memory in proportion to its bytes, and time, too" {
+	python3 - <<-'END'
+		open("deep", "w").write('{"items":[' + "[]," * 2000000 + "[]]}")
+		open("wide", "w").write('{"items":[{"cloudId":[' + "{}," * 300000 + "{}]}]}")
+		open("long", "w").write('{"items":[' + ",".join('{"cloudId":"c%d","gpuType":"T%d","gpuCount":1,"prices":{"onDemand":1}}' % (i, i)
+		    for i in range(50000)) + "]}")
+	END
+	local f
+	for f in deep wide long; do
+		# twice its bytes or eight times, beside what the program itself takes
+		run_split bash -c "ulimit -v \$((200000 + 8 * $(stat -c %s $f) / 1024)); timeout 60 rnp-price feed -m prime $f"
+		[[ $f == long ]] && assert_success || assert_equal "$status" 65
+		assert [ "$(wc -l <<<"$stderr")" -lt 30 ]
 	done
 }

@@ -1,7 +1,7 @@
 # rnp-price feed over HTTP: markets that page, throttle, truncate, lie and redirect; all of them
 # at once; a registry's quotes.
-load helper
-load registry
+load ../helper
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

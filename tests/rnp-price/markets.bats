@@ -1,5 +1,5 @@
 # rnp-price feed: Prime, RunPod, Salad, Nosana, each with the peculiarities of its own format.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,5 +1,5 @@
 # rnp-price match: jobs and nodes in, matches out.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -92,6 +92,20 @@ why() {
 	assert_equal "$(where p)" "$a:0 175001"
 	assert_equal "$(where q)" "$a:0 175001"
 	assert_equal "$(where r)" "$a:1 210001"
+	# of GPUs of several models the quoted ones are let, by their places in the record
+	card='{model: "NVIDIA T400 4GB", memory_bytes: 4294967296}'
+	jq -c "if .gpus and .name then .gpus = [$card] + .gpus else . end" nodes >mixed
+	job wide '"gpu_model":"RTX 4090","gpu_count":4,"nodes_max":2' >jobs
+	match jobs mixed
+	assert_equal "$(where wide)" "$a:1,2 m/x:0,1 1500002"
+	# what runs there is found again, and a quote for other GPUs sells none of these
+	jq -c '.end = "2026-11-23T10:00:00Z"' <<<"$output" >running
+	job one '"gpu_model":"RTX 4090"' >jobs
+	match --running running jobs mixed
+	assert_equal "$(where one)" " -"
+	jq -c 'if .kind == "rnp.quote" then .spec = {gpu_model: "RTX 3090"} else . end' mixed >other
+	match jobs other
+	assert_equal "$(where one)" "m/x:0 400000"
 }
 
 @test "match: who comes first: rendering, the higher bid, the owner with less, the node with less work" {
@@ -201,7 +215,7 @@ why() {
 @test "backtest: Gavel's cluster, within 2% of what its authors' simulator printed" {
 	local rates
 	rates=$(data jobs/simulation_throughputs.json.gz) || skip_data
-	python3 "$ROOT/tests/gavel_trace.py" "$rates" 4.4 0 6000 jobs rates
+	python3 "$ROOT/tests/tools/gavel_trace.py" "$rates" 4.4 0 6000 jobs rates
 	run_split rnp-price backtest --jobs jobs --throughputs rates --cluster v100=36,p100=36,k80=36 --window 4000:5000
 	assert_success
 	# 23.81 and 17.48 h: stanford-futuredata/gavel, scheduler/notebooks/figures/evaluation/continuous_jobs.ipynb
@@ -283,7 +297,7 @@ why() {
 
 @test "match: on each of some small markets the cheapest matches gain within 1% of the optimum" {
 	command -v glpsol >/dev/null || skip "no glpsol (package glpk-utils)"
-	run -0 python3 "$ROOT/tests/match_optimum.py" 25
+	run -0 python3 "$ROOT/tests/tools/match_optimum.py" 25
 }
 
 # story: prints the matches as "job start-end", a stop as "job start-end!"

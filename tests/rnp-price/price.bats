@@ -1,5 +1,5 @@
 # rnp-price floor: what a node costs. And what every subcommand of rnp-price does.
-load helper
+load ../helper
 load price
 
 @test "floor: each term, their sum, and the days until the hardware is paid" {
@@ -37,7 +37,7 @@ powercap() {
 }
 
 @test "floor --measure: what GPUs and CPUs draw stands for watts_load" {
-	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$BATS_TEST_DIRNAME/fake/nvml.c"
+	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$ROOT/tests/fake/nvml.c"
 	powercap
 	# counters that stand still: 300 W by a counter of energy, 250 W by readings, and 60 W beside them
 	LD_LIBRARY_PATH=. run_split rnp-price floor --costs "$COSTS" --measure 2s --unmetered 60 --explain </dev/null
@@ -67,7 +67,7 @@ powercap() {
 }
 
 @test "floor --measure: a sum that would be too low is refused, and so is a machine without a meter" {
-	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$BATS_TEST_DIRNAME/fake/nvml.c"
+	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$ROOT/tests/fake/nvml.c"
 	powercap
 	local scene
 	for scene in lost mig; do # one is gone, one tells nothing
@@ -124,14 +124,26 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	[[ $output == *"floor "*'$'*"energy "'$0.02'* && $output != *msrp* ]]
 	run_split rnp-price floor --costs c.json --price 0 </dev/null
 	assert_equal "$(jq -c '[.break_even_days, .why[0][:17]]' <<<"$output")" '[null,"break-even: never"]'
+	# who asks nothing is told
+	echo '{"watts_load": 100, "per_kwh": "0 USD"}' >c.json
+	run_split rnp-price floor --costs c.json </dev/null
+	assert_equal "$stderr" "rnp-price: c.json: the floor is 0 USD: a node may then be had for nothing"
+	run_split rnp-price quote --floor-if-empty --costs c.json --node "$ROOT/tests/data/rtx4090.node.json" </dev/null
+	assert_equal "$stderr" "rnp-price: the ask is 0 USD: see floor_uusd, and the costs in c.json"
 }
 
 @test "floor: bad costs are refused with the field" {
 	local row
-	for row in '{}|watts_load' '{"watts_load":1}|uusd_per_kwh' '{"watts_load":"1 W","uusd_per_kwh":1}|watts_load' \
-		'{"watts_load":1,"uusd_per_kwh":-1}|uusd_per_kwh' '{"watts_load":1,"uusd_per_kwh":1,"fee_ppm":1000000}|fee_ppm' \
-		'{"watts_load":1,"tariff":[1]}|tariff: 1 prices, not 24' '{"watts_load":1,"uusd_per_kwh":1,"hardware_uusd":5}|depreciation_days' \
-		'{"watts_load":1,"uusd_per_kwh":1,"uusd_per_kwh":2}|duplicate' '[]|c.json' '{"watts_load":1e99,"uusd_per_kwh":1}|watts_load'; do
+	for row in '{}|watts_load' '{"watts_load":90}|uusd_per_kwh' '{"watts_load":"1 Wh","uusd_per_kwh":1}|watts_load' \
+		'{"watts_load":90,"uusd_per_kwh":-1}|uusd_per_kwh' '{"watts_load":90,"per_kwh":"0.15 USD","fee_ppm":1000000}|fee_ppm' \
+		'{"watts_load":90,"tariff":[1]}|tariff: 1 prices, not 24' '{"watts_load":90,"per_kwh":"0.15 USD","hardware":"99 USD"}|depreciation_days' \
+		'{"watts_load":90,"uusd_per_kwh":1,"uusd_per_kwh":2}|duplicate' '[]|c.json' '{"watts_load":1e99,"uusd_per_kwh":1}|watts_load' \
+		'{"watts_load":"450","per_kwh":"0.15 USD"}|no amount such as "450 W"' '{"watts_load":90,"per_kwh":"0.15 USDx"}|per_kwh' \
+		'{"watts_load":90,"per_kwh":"0,15 USD"}|did you mean 0.15 USD?' \
+		'{"watts_load":90,"per_kwh":"0,12"}|did you mean 0.12 USD/kWh?' '{"watts_load":"1,5 kW","per_kwh":"1 ct"}|did you mean 1.5 kW?' \
+		'{"watts_load":90,"per_kwh":"$0.15","depreciation_days":900,"hardware":"1,599 USD"}|did you mean 1599 USD?' '{"watts_load":90,"per_kwh":"15 EUR/MWh"}|what one EUR is worth in USD' \
+		'{"watts_load":90,"per_kwh":"$1 USD"}|per_kwh' '{"watts_load":90,"per_kwh":"0.15 USD","fee_ppm":"5 %%"}|fee_ppm' \
+		'{"watts_load":90,"per_kwh":"1 USD/h"}|per_kwh' '{"watts_load":90,"per_kwh":"0.15 USD","usd_per":{"EUR":1.16}}|usd_per: EUR'; do
 		echo "${row%|*}" >c.json
 		refused 65 "${row##*|}" rnp-price floor --costs c.json
 		[[ $stderr == *c.json* ]]
@@ -160,14 +172,62 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	run_split rnp-price floor --costs t.json </dev/null
 	assert_success
 	assert_equal "$(jq .floor_uusd <<<"$output")" 146448
-	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware_usd":1599,"depreciation_days":1}' >c.json
+	echo '{"watts_load":90,"uusd_per_kwh":150000,"hardware_usd":1599,"depreciation_days":999}' >c.json
 	refused 65 "there is no 'hardware_usd'; did you mean 'hardware'?" rnp-price floor --costs c.json
-	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware_uusd":1599,"depreciation_days":1}' >c.json
+	echo '{"watts_load":90,"uusd_per_kwh":150000,"hardware_uusd":1599,"depreciation_days":999}' >c.json
 	run_split rnp-price floor --costs c.json </dev/null
 	assert_success
-	[[ $stderr == *"hardware_uusd is under one cent: are dollars meant?"* ]]
-	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware":1599,"depreciation_days":1}' >c.json
+	[[ $stderr == *"hardware_uusd: 0.001599 USD is unusual; did you mean 1599.00 USD (dollars)?"* ]]
+	echo '{"watts_load":90,"uusd_per_kwh":150000,"hardware":1599,"depreciation_days":999}' >c.json
 	refused 65 "a number of micro-dollars goes into 'hardware_uusd'" rnp-price floor --costs c.json
+}
+
+@test "floor: units are read, and what nobody can mean is doubted: a warning, with --strict an error" {
+	echo '{"watts_load":"0.45 kW","per_kwh":"15 ct/kWh","hardware":"1378.448276 EUR","depreciation_days":"4 years","network_per_hour":"14.60 USD/month","margin_ppm":"10%","usd_per":{"EUR":"1.16"}}' >c.json
+	run_split rnp-price floor --strict --costs c.json </dev/null
+	assert_success
+	assert_equal "$stderr" ""
+	assert_equal "$(jq .floor_uusd <<<"$output")" 146448
+	local row
+	for row in '"watts_load":450000,"per_kwh":"0.15 USD"|watts_load: 450000 W is unusual; did you mean 450 W (mW)?' \
+		'"watts_load":450,"per_kwh":"15 USD"|did you mean 0.15 USD/kWh (cents)' \
+		'"watts_load":450,"per_kwh":"0.15 USD","fee_ppm":10|fee_ppm: 0.001% is unusual; did you mean 10% (percent)?' \
+		'"watts_load":450,"per_kwh":"0.15 USD","hardware":"1599 USD","depreciation_days":4|did you mean 1460 days (years)' \
+		'"watts_load":450,"per_kwh":"0.15 USD","network_per_hour":"20 USD"|did you mean 0.027397 USD/h (a month)'; do
+		echo "{${row%|*}}" >c.json
+		run_split rnp-price floor --costs c.json </dev/null
+		assert_success
+		[[ $stderr == *"${row##*|}"* ]] || fail "$stderr lacks ${row##*|}"
+		refused 65 "${row##*|}" rnp-price floor --strict --costs c.json
+	done
+	# options: percent, and the same doubt
+	misused "'5 apples' is no amount such as \"5%\"" rnp-price quote --undercut "5 apples"
+	run_split rnp-price quote --undercut 5 --node none --costs c.json
+	[[ $stderr == *"--undercut: 0.0005% is unusual; did you mean 5% (percent)?"* ]]
+	misused "'0,40' has a comma; did you mean 0.40?" rnp-price floor --costs c.json --price 0,40
+}
+
+@test "floor: a day-ahead file in EUR/MWh, by line or by heading; a comma in it is no decimal point" {
+	echo '{"watts_load":1000,"tariff":{"day_ahead":"p.csv","otherwise":"0.40 USD"},"usd_per":{"EUR":"1.16"}}' >c.json
+	local row
+	for row in '2026-11-20T18:00:00Z,85.30 EUR/MWh|98948' 'Time,Price (EUR/MWh)\n2026-11-20T18:00:00Z,85.30|98948' \
+		'Time;ct/kWh\n2026-11-20T18:00:00Z;8.53|85300' '2026-11-20T18:00:00Z,0.0853123456|85312' \
+		'\xef\xbb\xbfTime,Price\n2026-11-20T18:00:00Z,0.0853|85300'; do
+		printf "${row%|*}\n" >p.csv
+		run_split rnp-price floor --costs c.json </dev/null
+		assert_success
+		assert_equal "$stderr" ""
+		assert_equal "$(jq .terms.energy_uusd <<<"$output")" "${row##*|}"
+	done
+	printf '2026-11-20T18:00:00Z,85.30\n2026-11-20T19:00:00Z,90.10\n' >p.csv
+	run_split rnp-price floor --costs c.json </dev/null
+	assert_success
+	assert_equal "$(wc -l <<<"$stderr")" 1
+	[[ $stderr == *"p.csv:2: 90.10 USD/kWh is unusual; did you mean 0.901 USD/kWh (cents) or 0.0901 USD/kWh (per MWh)?"* ]]
+	for row in '0,0853|did you mean 0.0853?' '0.0853 EUR/h|no amount such as' '0.0853,DE|no amount' '0.0853 x|no amount'; do
+		echo "2026-11-20T18:00:00Z,${row%|*}" >p.csv
+		refused 65 "${row##*|}" rnp-price floor --costs c.json
+	done
 }
 
 @test "floor: a tariff with a time zone, one with a file of tomorrow's prices" {
@@ -209,5 +269,8 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	done
 	run_split rnp-price feed -m vast --table "$ROOT/tests/data/price/vast-made-up.json"
 	assert_success
-	[[ ${lines[0]} == market*"gpu model"* && $output == *'$'[0-9]* ]]
+	[[ ${lines[0]} == GPU*'$/h'* && $output == *'$'[0-9]* ]]
+	# by model, the cheapest first
+	rnp-price feed -q -m vast "$ROOT/tests/data/price/vast-made-up.json" | jq -r '[.gpu_model, .uusd_per_gpu_hour, .offer_id] | @tsv' |
+		LC_ALL=C sort -t $'\t' -k1,1 -k2,2n -k3,3 | cut -f3 | cmp - <(awk 'NR > 1 {print $NF}' <<<"$output")
 }

@@ -1,6 +1,6 @@
 # rnp-price publish: the price listed is the price quoted, whatever happens on the way.
-load helper
-load registry
+load ../helper
+load ../rnp-register/registry
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,5 +1,5 @@
 # rnp-price quote: the price that a node asks.
-load helper
+load ../helper
 load price
 
 @test "quote: the fee is 5% of the price, not of the ask" {
@@ -103,7 +103,7 @@ load price
 	jq -c '.labels.peak_hours = "22-6"' "$NODE" >n.json
 	RNP_NOW=2026-11-20T05:59:59Z quote n.json --costs c.json --peak 100000 offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 413820
-	refused 65 "no label peak_hours" rnp-price quote --node "$NODE" --costs c.json --peak 1 offers
+	refused 65 "no label peak_hours" rnp-price quote --node "$NODE" --costs c.json --peak 10% offers
 }
 
 @test "quote: the floor is the node's, the market's price is per GPU" {
@@ -151,9 +151,24 @@ load price
 	jq -c 'del(.gpus) | .unknown = {gpus: "libnvidia-ml.so.1: cannot open"}' n.json >u.json
 	quote u.json --costs c.json offers
 	why_has "no rival: libnvidia-ml.so.1: cannot open"
-	node "RTX 4090" "RTX 3090" >n.json
+}
+
+@test "quote: GPUs of several models: the price is one group's, in whatever slots it is" {
+	costs 50000 >c.json
+	{ offer "RTX 4090" 2 400000 && offer "RTX 3090" 1 200000; } >offers
+	node "RTX 4090" "RTX 4090" >two.json
+	quote two.json --costs c.json offers
+	two=$(jq .ask_uusd <<<"$output")
+	node "NVIDIA T400 4GB" "RTX 4090" "RTX 3090" "RTX 4090" >n.json
 	quote n.json --costs c.json offers
-	why_has "no rival: the node's GPUs are of different models"
+	assert_equal "$(jq -c '[.ask_uusd, .spec.gpu_model, .spec.gpu_count]' <<<"$output")" "[$two,\"RTX 4090\",2]"
+	why_has "not priced: 1 RTX 3090, 1 T400 4GB; "
+	# the other group has a price of its own
+	quote n.json --gpu-model "GeForce RTX 3090" --costs c.json offers
+	assert_equal "$(jq -c '[.customer_uusd, .spec.gpu_model, .spec.gpu_count]' <<<"$output")" '[198000,"RTX 3090",1]'
+	why_has "not priced: 2 RTX 4090, 1 T400 4GB; "
+	refused 64 "--gpu-model: 'H100' is not among the GPUs of n.json: 2 RTX 4090, 1 RTX 3090, 1 T400 4GB" \
+		rnp-price quote --node n.json --gpu-model H100 --costs c.json offers
 }
 
 @test "quote: own offers are never undercut" {
@@ -285,13 +300,13 @@ hour() {
 }
 
 @test "quote: random markets, the same as a plain reading of the rules in exact fractions" {
-	run python3 "$ROOT/tests/price.py" 200 "${RNP_SEED:-7}"
+	run python3 "$ROOT/tests/tools/price.py" 200 "${RNP_SEED:-7}"
 	assert_success
 	[[ $output == *"the same to the micro-dollar"* ]]
 }
 
 @test "quote: what it learned of customers, the same as an independent reading within 0.1%" {
-	run python3 "$ROOT/tests/price_learn.py" 12 "${RNP_SEED:-7}"
+	run python3 "$ROOT/tests/tools/price_learn.py" 12 "${RNP_SEED:-7}"
 	assert_success
 	[[ $output == *"agrees within 0.1%"* ]]
 }

@@ -1,5 +1,5 @@
 # The bandwidth test of the proof of compute: bytes to a node and back, timed by the verifier.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

@@ -1,14 +1,14 @@
 # rnp-register detect: what it finds on this machine and on captured trees of others.
-load helper
+load ../helper
 
 setup_file() {
 	local cc=${CC:-gcc}
-	"$cc" -shared -fPIC -o "$BATS_FILE_TMPDIR/libnvidia-ml.so.1" "$BATS_TEST_DIRNAME/fake/nvml.c"
+	"$cc" -shared -fPIC -o "$BATS_FILE_TMPDIR/libnvidia-ml.so.1" "$ROOT/tests/fake/nvml.c"
 	mkdir "$BATS_FILE_TMPDIR/old"
 	"$cc" -shared -fPIC -DOLD -o "$BATS_FILE_TMPDIR/old/libnvidia-ml.so.1" \
-		"$BATS_TEST_DIRNAME/fake/nvml.c"
-	"$cc" -shared -fPIC -I"$BATS_TEST_DIRNAME/.." -o "$BATS_FILE_TMPDIR/cuda.so" \
-		"$BATS_TEST_DIRNAME/fake/cuda.c"
+		"$ROOT/tests/fake/nvml.c"
+	"$cc" -shared -fPIC -I"$ROOT" -o "$BATS_FILE_TMPDIR/cuda.so" \
+		"$ROOT/tests/fake/cuda.c"
 }
 
 # Makes tests/data/sys/NAME.tree the machine that detect examines.
@@ -17,7 +17,7 @@ tree() {
 	awk -v root="$RNP_SYSROOT" '
 		/^== / { if (file) close(file); file = root substr($0, 4)
 			dir = file; sub("/[^/]*$", "", dir); system("mkdir -p \"" dir "\""); printf "" >file; next }
-		{ print >file }' "$BATS_TEST_DIRNAME/data/sys/$1.tree"
+		{ print >file }' "$ROOT/tests/data/sys/$1.tree"
 }
 
 # Provides the driver's library and CUDA. $1: the fault to simulate in them
@@ -176,10 +176,10 @@ is() {
 	mkdir -p "$dir/bin" "$dir/lib"
 	cp "$RNP_BUILD/bin/rnp-register" "$dir/bin/"
 	for version in 13 12; do
-		"${CC:-gcc}" -shared -fPIC -I"$BATS_TEST_DIRNAME/.." -DNEEDS=$((version * 1000)) -o "$dir/lib/cuda$version" \
-			"$BATS_TEST_DIRNAME/fake/cuda.c"
+		"${CC:-gcc}" -shared -fPIC -I"$ROOT" -DNEEDS=$((version * 1000)) -o "$dir/lib/cuda$version" \
+			"$ROOT/tests/fake/cuda.c"
 	done
-	"${CC:-gcc}" -shared -fPIC -o "$dir/lib/libcuda.so.1" "$BATS_TEST_DIRNAME/fake/libcuda.c"
+	"${CC:-gcc}" -shared -fPIC -o "$dir/lib/libcuda.so.1" "$ROOT/tests/fake/libcuda.c"
 	export LD_LIBRARY_PATH=$dir/lib
 	model() { FAKE_DRIVER=$1 "$dir/bin/rnp-register" detect --share all | jq -r '.gpus[0].model'; }
 	mv "$dir/lib/cuda13" "$dir/lib/librnp_cuda.so"
@@ -279,4 +279,103 @@ is() {
 	echo '{"kind":"rnp.bench","v":1}' >"$bench"
 	refused 65 "$bench:1: at: is missing" rnp-register detect --bench "$bench"
 	refused 66 "cannot open" rnp-register detect --bench "$bench.absent"
+}
+
+# pci ADDRESS VENDOR CLASS [FILE=TEXT...]: a device on the bus
+pci() {
+	local dir=$RNP_SYSROOT/sys/bus/pci/devices/$1 file
+	mkdir -p "$dir"
+	echo "$2" >"$dir/vendor" && echo "$3" >"$dir/class"
+	for file in "${@:4}"; do
+		mkdir -p "$(dirname "$dir/${file%%=*}")"
+		printf '%b\n' "${file#*=}" >"$dir/${file%%=*}"
+	done
+}
+
+@test "detect: a driver that hangs or faults ends nothing, and the GPUs that answer are told" {
+	tree desktop
+	gpus dead
+	rnp-register detect --share all >"$BATS_TEST_TMPDIR/dead" 3>&- &
+	local dead=$!
+	gpus hang
+	detect --gpus 1
+	is '.gpus | map(.model)' '["NVIDIA A100-SXM4-80GB"]'
+	is '.unknown.gpus' '"GPU 1 of 2: driver: NVML does not answer within 5 s"'
+	is '.unknown["gpus[0].sm_count"]' '"driver: NVML does not answer, so CUDA was not asked"'
+	gpus crash
+	detect
+	is '[.gpus, .unknown.gpus]' '[null,"driver: NVML crashed"]'
+	wait "$dead"
+	assert_equal "$(jq -c '[.gpus, .unknown.gpus, .cpu.threads]' "$BATS_TEST_TMPDIR/dead")" '[null,"driver: NVML does not answer within 5 s",8]'
+}
+
+@test "detect: a module whose memory is the system's (DGX Spark, Jetson) has that" {
+	tree desktop
+	gpus shared
+	detect
+	is '.gpus | map([.model, .memory_bytes])' '[["NVIDIA GB10",67340689408],["Orin (nvgpu)",67340689408]]'
+	is '.unknown["gpus[0].memory_bytes"]' null
+}
+
+@test "detect: --gpus shares some GPUs, by number or uuid, with their own causes" {
+	tree desktop
+	gpus two
+	detect --gpus 1
+	is '.gpus | map(.uuid)' '["GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"]'
+	is '.unknown["gpus[0].power_limit_mw"]' '"driver: NVML: Not Supported (3)"'
+	is '[.unknown | keys[] | select(startswith("gpus[1]"))]' '[]'
+	detect --gpus gpu-11111111-2222-3333-4444-555555555555
+	is '.gpus | map(.model)' '["NVIDIA GeForce RTX 4090"]'
+	is '[.unknown | keys[] | select(startswith("gpus"))]' '[]'
+	run_split rnp-register detect --gpus 0,7
+	assert_success
+	assert_equal "$stderr" "rnp-register: --gpus: there is no GPU 7 that answers"
+	assert_equal "$(jq -c '[(.gpus | length), .unknown.gpus]' <<<"$output")" '[1,"no GPU 7 of --gpus answers"]'
+	# none of them: what it has is not known, and not none
+	run_split rnp-register detect --gpus 7
+	assert_equal "$(jq .gpus <<<"$output")" null
+	refused 64 "--gpus: 'first' is neither a number" rnp-register detect --gpus first
+	refused 64 "--gpus: '' is neither a number" rnp-register detect --gpus 0,
+}
+
+@test "detect: AMD's GPUs by amdgpu; what is there and cannot be read is not none, what only shows a picture is" {
+	tree container
+	pci 0000:c1:00.0 0x1002 0x120000 device=0x74a1 mem_info_vram_total=206141652992 'pp_dpm_sclk=0: 132Mhz\n1: 2100Mhz *' \
+		'max_link_speed=32.0 GT/s PCIe' max_link_width=16 hwmon/hwmon3/power1_cap=750000000
+	pci 0000:03:00.0 0x1002 0x030000 device=0x744c revision=0xc8 mem_info_vram_total=25753026560
+	pci 0000:05:00.0 0x1002 0x030000 device=0x7999 revision=0x01 'product_name=Radeon Y 1' mem_info_vram_total=8589934592
+	pci 0000:0e:00.0 0x1002 0x030000 device=0x164e mem_info_vram_total=536870912
+	pci 0000:07:00.0 0x1a03 0x030000
+	pci 0000:00:02.0 0x8086 0x030000
+	detect
+	is '.gpus | map([.vendor, .model])' '[["AMD","AMD Radeon RX 7900 XTX"],["AMD","AMD Radeon Y 1"],["AMD","AMD Instinct MI300X"]]'
+	is '.gpus[2]' '{"vendor":"AMD","model":"AMD Instinct MI300X","memory_bytes":206141652992,"clock_max_mhz":2100,"power_limit_mw":750000,"pcie_gen":5,"pcie_width":16}'
+	is '.unknown["gpus[2].uuid"]' '"challenges are computed on NVIDIA GPUs only"'
+	is '.unknown.gpus' null
+	rnp-register detect --wallet 7Rs4zKWKRiWRNLAKStYPTXTDWo2mJfBwMv2C5c5YRxi |
+		rnp-register check --policy rnp-021 >"$BATS_TEST_TMPDIR/checked" || [ "$?" = 1 ]
+	# the policy pays the model, and no registry can have it proven
+	assert_equal "$(jq -c '.requirements[] | select(.name == "gpu_model") | [.actual, .met]' "$BATS_TEST_TMPDIR/checked")" '["MI300X",false]'
+	assert_equal "$(jq -c '.reasons | map(select(test("gpu_model"))) | length' "$BATS_TEST_TMPDIR/checked")" 1
+	# with NVIDIA's, in one list
+	gpus two
+	detect --gpus 1,2
+	is '.gpus | map(.model)' '["NVIDIA A100-SXM4-80GB","AMD Radeon RX 7900 XTX"]'
+	# without its driver, and Intel's
+	rm -r "$RNP_SYSROOT/sys/bus/pci/devices"
+	unset LD_LIBRARY_PATH
+	export RNP_CUDA_PLUGIN=$BATS_TEST_TMPDIR/none.so
+	pci 0000:07:00.0 0x1a03 0x030000
+	detect
+	is .gpus '[]'
+	pci 0000:03:00.0 0x1002 0x030000 device=0x744c
+	pci 0000:0c:00.0 0x8086 0x030000
+	detect
+	is '[.gpus, .unknown.gpus]' '[null,"AMD GPU at 0000:03:00.0: not read, because its driver amdgpu does not show it; Intel GPU at 0000:0c:00.0: not read, because only NVIDIA'"'"'s and AMD'"'"'s are"]'
+	# a Jetson has its GPU on no bus
+	rm -r "$RNP_SYSROOT/sys/bus/pci/devices"
+	mkdir -p "$RNP_SYSROOT/etc"
+	touch "$RNP_SYSROOT/etc/nv_tegra_release"
+	detect
+	is '[.gpus, (.unknown.gpus | startswith("a Jetson, "))]' '[null,true]'
 }

@@ -23,11 +23,11 @@ stop_registry() {
 	return "$stopped_with"
 }
 
-# Starts a server that misbehaves in a given way, see fake_http.py: $url, $fake
+# Starts a server that misbehaves in a given way, see tests/tools/fake_http.py: $url, $fake
 start_fake() {
 	cd "$BATS_TEST_TMPDIR" || return
 	rm -f fake.port
-	python3 "$ROOT/tests/fake_http.py" "$1" fake.port 3>&- &
+	python3 "$ROOT/tests/tools/fake_http.py" "$1" fake.port 3>&- &
 	fake=$!
 	wait_port fake.port "$fake"
 	url=http://127.0.0.1:$(cat fake.port)
@@ -59,10 +59,10 @@ heartbeat_record() {
 	signed "$1" "{kind: \"rnp.heartbeat\", interval_s: 60, state: \"idle\"} + (${2:-{\}})"
 }
 
-# post PATH FILE: sets $status_code and writes the body to answer.json
+# post PATH FILE [curl options]: sets $status_code and writes the body to answer.json
 post() {
 	status_code=$(curl -s -o answer.json -w '%{http_code}' -H 'Content-Type: application/json' \
-		--data-binary "@$2" "$url$1")
+		--data-binary "@$2" "${@:3}" "$url$1")
 }
 
 # get PATH [curl options]: the same

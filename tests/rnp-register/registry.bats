@@ -1,5 +1,5 @@
 # The registry: what it accepts, stores and answers, and how it handles everything else.
-load helper
+load ../helper
 load registry
 
 # a server with a leak or a sanitizer error does not end with 0
@@ -30,6 +30,13 @@ teardown() {
 	run_split rnp-register heartbeat --registry "$url" --once --key a.json --state busy --interval 30s
 	assert_success
 	assert_equal "$(jq -c '[.kind, .node, .interval_s, .state]' <<<"$output")" "[\"rnp.heartbeat\",\"$a\",30,\"busy\"]"
+
+	# for people: the state, when it was last heard of, its GPU, within 80 columns
+	COLUMNS=80 run_split rnp-register list --registry "$url" --table
+	grep -qE '^name +state +last seen +verdict +GPU +node$' <<<"${lines[0]}" || fail "$output"
+	[[ ${lines[1]} == *busy*" s "*"none yet"*"RTX 4090"*"${a:0:5}"*"${a: -4}" ]] || fail "$output"
+	assert_equal "${#lines[@]}" 2
+	assert [ "$(wc -L <<<"$output")" -le 80 ]
 
 	# records come out as they went in: the signature is still valid
 	rnp-register list --registry "$url" | tee listed.json | rnp-register verify
@@ -64,6 +71,7 @@ teardown() {
 	assert_equal "$status_code" 200
 	post /v1/nodes n15.json
 	error_is 409 "as new or newer is here already"
+	assert_equal "$(jq -r .known_at answer.json)" "$(jq -r .at n10.json)"
 	post /v1/nodes n20.json
 	error_is 409 "as new or newer is here already"
 	get "/v1/nodes/$a"
@@ -209,6 +217,11 @@ teardown() {
 	get /v2/nodes; error_is 404 "nothing at this path"
 	get /v1/nodes/; error_is 404 "nothing at this path"
 	get /v1/nodes/x/y; error_is 404 "nothing at this path"
+	for base in "$url/v1" "$url/v1/"; do
+		refused 1 "'$url/v1' refused: there is nothing at this path (give the URL without /v1)" rnp-register list --registry "$base"
+	done
+	refused 69 "no secure connection to 'https://${url#http://}': what answers there speaks no TLS (if it speaks plain http: $url)" \
+		rnp-register list --registry "https://${url#http://}"
 	get /v1/nodes/xyz; error_is 400 "address"
 	get /v1/nodes/11111111111111111111111111111112; error_is 404 "not registered here"
 	get /v1/nodes -X DELETE; error_is 405 "does not know that method"
@@ -258,33 +271,40 @@ while s.recv(99): pass' "$(cat port)"
 	done
 	make_key c
 	node_record c '{name: "n6", gpus: [], cpu: {model: "AMD EPYC 7313"}, labels: {country: "DE"}}' >>all.json
+	# a display card in the first slot changes nothing
+	make_key k
+	node_record k '{name: "n7", gpus: ([{model: "NVIDIA T400 4GB", memory_bytes: 4294967296}] + [range(2) | {model: "NVIDIA L40", memory_bytes: 48305799168}]),
+		labels: {country: "FR"}}' >>all.json
 	rnp-register submit --registry "$url" all.json >/dev/null
 	names() { rnp-register list --registry "$url" "$@" | jq -r .name | xargs; }
-	assert_equal "$(names)" "n1 n2 n3 n4 n5 n6"
+	assert_equal "$(names)" "n1 n2 n3 n4 n5 n6 n7"
+	assert_equal "$(names --gpu-model L40) $(names --gpu-model L40 --min-gpus 2) $(names --min-memory 48GB)" "n7 n7 n7"
+	assert_equal "$(names --min-gpus 3)" ""
+	rnp-register list --registry "$url" --table --gpu-model L40 | grep -q "2 L40, 1 T400 4GB"
 	assert_equal "$(names --gpu-model L4)" "n1 n2 n3"
 	assert_equal "$(names --gpu-model 'GeForce RTX 4090')" "n4 n5"
 	assert_equal "$(names --country de)" "n1 n3 n5 n6"
 	assert_equal "$(names --gpu-model l4 --country us)" "n2"
 	# marketing sizes: the drivers of L4 and RTX 4090, both sold as 24 GB, report 22.5 and
 	# 23.99 GiB
-	assert_equal "$(names --min-memory 24GiB)" "n1 n2 n3 n4 n5"
-	assert_equal "$(names --min-memory 25GiB)" "n4 n5"
-	assert_equal "$(names --min-memory 27GiB)" ""
+	assert_equal "$(names --min-memory 24GiB)" "n1 n2 n3 n4 n5 n7"
+	assert_equal "$(names --min-memory 25GiB)" "n4 n5 n7"
+	assert_equal "$(names --min-memory 50GiB)" ""
 	assert_equal "$(names --tier med)" "n1 n2"
 	assert_equal "$(names --tier High)" "n4 n5"
-	assert_equal "$(names --tier unknown)" "n6"
+	assert_equal "$(names --tier unknown)" "n6 n7"
 	assert_equal "$(names --device cpu)" "n6"
 	assert_equal "$(names --maker nvidia --limit 2)" "n1 n2"
 	assert_equal "$(names --online)" ""
 	refused 65 "tier: 'best' is not a tier" rnp-register list --registry "$url" --tier best
 	# pages of two
 	cursor=0 seen=
-	for i in 1 2 3; do
+	for i in 1 2 3 4; do
 		get "/v1/nodes?limit=2&cursor=$cursor"
 		seen+=$(jq -r '.nodes[].record.name' answer.json | xargs),
 		cursor=$(jq -r '.next // "end"' answer.json)
 	done
-	assert_equal "$seen $cursor" "n1 n2,n3 n4,n5 n6, end"
+	assert_equal "$seen $cursor" "n1 n2,n3 n4,n5 n6,n7, end"
 	# entity tags
 	for path in /v1/nodes /v1/pools "/v1/nodes/$c" /openapi.json; do
 		etag=$(curl -sD - -o /dev/null "$url$path" | tr -d '\r' | sed -n 's/^ETag: //p')
@@ -297,7 +317,7 @@ while s.recv(99): pass' "$(cat port)"
 	post /v1/nodes d.rec
 	get /v1/pools -H "If-None-Match: $etag"
 	assert_equal "$status_code" 200
-	assert_equal "$(jq '[.pools[].nodes] | add' answer.json)" 7
+	assert_equal "$(jq '[.pools[].nodes] | add' answer.json)" 8
 }
 
 @test "registry: uptime by hand-computed heartbeats" {
@@ -334,6 +354,10 @@ while s.recv(99): pass' "$(cat port)"
 	assert_equal "$(jq -r .openapi answer.json)" 3.1.0
 	jq -r '.paths | to_entries[] | .key as $p | .value | keys[] | ascii_upcase + " " + $p' answer.json | sort >documented
 	get /metrics
+	# as promtool check metrics has it: base units, a help text for each
+	! grep -nE '^# TYPE [a-z_]*_(bits?|ms|milliseconds|us|minutes|hours|days|kb|mb|gb|percent)(_total)? ' answer.json || fail "no base unit"
+	assert_equal "$(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' answer.json | sort)" "$(sed -n 's/^# HELP \([^ ]*\) .*/\1/p' answer.json | sort)"
+	! command -v promtool || promtool check metrics <answer.json
 	grep -o 'rnp_http_request_seconds_count{method="[A-Z]*",route="[^"]*"' answer.json |
 		grep -v 'route="other"' | sed 's/.*method="\(.*\)",route="\(.*\)"/\1 \2/' | sort >served
 	run diff documented served
@@ -383,16 +407,102 @@ while s.recv(99): pass' "$(cat port)"
 	node_record a >n.json
 	post /v1/nodes n.json
 	now=$(date -u +%FT%TZ)
-	# a clock that stands still: the second heartbeat is not newer than the first
+	# a clock that stands still, and so is set back all the time: each heartbeat is a moment newer than the one before
 	RNP_NOW=$now rnp-register heartbeat --registry "$url" --interval 1s --key a.json >beats.json 2>beats.err 3>&- &
 	beater=$!
-	wait_until 'a second one' grep -q 'as new or newer is here already' beats.err
-	run ! process_is_gone "$beater"
+	three() { (($(wc -l <beats.json) >= 3)); }
+	wait_until 'a third one' three
 	kill "$beater"
 	ended "$beater"
-	assert_equal "$(wc -l <beats.json)" 1
+	assert_equal "$(grep -c "this machine's clock was set back by [1-9] s: heartbeats get times just after the last one, of $(date -u -d "$now" +%FT%T)" beats.err)" 1
+	jq -se 'map(.at)[1:] | . == unique and length >= 2' beats.json
+	# a process that knows nothing of them is told by the registry, and goes on after the last
+	ahead=$(date -u -d "$now 120 seconds" +%FT%TZ)
+	RNP_NOW=$ahead rnp-register heartbeat --registry "$url" --once --key a.json | jq -e --arg at "$ahead" '.at == $at'
 	RNP_NOW=$now run_split rnp-register heartbeat --registry "$url" --once --key a.json
+	assert_success
+	assert_equal "$(jq -r .at <<<"$output")" "${ahead%Z}.001Z"
+	[[ $stderr == *"clock is 120 s behind the last heartbeat that the registry has, of $ahead: it was set back, "* ]] || fail "$stderr"
+	rnp-register verify <<<"$output"
+	# further than clocks may be apart nothing is made up
+	RNP_NOW=$(date -u -d "$now -181 seconds" +%FT%TZ) run_split rnp-register heartbeat --registry "$url" --once --key a.json
 	assert_failure 75
+	[[ $stderr == *"as new or newer is here already"* ]] || fail "$stderr"
+}
+
+@test "heartbeat: one key on two machines is told to both, to the registry's operator, status and page" {
+	start_registry
+	make_key a
+	node_record a | rnp-register submit --registry "$url" >/dev/null
+	two_said() { local n; for n; do grep -q 'another machine, or another process here, uses the same key' "said$n" || return; done; }
+	# a process that is started anew is not two
+	for n in 1 2 3; do rnp-register heartbeat --registry "$url" --once --key a.json >/dev/null; done
+	heard() { [[ -s beats ]]; }
+	rnp-register heartbeat --registry "$url" --interval 1s --key a.json >beats 2>said1 3>&- &
+	one=$!
+	wait_until 'a heartbeat' heard
+	[[ ! -s said1 ]] || fail "$(<said1)"
+	run ! grep two serve.err
+	rnp-register heartbeat --registry "$url" --interval 1s --key a.json >/dev/null 2>said2 3>&- &
+	other=$!
+	wait_until 'both to say so' two_said 1 2
+	rnp-register status --registry "$url" --key a.json | jq -e '.twin_ms >= 0 and (.next | test("^two machines"))'
+	curl -sS "$url/nodes/$a" | grep -q 'two machines use this key'
+	kill "$one" "$other"
+	ended "$one" && ended "$other"
+	assert_equal "$(cat said1 said2 | grep -c another)" 2
+	assert_equal "$(grep -c "node $a: two machines, or two processes, send heartbeats with this key" serve.err)" 1
+}
+
+@test "heartbeat: nobody can say of another's node that it is two machines" {
+	start_registry
+	make_key a
+	node_record a >n.json
+	said_two() { grep -q 'two machines' serve.err || rnp-register status --registry "$url" --key a.json | grep -q '"twin_ms"'; }
+	rnp-register submit --registry "$url" n.json >/dev/null
+	rnp-register heartbeat --registry "$url" --once --key a.json >own.json
+	jq -e '.instance | test("^[0-9a-f]{16}$")' own.json
+	# what is public comes again, with any word beside it
+	for i in x y x y x y; do
+		post /v1/nodes n.json -H "rnp-instance: $i"
+		post /v1/heartbeats own.json -H "rnp-instance: $i"
+		assert_equal "$(jq -r .error answer.json)" "a heartbeat of $a as new or newer is here already, of $(jq -r .at own.json)"
+	done
+	run ! said_two
+	# the word is signed
+	rnp-register heartbeat --registry "$url" --once --key a.json | jq -c '.instance = "x"' >forged.json
+	post /v1/heartbeats forged.json
+	error_is 401 proof
+	# heartbeats without one, as old clients send them, are taken and count for none
+	from=$(($(date +%s) + 10))
+	beat() {
+		((from += 1))
+		jq -c --arg at "$(date -u -d "@$from" +%FT%T.000Z)" "del(.proof, .instance) | .at = \$at $2" own.json |
+			rnp-register sign --key a.json >"$1"
+	}
+	for i in x y x y x y; do
+		beat old.json
+		post /v1/heartbeats old.json -H "rnp-instance: $i"
+		assert_equal "$status_code" 200
+	done
+	run ! said_two
+	# any text is kept as it was signed; two that come in turns show two, which others' replays do not
+	for i in x 0123456789ABCDEF x; do
+		beat "beat$i.json" "| .instance = \"$i\""
+		post /v1/heartbeats "beat$i.json"
+		cat "beat$i.json" >>sent.json
+	done
+	for i in x 0123456789ABCDEF x; do post /v1/heartbeats "beat$i.json"; done
+	run ! said_two
+	beat last.json '| .instance = "0123456789ABCDEF"'
+	post /v1/heartbeats last.json
+	cat last.json >>sent.json
+	said_two
+	get "/v1/records?kind=rnp.heartbeat&limit=100"
+	assert_equal "$(jq -c '.records[]' answer.json | tail -n 4)" "$(cat sent.json)"
+	assert_equal "$(jq -c '.records[0]' answer.json)" "$(cat own.json)"
+	# what our client writes is kept as its signature and 8 bytes
+	assert_equal "$(sqlite3 registry.db 'SELECT length(signature), body IS NULL FROM heartbeats ORDER BY id LIMIT 1')" "72|1"
 }
 
 @test "registry: slow clients do not stop others, and are closed" {
@@ -438,6 +548,7 @@ END
 	mkdir disk
 	mount -t tmpfs -o size=400k none disk || skip "cannot mount a tmpfs"
 	make_key a
+	make_key other
 	rnp-register serve --db disk/r.db --listen 127.0.0.1:0 --port-file port -q 2>serve.err 3>&- &
 	server=$!
 	wait_port port "$server"
@@ -454,6 +565,17 @@ END
 	grep -q 'full' serve.err
 	get "/v1/nodes/$a"
 	assert_equal "$(jq -r .record.name answer.json)" "$stored"
+	# who watches it is told, and so when records are stored again: to have been asked for something else changes nothing
+	get /health
+	error_is 503 "cannot store records at present"
+	heartbeat_record other >b.json
+	post /v1/heartbeats b.json
+	error_is 404 "not registered"
+	get /health
+	error_is 503 "cannot store records at present"
+	mount -o remount,size=4m disk
+	post /v1/nodes n.json
+	[[ $status_code == 20? ]] || fail "$(cat answer.json)"
 	get /health
 	assert_equal "$status_code" 200
 	stop_registry
@@ -524,11 +646,11 @@ END
 	cd "$BATS_TEST_TMPDIR"
 	make_key a
 	node_record a >n.json
-	refused 69 "cannot reach 'http://127.0.0.1:1': " rnp-register submit --registry http://127.0.0.1:1 n.json
+	refused 69 "rnp-register: cannot reach 'http://127.0.0.1:1': " rnp-register submit --registry http://127.0.0.1:1 n.json
 	# the registry is named as it was given, without the paths and queries that programs add
 	refused 69 "cannot reach 'http://127.0.0.1:1': " rnp-register list --registry http://127.0.0.1:1 --country DE
-	refused 64 "is not an http or https URL" rnp-register submit --registry ftp://x n.json
-	refused 64 "is not an http or https URL" rnp-register list --registry file:///etc/passwd
+	misused "is not an http or https URL" rnp-register submit --registry ftp://x n.json
+	misused "is not an http or https URL" rnp-register list --registry file:///etc/passwd
 	refused 69 "cannot reach" rnp-register list --registry http://no-such-host.invalid
 	start_fake silent
 	refused 75 "did not answer in time" rnp-register submit --registry "$url" --timeout 200ms n.json
@@ -539,7 +661,7 @@ END
 		stop_fake
 	done <<-END
 		garbage 65 did not answer with HTTP
-		not-json 65 not JSON
+		not-json 69 a web page came in place of an answer
 		wrong-json 65 version 7
 		truncated 65 broke off
 		redirect 65 redirects to another scheme
@@ -554,6 +676,13 @@ END
 	END
 	start_fake too-large
 	refused 65 "more than 65536 bytes" rnp-register submit --registry "$url" n.json
+	stop_fake
+	start_fake inflates
+	for client in "rnp-register list --registry $url" "rnp-price feed --market akash $url/" \
+		"rnp-serve metrics --url $url" "rnp-train judge $url"; do
+		# shellcheck disable=SC2086 # words
+		refused 65 "bytes that unpack to more than 100 times as many" $client
+	done
 }
 
 @test "clients: temporary failures are tried again, permanent ones are not" {
@@ -588,6 +717,82 @@ END
 	jq -c 'del(.proof)' in.json | rnp-register sign --key b.json >x.json
 	node_record a '{name: "2"}' | jq -c 'del(.proof)' | rnp-register sign --key b.json >x.json
 	refused 77 "is signed by $b" rnp-register submit --registry "$url" x.json
+}
+
+# A hotel's page, a proxy's "{}" and another record's confirmation are 200, too. Nothing of that is success, and
+# nothing of it ends a service for good.
+@test "clients: only a registry's confirmation of this very record is success" {
+	cd "$BATS_TEST_TMPDIR"
+	make_key a
+	make_key b
+	heartbeat_record a >beat.json
+	confirmed() { # NODE OF AT
+		jq -nc --arg node "$1" --arg of "$2" --arg at "$3" '{kind: "rnp.stored", v: 1, $of, $node, $at, new: true}'
+	}
+	at=$(jq -r .at beat.json)
+	for says in '200 OK:{}' '200 OK:' '204 No Content:' '200 OK:{"kind":"rnp.stored","v":1}' \
+		"200 OK:$(confirmed "$b" rnp.heartbeat "$at")" "200 OK:$(confirmed "$a" rnp.node "$at")" \
+		"200 OK:$(confirmed "$a" rnp.heartbeat 2020-01-01T00:00:00Z)"; do
+		start_fake "says:$says"
+		refused 69 "did not confirm the record" rnp-register submit --registry "$url" beat.json
+		assert_equal "$output" ""
+		refused 69 "did not confirm the record" rnp-register heartbeat --once --registry "$url" --key a.json
+		assert_equal "$output" ""
+		stop_fake
+	done
+	for says in '{}' "{\"record\":{\"node\":\"$b\"}}"; do
+		start_fake "says:200 OK:$says"
+		refused 69 "did not say what it has of the node" rnp-register status --registry "$url" --node "$a"
+		assert_equal "$output" ""
+		stop_fake
+	done
+	start_fake "says:201 Created:$(confirmed "$a" rnp.heartbeat "$at")"
+	run_split rnp-register submit --registry "$url" beat.json
+	assert_success
+	stop_fake
+	node_record a >n.json
+	start_fake "says:201 Created:$(confirmed "$a" rnp.node "$(jq -r .at n.json)" | jq -c '.sha256 = "00" * 32')"
+	refused 69 "sha256: is another record's" rnp-register submit --registry "$url" n.json
+}
+
+@test "clients: what stands between is named, and is not the registry" {
+	cd "$BATS_TEST_TMPDIR"
+	make_key a
+	heartbeat_record a >beat.json
+	while read -r code client; do
+		start_fake "page:$code Says"
+		refused 69 "a web page came in place of an answer of '$url' (HTTP $code): \"Please log in\"" \
+			rnp-register $client --registry "$url"
+		stop_fake
+	done <<-END
+		200 submit beat.json
+		200 heartbeat --once --key a.json
+		200 status --node $a
+		401 list
+		404 status --node $a
+	END
+	# the loop goes on
+	start_fake "page:403 Forbidden"
+	run_split timeout 3 rnp-register heartbeat --interval 1s --registry "$url" --key a.json
+	assert_equal "$status" 124
+	stop_fake
+	start_fake "moved:http://login.invalid:81/?from=here"
+	refused 69 "'$url' redirects to 'http://login.invalid:81': cannot reach 'http://login.invalid:81'" \
+		rnp-register list --registry "$url"
+	stop_fake
+	start_fake "moved:https://login.invalid/"
+	refused 69 "'$url' redirects to 'https://login.invalid' (HTTP 302)" rnp-register list --registry "$url"
+	stop_fake
+	start_fake "moved:https://127.0.0.1/x"
+	refused 65 "'$url' redirects to 'https://127.0.0.1' (give that address)" rnp-register list --registry "$url"
+	stop_fake
+	export http_proxy=http://me:secret@127.0.0.1:1
+	refused 69 "cannot get through the proxy 'http://127.0.0.1:1' to 'http://registry.invalid'" \
+		rnp-register submit --registry http://registry.invalid beat.json
+	start_fake "page:407 Proxy Authentication Required"
+	http_proxy=$url
+	refused 69 "the proxy '$url' before 'http://registry.invalid' asks for a name and a password" \
+		rnp-register submit --registry http://registry.invalid beat.json
 }
 
 @test "heartbeat: goes on while the registry is away, ends when it refuses" {

@@ -1,5 +1,5 @@
 # rnp-reward verify --records: from the signatures of records to what a ledger claims.
-load helper
+load ../helper
 load epoch_records
 
 setup() {

@@ -1,5 +1,5 @@
 # rnp-reward pay on other ways: nonces, signers outside, Token-2022, burns and issues on chain.
-load helper
+load ../helper
 load solana
 
 setup() {
@@ -56,7 +56,7 @@ verified() {
 @test "pay --signer: who signs is told in words, is asked for the same message again, and refuses" {
 	owe 12
 	front
-	by=(--signer "node $ROOT/tests/solana_signer.mjs payer.json asked" --wallet "$payer")
+	by=(--signer "node $ROOT/tests/tools/solana_signer.mjs payer.json asked" --wallet "$payer")
 	refused 64 "--signer goes with --wallet" rnp-reward pay --store db --signer x --trust "$payer" --rpc http://127.0.0.1:1
 	# killed while the signer thinks: nothing is signed
 	by[1]='echo $$ >signer; cat >first; exec sleep 60'
@@ -83,7 +83,7 @@ verified() {
 	assert_equal "$(control '{}' | jq .landed)" 0
 	# a signer that takes more than half of a blockhash's life for each of two transactions
 	control '{"block_ms": 60}' >/dev/null
-	by[1]="sleep 5; exec node $ROOT/tests/solana_signer.mjs payer.json asked"
+	by[1]="sleep 5; exec node $ROOT/tests/tools/solana_signer.mjs payer.json asked"
 	pay --timeout 240s >out
 	assert_equal "$(statuses out)" "12 finalised"
 	control '{"block_ms": 10}' >/dev/null
@@ -97,7 +97,7 @@ verified() {
 	also=(--shared)
 	owe 3 2
 	rnp-register keygen --out other.json >/dev/null
-	by[1]="node $ROOT/tests/solana_signer.mjs other.json asked"
+	by[1]="node $ROOT/tests/tools/solana_signer.mjs other.json asked"
 	refused 65 "is not the payer's signature of this message" pay -q
 }
 
@@ -224,7 +224,7 @@ sql() {
 	run_split pay --resume --unit-price 7 --legacy
 	assert_failure 75
 	assert_equal "$(jq -r .message asked)" "$(jq -r .message first)"
-	by[1]="node $ROOT/tests/solana_signer.mjs payer.json asked"
+	by[1]="node $ROOT/tests/tools/solana_signer.mjs payer.json asked"
 	pay >out
 	assert_equal "$(statuses out)" "4 finalised"
 	audit

@@ -1,5 +1,5 @@
 # The ledger of rnp-reward: what is sealed, signed and co-signed, and every way to falsify it.
-load helper
+load ../helper
 
 usages=$ROOT/tests/data/man/usage.jsonl
 
@@ -17,7 +17,7 @@ week() {
 # seal N [option ...]: adds the epoch of that week to db
 seal() {
 	week "$1" >"week$1"
-	rnp-reward epoch -q --policy rnp-021 --store db "${@:2}" "week$1"
+	rnp-reward epoch -q --open --policy rnp-021 --store db "${@:2}" "week$1"
 }
 
 # bad_ledger REASON [STORE]: verify refuses the ledger and gives this reason
@@ -25,6 +25,19 @@ bad_ledger() {
 	run_split rnp-reward verify --store "${2:-db}"
 	assert_failure 1
 	assert_equal "$(jq -r .reason <<<"$output")" "$1"
+}
+
+@test "ledger: an epoch that is not over is not sealed without --open, and whoever reckons it is told" {
+	week 0 >week0
+	export RNP_NOW=2026-11-10T00:00:00Z
+	refused 65 "the epoch is not over yet" rnp-reward epoch --policy rnp-021 --store db week0
+	[ ! -e db ] || [[ $(rnp-reward ledger --store db | wc -l) == 0 ]]
+	times=(--from "$(head -1 week0 | jq -r .from)" --to "$(head -1 week0 | jq -r .to)")
+	rnp-reward usage "${times[@]}" /dev/null 2>&1 | grep -q -- "--to is in the future: this is what was done so far"
+	RNP_NOW=${times[3]} run_split rnp-reward usage "${times[@]}" /dev/null
+	assert_equal "$status$output$stderr" 0
+	rnp-reward epoch -q --policy rnp-021 --store db --open week0 >/dev/null
+	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
 }
 
 @test "ledger: rows are chained and signed, the same epoch is not sealed twice" {
@@ -39,7 +52,7 @@ bad_ledger() {
 	assert_equal "$(sed -n 2p rows | jq -r .previous)" \
 		"$(head -1 rows | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)"
 	rnp-reward verify --store db
-	rnp-reward verify --store db first
+	rnp-reward verify --store db --usage week0 first
 	# a proof must lead to the root of an epoch in the ledger
 	node=$(head -1 "$usages" | jq -r .node)
 	rnp-reward proof --node "$node" first | rnp-reward verify --store db -
@@ -88,7 +101,7 @@ bad_ledger() {
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward stake --store bd --key auditor.json week0
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward ledger --store bd --add week0
 	refused 66 "cannot open 'bd': No such file" rnp-reward pay --store bd --keypair operator.json \
-		--rpc http://127.0.0.1:1 --trust "$(rnp-register address --key operator.json)"
+		--rpc http://127.0.0.1:1 --single-server --trust "$(rnp-register address --key operator.json)"
 	[ ! -e bd ]
 	rnp-reward cosign --store db --key auditor.json week0 >cosign
 	assert_equal "$(jq -r .signer cosign)" "$(rnp-register address --key auditor.json)"
@@ -206,7 +219,7 @@ bad_ledger() {
 	rnp-reward ledger --store new --import old.jsonl
 	rnp-reward ledger --store new | cmp - old.jsonl
 	rnp-reward verify --store new
-	rnp-reward verify --store new <(rnp-reward epoch -q --policy rnp-021 --store db week0)
+	rnp-reward verify --store new --usage week0 <(rnp-reward epoch -q --policy rnp-021 --store db week0)
 	refused 65 "import into a new ledger" rnp-reward ledger --store new --import old.jsonl
 	# imported epochs count as paid: no new pay for the same time
 	refused 65 "pays for some of the same time" rnp-reward epoch --policy rnp-019 --store new week1

@@ -1,5 +1,5 @@
 # rnp-reward pay and what the chain knows: a ledger that was paid from since is not paid from again.
-load helper
+load ../helper
 load solana
 
 setup() {
@@ -22,7 +22,7 @@ root() {
 	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import merkle
 n, t = int(sys.argv[2], 16), ""
 while n: n, r = divmod(n, 58); t = merkle.ALPHABET[r] + t
-print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)"
+print(t)' "$ROOT/tests/tools" "$(tail -1 epoch | jq -r .merkle_root)"
 }
 
 @test "pay: an older copy of a ledger pays nothing again, as one server suffices to tell" {
@@ -247,6 +247,38 @@ untrue() {
 	ledger_agrees
 }
 
+@test "pay: what landed is not paid again on the word of one server, nor of two while the third is gone" {
+	for how in one two; do
+		rm -f db*
+		owe 3 "$((++seed))"
+		[[ $how != one ]] || front 8 4
+		[[ $(control '{}') =~ \"payer\":([0-9]+) ]]
+		pool=${BASH_REMATCH[1]}
+		honest=("${urls[@]}")
+		also=(--shared)
+		paying
+		if [[ $how == one ]]; then
+			command=(rnp-reward pay --store db --keypair payer.json --trust "$payer" --mint "$mint" --poll 20ms --shared
+				--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" --single-server --allow-unfunded-recipient)
+		else
+			command=("${command[@]/${urls[2]}/http://127.0.0.1:1}")
+		fi
+		control '{"lies": [["failed"], ["failed"], []]}' >/dev/null
+		for _ in 1 2; do
+			run_split "${command[@]}"
+			assert_failure 75
+			[[ $stderr == *"1 transaction failed, as servers say, and nothing is paid again on their word"* ]] || fail "$stderr"
+		done
+		assert_equal "$(rnp-reward pay --store db --status | jq -r .status | uniq -c | xargs)" "3 sent"
+		# honest ones contradict even a person, and it is over
+		control '{"lies": [[], [], []]}' >/dev/null
+		"${command[@]}" --give-up "$(rnp-reward pay --store db --status | jq -rs '.[0].signature')" >out 2>err || fail "$(cat err)"
+		assert_equal "$(jq -r .status out | uniq -c | xargs)" "3 finalised"
+		urls=("${honest[@]}")
+		audit
+	done
+}
+
 # sql STATEMENTS: what somebody writes into the ledger's file
 sql() {
 	python3 -c 'import sqlite3, sys; sqlite3.connect("db").executescript(sys.argv[1])' "$1"
@@ -338,7 +370,7 @@ sql() {
 	owe 3
 	rm db
 	sed -i 's/2026-11-/2040-11-/g' usages
-	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json usages >epoch
+	rnp-reward epoch -q --policy rnp-021 --open --store db --key payer.json usages >epoch
 	front
 	cp db sealed
 	pay >out

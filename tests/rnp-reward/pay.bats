@@ -1,5 +1,5 @@
 # rnp-reward pay: payouts on Solana, executed by a real virtual machine behind servers that lie.
-load helper
+load ../helper
 load solana
 
 setup() {
@@ -14,10 +14,10 @@ teardown() {
 }
 
 @test "pay: messages are byte for byte kit's, addresses and bumps too" {
-	tool=$RNP_BUILD/unit/rnp-reward/solana
+	tool=$RNP_BUILD/unit/chain/solana
 	[[ -x $tool ]] || skip "make units"
-	node "$ROOT/tests/solana_kit.mjs" messages 500 11 "$tool"
-	node "$ROOT/tests/solana_kit.mjs" addresses 2000 12 "$tool"
+	node "$ROOT/tests/tools/solana_kit.mjs" messages 500 11 "$tool"
+	node "$ROOT/tests/tools/solana_kit.mjs" addresses 2000 12 "$tool"
 }
 
 @test "pay: every wallet is paid once; again, there is nothing to pay" {
@@ -33,8 +33,9 @@ teardown() {
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "40 finalised"
 	audit
 	ledger_agrees
-	pay >again
-	assert_equal "$(cat again)" ""
+	pay >again 2>err
+	assert_equal "$(cat again)$(cat err)" "rnp-reward: nothing to pay: the wallets have all that signed epochs owe them"
+	rnp-reward pay --store db --status --table | grep -q "[0-9] RENDER .*finalised"
 	# on a busy machine a blockhash may have expired, and its transaction been made again
 	rnp-reward pay --store db --status | grep -v '"status":"expired"' | cmp - out
 	# the rows tell the whole history, with the steps of a transaction in their order
@@ -47,7 +48,7 @@ teardown() {
 		"$(python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import merkle
 n, t = int(sys.argv[2], 16), ""
 while n: n, r = divmod(n, 58); t = merkle.ALPHABET[r] + t
-print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
+print(t)' "$ROOT/tests/tools" "$(tail -1 epoch | jq -r .merkle_root)")"
 }
 
 @test "pay: what was signed is paid, and not what somebody has made of it in the ledger's file since" {
@@ -131,7 +132,11 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 @test "pay: what is wrong is refused before a signature exists" {
 	owe 3
 	front
-	refused 65 "no server is of the cluster" pay --cluster mainnet -q
+	refused 65 "no server is of the cluster" pay --cluster testnet -q
+	# nothing is called RENDER that is not, and nothing else is paid in RENDER
+	refused 64 "--mint $mint is not RENDER's on mainnet" pay --cluster mainnet
+	refused 64 "--token TEST: the default --mint is RENDER's" rnp-reward pay --store db --keypair payer.json --trust "$payer" \
+		--rpc http://127.0.0.1:1 --single-server --token TEST
 	refused 65 "has no account for the mint" sh -c '
 		rnp-register keygen --out other.json >/dev/null
 		exec rnp-reward pay --store db --keypair other.json --trust "$@"' sh "$payer" --mint "$mint" \
@@ -145,15 +150,26 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	done
 	refused 64 "--rpc, --keypair and --trust are needed" rnp-reward pay --store db
 	refused 66 "nowhere" pay --store nowhere
+	# one server alone can say that all is paid: only who has said so goes on with it
+	alone=(rnp-reward pay --store db --keypair payer.json --trust "$payer" --mint "$mint"
+		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" --allow-unfunded-recipient)
+	refused 64 "--rpc: one server alone can say that payments were made which were not" "${alone[@]}"
+	assert_equal "$("${alone[@]}" --dry-run | jq -r .status | uniq -c | xargs)" "3 planned"
 	# no trusted key has signed: nothing is owed
 	run_split rnp-reward pay --store db --keypair payer.json --trust "$(head -1 wallets)" --mint "$mint" \
 		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" --rpc "${urls[1]}"
 	assert_success
 	assert_equal "$output" ""
+	assert_equal "$stderr" "rnp-reward: nothing to pay: no epoch of RENDER has 1 signatures of those who are trusted (--trust, --need)"
 	exec 9<db
 	flock 9
 	refused 75 "another payer is at work" pay
 	exec 9<&-
+	# a file system without locks is no other payer, and a timer must not stay green
+	echo '#include <errno.h>
+		int flock(int fd, int how) { (void)fd, (void)how; errno = ENOLCK; return -1; }' >flock.c
+	"${CC:-gcc}" -shared -fPIC -o flock.so flock.c
+	LD_PRELOAD=$PWD/flock.so refused 69 "cannot lock 'db': its file system keeps no locks: No locks available" pay
 	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
 	assert_equal "$(control '{}' | jq .landed)" 0
 	stop_front
@@ -190,8 +206,10 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	# an epoch of test tokens is not paid in another token, whoever signed it
 	sed 's/"gpu_model":"[^"]*",//' usages | jq -c '.from = "2026-10-12T00:00:00Z" | .to = "2026-10-19T00:00:00Z"' >tested
 	rnp-reward epoch -q --policy testnet --store tokens --key payer.json tested | tail -1 | jq -e '.total_base_units > 0'
-	pay --store tokens >out
+	pay --store tokens >out 2>err
 	assert_equal "$(cat out)" ""
+	assert_equal "$(cat err)" "rnp-reward: nothing to pay: 'tokens' has epochs of TEST, and none of RENDER (--token)"
+	pay --store tokens --token TEST --dry-run --table | grep -q "0\.[0-9]* TEST.*planned"
 	# the day's limit counts what was planned before, also when the clock has gone back since
 	least=$(jq 'map(.) | min / 100000000' expected)
 	RNP_NOW=2026-12-01T12:00:00Z pay --max-per-run "$least" >out || true
@@ -234,6 +252,137 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	ledger_agrees
 }
 
+# what its owner can switch on at an account of Token-2022: a memo is required; only confidential transfers; both after others
+required_memo=0800010001
+confidential=05002701$(printf '%0590d' 0)
+guarded=070000000b000100010f00010000
+
+@test "pay: what the owner of an account of Token-2022 has switched on holds him alone; paused and frozen mints are named" {
+	owe 20
+	RNP_FRONT='{"token_2022": true}' front
+	mapfile -t w <wallets
+	control "{\"extend\": {\"${w[2]}\": \"$required_memo\", \"${w[4]}\": \"$confidential\", \"${w[6]}\": \"$guarded\",
+		\"${w[8]}\": \"$guarded$confidential$required_memo\", \"${w[10]}\": \"0800010000\"}}" >/dev/null
+	run_split pay
+	assert_failure 1
+	why() { jq -r --arg w "$1" 'select(.wallet == $w) | .reason // .status' <<<"$output"; }
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "17 finalised 3 held"
+	for k in 2 8; do
+		assert_equal "$(why "${w[k]}")" "its associated account requires a memo with each transfer: its owner has to switch that off"
+	done
+	assert_equal "$(why "${w[4]}")" "its associated account takes only confidential transfers: its owner has to switch that off"
+	audit "del(.\"${w[2]}\", .\"${w[4]}\", .\"${w[8]}\")"
+	# (the payer's own account may require what it likes of others)
+	stop_front
+	rm db
+	owe 4
+	RNP_FRONT='{"token_2022": true, "extensions": "1a0021000707070707070707070707070707070707070707070707070707070707070707070701"}' front
+	refused 75 "the mint is paused: nobody can transfer its tokens until its authority resumes it" pay
+	stop_front
+	RNP_FRONT='{"token_2022": true, "extensions": "0600010002"}' front
+	mapfile -t w <wallets
+	control "{\"extend\": {\"${w[1]}\": \"07000000\"}}" >/dev/null
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "1 finalised 3 held"
+	assert_equal "$(why "${w[0]}")" "the mint freezes new accounts: its freeze authority has to thaw the wallet's account first"
+}
+
+@test "pay: a payment that servers refuse is made alone, then held by name, and the others of its transaction are paid" {
+	owe 20
+	RNP_FRONT='{"token_2022": true}' front 8 4
+	mapfile -t w <wallets
+	# two servers hide what is switched on, so that only the simulation reveals it (alone, the payment to who requires a memo
+	# comes right after one)
+	control "{\"extend\": {\"${w[2]}\": \"$confidential\", \"${w[5]}\": \"$required_memo\", \"${w[11]}\": \"$confidential\"}, \"lies\": [[\"plain\"], [\"plain\"], []]}" >/dev/null
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "18 finalised 2 held"
+	for k in 2 11; do
+		[[ $(jq -r --arg w "${w[k]}" 'select(.wallet == $w).reason' <<<"$output") == "servers refuse its payment: "*"simulation failed"* ]] ||
+			fail "$output"
+	done
+	audit "del(.\"${w[2]}\", .\"${w[11]}\")"
+	ledger_agrees
+	# in flight it is named as well
+	control "{\"block_ms\": 1000}" >/dev/null
+	run_split pay --timeout 100ms
+	assert_failure 75
+	[[ $stderr == *"a server's first refusal: wallet ${w[2]}: "* || $stderr == *"a server's first refusal: wallet ${w[11]}: "* ]] ||
+		fail "$stderr"
+	# one server alone holds up nobody: what it refuses goes to another
+	stop_front
+	rm db
+	owe 6 3
+	front 8 4
+	control '{"lies": [["blame"], [], []]}' >/dev/null
+	run_split pay
+	assert_success
+	audit
+	ledger_agrees
+}
+
+@test "pay: what is sent to a token account, a mint or a program is lost: held, each with its reason; new wallets by an option" {
+	owe 7
+	rm db
+	mapfile -t w <wallets
+	# (a program that the machine can run must be a real one)
+	sed -i "s/\"wallet\":\"${w[2]}\"/\"wallet\":\"MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr\"/" usages
+	w[2]=MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json usages >epoch
+	front
+	control "{\"place\": {\"token\": [\"${w[0]}\"], \"mint\": [\"${w[1]}\"], \"stake\": [\"${w[3]}\"],
+		\"wallet\": [\"${w[4]}\"]}}" >/dev/null
+	why() { jq -r --arg w "$1" 'select(.wallet == $w) | .reason // .status' <<<"$output"; }
+	paying
+	# without the option only those that the chain knows are paid
+	run_split "${command[@]/--allow-unfunded-recipient/--legacy}"
+	assert_failure 1
+	assert_equal "$(why "${w[0]}")" "it is a token account: give the wallet that owns it"
+	assert_equal "$(why "${w[1]}")" "it is a mint: a token, not a wallet"
+	assert_equal "$(why "${w[2]}")" "it is a program, not a wallet"
+	assert_equal "$(why "${w[3]}")" "its account belongs to a program: it is not a wallet"
+	assert_equal "$(why "${w[4]}")" finalised
+	for new in "${w[5]}" "${w[6]}"; do
+		assert_equal "$(why "$new")" "it is not funded: it has neither SOL nor an account for the token (--allow-unfunded-recipient)"
+	done
+	# who names such a wallet for a node is told at once, where a server is known
+	held=$output
+	for k in 0 1 2 3; do
+		reason=$(output=$held why "${w[k]}")
+		run_split rnp-register detect --share none --key payer.json --wallet "${w[k]}" --rpc "${urls[0]}"
+		assert_success
+		assert_equal "$stderr" "rnp-register: wallet ${w[k]} will not be paid: $reason"
+		echo "$output" >node.json
+		for policy in testnet rnp-021; do
+			RNP_RPC=${urls[0]} run_split rnp-register check --policy "$policy" node.json
+			assert_failure 1
+			jq -e --arg r "wallet: $reason" '.reasons | map(select(. == $r)) | length == 1' <<<"$output" || fail "$output"
+		done
+		refused 64 "wallet ${w[k]} will not be paid: $reason" rnp-register setup --root image --registry http://127.0.0.1:1 \
+			--wallet "${w[k]}" --rpc "${urls[0]}" </dev/null
+		[ ! -e image/etc/rnp/node.env ]
+	done
+	rnp-register detect --share none --key payer.json --wallet "${w[5]}" --rpc "${urls[0]}" 2>&1 >/dev/null |
+		grep -q "wallet ${w[5]} is not on the chain yet"
+	run_split rnp-register detect --share none --key payer.json --wallet "${w[4]}" --rpc "${urls[0]}"
+	assert_equal "$stderr" ""
+	# without a server only the curve is looked at, and one that does not answer stops nobody
+	pda=$(jq -r .account front.json)
+	rnp-register detect --share none --key payer.json --wallet "$pda" 2>&1 >/dev/null | grep -q "will not be paid: it is not on the curve"
+	run_split rnp-register detect --share none --key payer.json --wallet "${w[0]}" --rpc http://127.0.0.1:1
+	assert_success
+	[[ $stderr == *"the wallet could not be looked up: "* ]] || fail "$stderr"
+	# two servers that differ about an address hold it up, whatever the option
+	control '{"lies": [["noaccount"], [], []]}' >/dev/null
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "2 finalised 4 held"
+	run_split rnp-reward verify --store db
+	assert_success
+	control "{\"wallets\": [$(printf '"%s",' "${w[@]}" | sed 's/,$//')]}" | jq -e '[.has[]] | map(select(. > 0)) | length == 3'
+}
+
 @test "pay: a payer without SOL is told why nothing lands" {
 	owe 3
 	RNP_FRONT='{"lamports": 1000000}' front 8 4
@@ -254,18 +403,38 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	# two servers hide the frozen account, so that only execution reveals it
 	control "{\"freeze\": [\"$frozen\"], \"lies\": [[\"noaccount\"], [\"noaccount\"], []], \"land_failures\": true}" >/dev/null
 	run_split pay
-	assert_failure 1
-	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "8 failed 4 finalised"
-	# the next run pays each of the eight in a transaction of its own
+	assert_failure 75
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "4 finalised 8 sent"
+	failed=$(jq -r 'select(.reason).signature' <<<"$output" | sort -u)
+	[[ $stderr == *"1 transaction failed, as servers say, and nothing is paid again on their word: look at $failed with an explorer, then run pay with --give-up $failed"* ]] ||
+		fail "$stderr"
+	# until a person decides it stays so; what is owed by a later epoch is paid, and no claim is taken twice
+	sed 's/"to":"2026-11-16T/"to":"2026-11-23T/; s/2026-11-09T/2026-11-16T/' usages >later
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json later >more
+	cp expected first
+	jq -s --slurpfile first first '([.[] | select(.kind == "rnp.reward") | {(.wallet): .base_units}] | add) as $more |
+		$first[0] | with_entries(.value += $more[.key])' more >expected
+	control '{"lies": [[], [], []]}' >/dev/null
+	refused 65 "no transaction of the ledger has the signature '$frozen'" pay --give-up "$frozen"
 	run_split pay
-	assert_failure 1
-	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "1 failed 7 finalised"
-	audit "del(.\"$frozen\")"
+	assert_failure 75
+	[[ $stderr == *"--give-up $failed"* ]] || fail "$stderr"
+	# (four of them from the first run, after the one in doubt)
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "15 finalised 1 held 8 sent"
+	audit '{}'
 	ledger_agrees
+	# by a person's word each of the eight is paid in a transaction of its own
+	control '{"lies": [["noaccount"], ["noaccount"], []]}' >/dev/null
+	run_split pay --give-up "$failed"
+	assert_failure 75
+	again=$(jq -r 'select(.reason).signature' <<<"$output")
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "8 failed 22 finalised 1 sent"
+	audit "del(.\"$frozen\")"
 	# and the one that failed on its own is not tried again
-	run_split pay
+	run_split pay --give-up "$failed" --give-up "$again"
 	assert_failure 1
-	assert_equal "$(jq -r '[.status, .reason] | join(": ")' <<<"$output")" "held: its payment failed by itself before"
+	assert_equal "$(jq -r 'select(.status == "held").reason' <<<"$output")" "its payment failed by itself before"
+	ledger_agrees
 }
 
 @test "pay: balances before and after are a second check: two servers that call final what is not are found out" {
@@ -356,6 +525,76 @@ lie() {
 	lie '[["final", "drop"], [], []]' "final, drop"
 }
 
+# next_epoch N SEED: N more wallets are owed, of the week after
+next_epoch() {
+	python3 "$ROOT/tests/tools/reward.py" wallets "$1" "$2" >more
+	while read -r wallet; do
+		head -1 usages | jq -c --arg w "$wallet" '.node = $w | .wallet = $w | .from = .to | .to = "2026-11-23T00:00:00Z"'
+	done <more >later
+	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json later >epoch
+	cat more >>wallets
+	jq -cn --slurpfile old expected '[inputs | select(.kind == "rnp.reward") | {(.wallet): .base_units}] | add + $old[0]' epoch >all
+	mv all expected
+}
+
+@test "pay: one server that contradicts the others is named, and stops no payment of others" {
+	owe 3
+	front 8 10
+	control '{"lies": [["failed"], [], []]}' >/dev/null
+	pay >out 2>err
+	liar=${urls[0]}
+	assert_equal "$(cat err)" "rnp-reward: $liar says that transaction 0 failed, and more than half of the servers that it is final: it counts as paid, leave that server out"
+	assert_equal "$(jq -r '.status + " " + .reason' out | uniq -c | xargs)" \
+		"3 finalised $liar says that it failed, others that it is final"
+	# with two servers there is no majority: both are named, and a person's word does not decide between them
+	next_epoch 2 71
+	paying --timeout 300ms
+	for word in "${command[@]}"; do
+		two+=("$word")
+		[[ $word != "${urls[2]}" ]] || two=("${two[@]::${#two[@]}-2}")
+	done
+	both="go on with pay --resume; servers differ: transaction 1 is failed ($liar), final (${urls[1]})"
+	refused 75 "1 transactions are still in flight: $both" "${two[@]}"
+	signature=$(rnp-reward pay --store db --status | jq -rs 'map(select(.status != "finalised"))[0].signature')
+	refused 75 "1 transactions are still in flight: $both" "${two[@]}" --resume --give-up "$signature"
+	pay -q >out
+	assert_equal "$(jq -r .status out | uniq -c | xargs)" "2 finalised"
+	audit
+}
+
+@test "pay: what one server keeps in flight stops no other epoch, also when it sends first" {
+	also=(--shared)
+	local turn=0
+	for lies in '"processed", "drop"' '"behind"'; do
+		rm -f db*
+		owe 3 $((80 + turn++))
+		[[ -n ${front:-} ]] || front 8 10
+		[[ $(control '{}') =~ \"payer\":([0-9]+) ]]
+		pool=${BASH_REMATCH[1]}
+		control "{\"lies\": [[$lies], [], []]}" >/dev/null
+		held=''
+		if [[ $lies == *drop* ]]; then
+			held=' 3 sent'
+			run_split pay --timeout 3s
+			assert_failure 75
+			[[ $stderr == *"1 transactions are still in flight"*"${urls[0]} alone says that transaction 0 may still land" ]] || fail "$stderr"
+		else
+			pay -q >out
+		fi
+		next_epoch 2 $((90 + turn))
+		code=0
+		pay --timeout 3s >out 2>err || code=$?
+		assert_equal "$code $(jq -r .status out | sort | uniq -c | xargs)" \
+			"$([[ -z $held ]] && echo 0 || echo 75) 2 finalised$held"
+		[[ -z $held ]] || grep -q "${urls[0]} alone says that transaction 0 may still land; what else is owed is paid meanwhile" err
+		paying
+		finish || fail "$(cat err)"
+		control '{"block_ms": 10}' >/dev/null
+		audit
+		ledger_agrees
+	done
+}
+
 @test "pay: lies in pairs, at one server and at two" {
 	i=0
 	for pair in '"null", "ahead"' '"null", "late"' '"early", "null"' '"early", "ahead"' '"drop", "ahead"' \
@@ -372,11 +611,11 @@ lie() {
 	lie '[["null", "ahead", "late"], ["null", "ahead", "late"], []]' "two late ones against one"
 }
 
-# rude BEHAVIOUR...: puts hostile_rpc.py before the last server
+# rude BEHAVIOUR...: puts tests/tools/hostile_rpc.py before the last server
 rude() {
 	rm -f rude.url
 	[[ -z ${rude:-} ]] || kill "$rude"
-	python3 "$ROOT/tests/hostile_rpc.py" rude.url "${honest:=${urls[2]}}" "$@" 3>&- &
+	python3 "$ROOT/tests/tools/hostile_rpc.py" rude.url "${honest:=${urls[2]}}" "$@" 3>&- &
 	rude=$!
 	wait_file rude.url
 	urls[2]=$(cat rude.url)
@@ -463,7 +702,7 @@ rude() {
 	front 8 10
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \
 		-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null
-	python3 "$ROOT/tests/tls_cut_rpc.py" cut.url c.pem k.pem "${urls[@]}" 3>&- &
+	python3 "$ROOT/tests/tools/tls_cut_rpc.py" cut.url c.pem k.pem "${urls[@]}" 3>&- &
 	rude=$!
 	wait_file cut.url
 	honest=("${urls[@]}")
@@ -569,7 +808,7 @@ settle() {
 	export STATE_DIRECTORY=$PWD/state CREDENTIALS_DIRECTORY=$PWD/credentials RNP_EPOCH_S=604800
 	export RNP_EPOCH_WAIT_S=0 RNP_POLICY=rnp-021 RNP_EPOCH_OPTIONS="" RNP_REGISTRY=http://127.0.0.1:1 RNP_TRUST="--trust $payer"
 	export RNP_PAY_OPTIONS="--trust $payer --trust $(rnp-register address --key auditor.json) --need 2 --mint $mint
-		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc ${urls[0]} --rpc ${urls[1]} --rpc ${urls[2]} --poll 20ms"
+		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc ${urls[0]} --rpc ${urls[1]} --rpc ${urls[2]} --poll 20ms --allow-unfunded-recipient"
 	# the script as systemd runs it: lines joined, %% is %
 	script=$(sed -n "/^ExecStart=/,/'\$/p" "$ROOT/scripts/systemd/rnp-epoch.service" |
 		sed "s/^ExecStart=\/bin\/sh -c '//; s/'\$//; s/\\\\\$//; s/%%/%/g; s|/usr/local/bin/||" | tr -d '\n')

@@ -1,5 +1,5 @@
 # rnp-reward report: one self-contained page that shows what the ledger contains.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -7,7 +7,7 @@ setup() {
 
 # week N SEED: rewards of a week in which 200 random nodes work
 week() {
-	python3 "$ROOT/tests/reward.py" make 200 "$2" | jq -c --argjson n "$1" '.wallet = (.wallet // .node)
+	python3 "$ROOT/tests/tools/reward.py" make 200 "$2" | jq -c --argjson n "$1" '.wallet = (.wallet // .node)
 		| .from = ("2026-11-09T00:00:00Z" | fromdate + $n * 604800 | todate)
 		| .to = ("2026-11-16T00:00:00Z" | fromdate + $n * 604800 | todate)'
 }
@@ -80,6 +80,22 @@ db = sqlite3.connect("bad"); db.execute("PRAGMA ignore_check_constraints = 1"); 
 	done
 }
 
+@test "report: amounts have their token; one wallet is one, without an empty picture; commands are whole on a narrow page" {
+	head -1 "$ROOT/tests/data/man/usage.jsonl" | jq -c 'del(.gpu_model)' >one
+	rnp-reward epoch -q --policy testnet --store db one >/dev/null
+	rnp-reward report --store db --html out.html
+	grep -q ": 1 epoch. Amounts are in TEST.</p>" out.html
+	grep -qE "<p>1 wallet has all of it: <b>[0-9.]+ TEST</b>" out.html
+	refute grep -qE "<svg|[01] wallets|RENDER" out.html
+	grep -q "pre{[^}]*white-space:pre-wrap" out.html
+	# epochs of two tokens name theirs
+	jq -c '(.from, .to) |= (fromdate - 604800 | todate)' "$ROOT/tests/data/man/usage.jsonl" >others
+	rnp-reward epoch -q --policy rnp-021 --price 2.00 --store db others >/dev/null
+	rnp-reward report --store db --html out.html
+	grep -q ": 2 epochs. Each epoch names its tokens.</p>" out.html
+	assert_equal "$(grep -oE '<td>(TEST|RENDER)</td>' out.html | xargs)" "<td>TEST</td> <td>RENDER</td>"
+}
+
 @test "report: each command on the page prints the figures that stand above it" {
 	# wallets that are new, gone, and paid otherwise than before; a part of it all is locked
 	week 0 1 | head -190 >a && week 1 1 | tail -190 | jq -c '.up_s = (.up_s // 0) / 2 | .up_s |= floor' >b
@@ -107,18 +123,18 @@ db = sqlite3.connect("bad"); db.execute("PRAGMA ignore_check_constraints = 1"); 
 		    rows = cells(part)
 		    if name == "Epochs":
 		        got = [json.loads(line) for line in said[0]]
-		        assert len(got) == 2 and [g[:6] for g in got] == [
-		            [int(r[0]), *r[1:4], int(r[4]), int(r[5])] for r in rows], (got, rows)
-		        assert [g[6:] for g in got] == [[units(x) for x in r[6:10]] for r in rows], (got, rows)
-		        assert all(g[8] > 0 for g in got)
+		        assert len(got) == 2 and [g[:7] for g in got] == [
+		            [int(r[0]), *r[1:5], int(r[5]), int(r[6])] for r in rows], (got, rows)
+		        assert [g[7:] for g in got] == [[units(x) for x in r[7:11]] for r in rows], (got, rows)
+		        assert all(g[9] > 0 for g in got)
 		        assert all(json.loads(line)["ok"] for line in said[1]) and said[1]
 		    elif name.startswith("Distribution"):
-		        want = re.search(r"(\d+) wallets; the first tenth of them has (\d+)%.*?<b>([\d.]+)</b>", part, re.S)
+		        want = re.search(r"(\d+) wallets; the first tenth of them has (\d+)%.*?<b>([\d.]+) RENDER</b>", part, re.S)
 		        assert json.loads(said[0][0]) == [int(want[1]), int(want[2]), units(want[3])], (said, want[0])
 		    elif name == "Changes":
 		        all = [line.split() for line in said[0]]
 		        change = {w: (int(x), int(y)) for w, x, y in all}
-		        want = re.search(r"(\d+) wallets are new, (\d+) are", part)
+		        want = re.search(r"(\d+) wallets? (?:is|are) new, (\d+) (?:is|are)", part)
 		        assert int(want[1]) == sum(not x for x, y in change.values()) > 0, want[0]
 		        assert int(want[2]) == sum(not y for x, y in change.values()) > 0, want[0]
 		        for wallet, before, now, by in rows:

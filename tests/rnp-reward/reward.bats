@@ -1,5 +1,5 @@
-# rnp-reward: usage, epoch, explain, proof, verify. The ledger: rnp-reward-ledger.bats.
-load helper
+# rnp-reward: usage, epoch, explain, proof, verify. The ledger: ledger.bats.
+load ../helper
 
 usages=$ROOT/tests/data/man/usage.jsonl
 
@@ -7,7 +7,7 @@ setup() {
 	cd "$BATS_TEST_TMPDIR"
 }
 
-# pay FILE: one line `node job availability` for each reward, as tests/reward.py prints them
+# pay FILE: one line `node job availability` for each reward, as tests/tools/reward.py prints them
 pay() {
 	jq -r 'select(.kind == "rnp.reward") |
 		"\(.node) \(.job_base_units) \(.availability_base_units)"' "$1"
@@ -21,14 +21,14 @@ tokens() {
 # agrees POLICY [POOL_BASE_UNITS]: compares random usages to the last base unit, and the root
 agrees() {
 	rnp-reward epoch --policy "$1" ${2:+--pool "$(tokens "$2")"} random.jsonl >out
-	diff <(pay out) <(python3 "$ROOT/tests/reward.py" "$@" <random.jsonl)
-	assert_equal "$(tail -1 out | jq -r .merkle_root)" "$(python3 "$ROOT/tests/merkle.py" <out)"
+	diff <(pay out) <(python3 "$ROOT/tests/tools/reward.py" "$@" <random.jsonl)
+	assert_equal "$(tail -1 out | jq -r .merkle_root)" "$(python3 "$ROOT/tests/tools/merkle.py" <out)"
 	assert_equal "$(tail -1 out | jq .total_base_units)" \
 		"$(jq -s 'map(.base_units // 0) | add' out)"
 }
 
 @test "epoch: 2000 random nodes are paid as Python's fractions say, to the last base unit" {
-	python3 "$ROOT/tests/reward.py" make 2000 11 >random.jsonl
+	python3 "$ROOT/tests/tools/reward.py" make 2000 11 >random.jsonl
 	agrees rnp-004 123456789012345
 	agrees rnp-006 8408520000000
 	agrees rnp-006 99999999999999
@@ -40,12 +40,16 @@ agrees() {
 	jq -c 'del(.gpu_worked_s) | .up_s = 0 | .worked_s = 0' random.jsonl >days && mv days random.jsonl
 	for policy in rnp-023 rnp-023-gateway; do
 		rnp-reward epoch --policy $policy --price 2.10 random.jsonl >out
-		diff <(pay out) <(python3 "$ROOT/tests/reward.py" $policy 2100000 <random.jsonl)
+		diff <(pay out) <(python3 "$ROOT/tests/tools/reward.py" $policy 2100000 <random.jsonl)
 	done
 }
 
 @test "epoch: worked examples of the proposals" {
 	rnp-reward epoch --policy rnp-021 "$usages" >out
+	# two kinds of records, two tables: no row of dashes
+	rnp-reward epoch --policy rnp-021 "$usages" --table >page
+	grep -qE '^merkle root +[0-9a-f]{64}$' page || fail "$(<page)"
+	! grep -qE -- '- +- +- +-' page || fail "$(<page)"
 	assert_equal "$(jq -c 'select(.kind == "rnp.reward") |
 		[.job_base_units, .availability_base_units, .base_units]' out | head -2)" \
 		$'[1488095238,199000000,1687095238]\n[7440476190,200000000,7640476190]'
@@ -57,7 +61,7 @@ agrees() {
 	assert_equal "$(tail -1 out | jq -c '[.scheduled_base_units, .pool_base_units]')" \
 		"[8408520000000,7500000000]"
 	for i in 1 2; do
-		python3 "$ROOT/tests/reward.py" make 1500 $i
+		python3 "$ROOT/tests/tools/reward.py" make 1500 $i
 	done | jq -c '.gpu_model = "RTX 4090" | .wallet = .node | .down_bps = 1000000000 |
 		.up_bps = 1000000000 | .up_s = 1000 | del(.gpu_memory_bytes)' >many
 	rnp-reward epoch --policy rnp-006 --left 840852 --epochs 10 many >out
@@ -243,13 +247,13 @@ pay job: no input bounds it (credits): only --pool does"
 	printf '{"kind":"rnp.usage","v":1,' >bad.jsonl
 	refused 65 "bad.jsonl:1" rnp-reward epoch --policy rnp-021 bad.jsonl
 	refused 66 "nowhere" rnp-reward epoch --policy rnp-021 nowhere
-	refused 65 "no rnp.usage" rnp-reward epoch --policy rnp-021 /dev/null
+	refused 65 "there are no rnp.usage records: an epoch needs at least one" rnp-reward epoch --policy rnp-021 /dev/null
 	printf '{"kind":"rnp.usage","v":1,"node":"a","node":"b"}\n' >bad.jsonl
 	refused 65 "bad.jsonl:1" rnp-reward epoch --policy rnp-021 bad.jsonl
 }
 
 @test "epoch: plain and other spellings of a usage are read alike" {
-	python3 "$ROOT/tests/reward.py" make 300 5 >plain.jsonl
+	python3 "$ROOT/tests/tools/reward.py" make 300 5 >plain.jsonl
 	# an escape, a decimal string and an unknown field are parsed by the general code
 	jq -c '.note = {"a": ["\u00e9\n"]} | if .up_s then .up_s |= tostring else . end' \
 		plain.jsonl >other.jsonl
@@ -260,12 +264,12 @@ pay job: no input bounds it (credits): only --pool does"
 
 @test "epoch: gcc -O2 and clang -O0, one core and several, agree on every byte over 10,000 nodes" {
 	command -v clang >/dev/null || skip "no clang"
-	python3 "$ROOT/tests/reward.py" make 10000 3 >random.jsonl
+	python3 "$ROOT/tests/tools/reward.py" make 10000 3 >random.jsonl
 	# of the library only what the program needs: the kernels take a minute
 	cd "$ROOT"
 	make -s BUILD="$BATS_TEST_TMPDIR/clang" CC=clang OPENMP= OPT=-O0 \
-		COMMON="$(echo common/{base,json,record,cli,net,store,plot,hw}/*.c)" \
-		KERNELS="$(echo kernels/dev/{library,cpu}.c kernels/poc/sha256_{rows,each}*.c kernels/sig/*.c)" \
+		COMMON="$(echo common/{base,json,record,cli,net,http,httpd,httpsig,registry,chain,store,plot,hw}/*.c)" \
+		KERNELS="$(echo kernels/dev/{library,cpu}.c kernels/crypto/*.c)" \
 		"$BATS_TEST_TMPDIR/clang/bin/rnp-reward"
 	cd "$BATS_TEST_TMPDIR"
 	for policy in rnp-019 rnp-021 "rnp-006 --pool 84085.2" "rnp-004 --pool 1000"; do
@@ -339,12 +343,22 @@ EOT
 	rnp-reward explain --table --node "$node" --policy rnp-021 hostile >page
 	grep -q "?\[31mRTX? 4090  (?\]0;x?)" page
 	run -1 grep -q "[[:cntrl:]]" page
+	# the pay comes last, and below it what is missing, each with its cause; no two rows have one name
+	node=$(jq -r .node <<<"$(head -1 "$usages")")
+	head -1 "$usages" | jq -c '.up_s = 0 | .sources.up_s = "no day that a trusted registry has signed"' >idle
+	rnp-reward explain --node "$node" --policy rnp-021 idle | tail -1 >last
+	assert_equal "$(jq -r '[.part, .step, .value, .source] | join("|")' last)" \
+		"pay|not_paid|up_s: 0|no day that a trusted registry has signed"
+	jq -c '.up_bps = 1000' idle | rnp-reward explain --node "$node" --policy rnp-021 | jq -r 'select(.step == "not_paid").value' >short
+	grep -q "^upload: 1000 bit/s is not more than" short
+	rnp-reward explain --table --node "$node" --policy rnp-021 idle >page
+	assert_equal "$(grep -oE '^  (time up|up) ' page | xargs)" "time up"
 	refused 1 "has no usage" rnp-reward explain --policy rnp-021 "$usages" \
 		--node 11111111111111111111111111111111
 }
 
 @test "proof and verify: each wallet is proven, a changed amount is not" {
-	python3 "$ROOT/tests/reward.py" make 50 9 >random.jsonl
+	python3 "$ROOT/tests/tools/reward.py" make 50 9 >random.jsonl
 	rnp-reward epoch --policy rnp-019 random.jsonl >out
 	for node in $(jq -r 'select((.base_units // 0) > 0).node // empty' out); do
 		rnp-reward proof --node "$node" out
@@ -362,12 +376,81 @@ EOT
 	refused 1 "" rnp-reward proof --node "$poor" out
 	# with one of the paid rewards missing
 	sed "$(grep -nm1 '"base_units":[1-9]' out | cut -d: -f1)d" out >part
-	refused 65 "some are missing" rnp-reward proof --node "$(tail -1 proofs | jq -r .node)" part
+	rich=$(jq -r 'select((.base_units // 0) > 0).node // empty' part | head -1)
+	refused 65 "some are missing" rnp-reward proof --node "$rich" part
+}
+
+# flip FILE: for each line of FILE, and each field of it at any depth, the line with another value there, without it, and
+# with one more field in each object
+flip() {
+	jq -c '. as $r
+		| def other: if type == "number" then . + 1 elif type == "boolean" then not
+			elif type == "string" then (if test("^[0-9]+$") then (tonumber + 1 | tostring)
+				elif startswith("2") then "1" + .[1:] else "2" + .[1:] end)
+			elif type == "array" then . + (if length > 0 then [.[0]] else ["x"] end) else empty end;
+		(paths as $p | (try (setpath($p; getpath($p) | other)) catch empty), delpaths([$p])),
+		(paths(type == "object") as $p | setpath($p + ["more"]; "x")), . + {more: 7}
+		| select(. != $r)' "$1"
+}
+
+# each_refused FILE COMMAND...: the command refuses each of the lines of FILE (1, 65, or 64 for a policy that nobody knows)
+each_refused() {
+	local line code n=0
+	while read -r line; do
+		code=0
+		"${@:2}" <<<"$line" >said 2>&1 || code=$?
+		[[ $code == 1 || $code == 6[45] ]] || fail "exit $code: $line: $(cat said)"
+		((++n))
+	done <"$1"
+	((n > 10)) || fail "only $n"
+}
+
+@test "verify: every field of what is read is hashed, signed or computed again, or else refused" {
+	rnp-reward epoch --policy rnp-021 --price 2.00 "$usages" >out
+	rnp-reward proof --all out | head -1 >proof
+	rnp-reward verify proof
+	# (without its leaf, which follows from the rest, it is the same proof)
+	flip proof | jq -c 'select(.leaf)' >flipped
+	# kinds of field that proofs had once
+	for more in '.index = 0' '.policy = "rnp-021"' '.node = .wallet'; do jq -c "$more" proof >>flipped; done
+	each_refused flipped rnp-reward verify
+	# rewards and their epoch, against the usages; without them they are refused as they are
+	run_split rnp-reward verify out
+	assert_failure 1
+	[[ $output == *'"what":"rewards","reason":"policy, reasons and terms are in no hash'* ]] || fail "$output"
+	rnp-reward verify --usage "$usages" out
+	rest=$(sed 1d out)
+	with_rest() { { cat; echo "$rest"; } | rnp-reward verify --usage "$usages"; }
+	flip <(head -1 out) >flipped
+	each_refused flipped with_rest
+	rest=$(sed '$d' out)
+	flip <(tail -1 out) >flipped
+	each_refused flipped with_rest
+	# a row of a ledger: its signature, or the ledger, has what no usage tells
+	rnp-register keygen --out k.json >/dev/null
+	for how in "--key k.json" ""; do
+		rm -f db*
+		# shellcheck disable=SC2086
+		rnp-reward epoch -q --policy rnp-021 --price 2.00 --store db $how "$usages" >out
+		rest=$(sed '$d' out)
+		tail -1 out | flip - >flipped
+		if [[ $how ]]; then
+			rnp-reward verify --usage "$usages" out
+			# who has signed it is in the signature, too; without one nobody vouches for the rest
+			each_refused flipped with_rest
+		else
+			refused_alone=$(rnp-reward verify --usage "$usages" out) && fail "an unsigned row alone is good"
+			[[ $refused_alone == *"sequence is neither signed nor hashed here: look it up with --store"* ]] || fail "$refused_alone"
+		fi
+		with_store() { { cat; echo "$rest"; } | rnp-reward verify --store db --usage "$usages"; }
+		rnp-reward verify --store db --usage "$usages" out
+		each_refused flipped with_store
+	done
 }
 
 @test "proof --all: the same proofs as one by one, of every wallet, for trees of every shape" {
 	for n in 1 2 3 5 8 50 1025; do
-		python3 "$ROOT/tests/reward.py" make $n $n | jq -c '.wallet = .node | .gpu_model = "RTX 4090"
+		python3 "$ROOT/tests/tools/reward.py" make $n $n | jq -c '.wallet = .node | .gpu_model = "RTX 4090"
 			| del(.down_bps, .up_bps)' >random.jsonl
 		rnp-reward epoch --policy rnp-021 --price 0.01 random.jsonl >out
 		rnp-reward proof --all out >all
@@ -375,7 +458,7 @@ EOT
 		assert_equal "$(wc -l <all)" "$(tail -1 out | jq .claimants)"
 		assert_equal "$(jq -r .merkle_root all | sort -u)" "$(tail -1 out | jq -r .merkle_root)"
 		wallet=$(tail -1 all | jq -r .wallet)
-		assert_equal "$(rnp-reward proof --node "$wallet" out | jq -cS 'del(.node)')" \
+		assert_equal "$(rnp-reward proof --node "$wallet" out | jq -cS .)" \
 			"$(tail -1 all | jq -cS .)"
 	done
 	refused 64 "--node or --all" rnp-reward proof out
@@ -541,7 +624,7 @@ EOT
 }
 
 @test "epoch: nodes of which each says another memory cost no more than if all said the same" {
-	python3 "$ROOT/tests/reward.py" wallets 40000 5 >wallets
+	python3 "$ROOT/tests/tools/reward.py" wallets 40000 5 >wallets
 	TIMEFORMAT='%U'
 	for more in 0 1; do
 		awk -v more=$more '{printf "{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",\"gpu_model\":\"RTX 4090\"," \

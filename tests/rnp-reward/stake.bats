@@ -1,5 +1,5 @@
 # rnp-reward stake: what is locked of a node's earnings is released or slashed by rule, once.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -11,7 +11,7 @@ setup() {
 week() {
 	jq -c --argjson n "$1" "(.from, .to) |= (fromdate + \$n * 604800 | todate) | $2" \
 		"$ROOT/tests/data/man/usage.jsonl" >"week$1"
-	rnp-reward epoch -q --policy rnp-021 --price 2.00 --store db --key operator.json "week$1"
+	rnp-reward epoch -q --open --policy rnp-021 --price 2.00 --store db --key operator.json "week$1"
 }
 
 balance() {

@@ -1,5 +1,5 @@
 # A script by somebody else finds what is wrong with an epoch, from the records alone.
-load helper
+load ../helper
 load epoch_records
 
 @test "stranger: an epoch computed anew in Python, and 23 planted errors" {
@@ -11,9 +11,9 @@ load epoch_records
 		rnp-reward epoch --policy rnp-021 --store db --key op.json usage
 	}
 	# of the promised length, with its own explanation and without blank lines and comments
-	assert [ "$(grep -cvE '^ *(#.*)?$' "$ROOT/tests/stranger.py")" -le 100 ]
+	assert [ "$(grep -cvE '^ *(#.*)?$' "$ROOT/tests/tools/stranger.py")" -le 100 ]
 	stranger() {
-		python3 "$ROOT/tests/stranger.py" "$ROOT/cmd/rnp-reward/policies/rnp-021.json" $from $to \
+		python3 "$ROOT/tests/tools/stranger.py" "$ROOT/cmd/rnp-reward/policies/rnp-021.json" $from $to \
 			"${2:-records}" "$1" "$op"
 	}
 	publish records >good

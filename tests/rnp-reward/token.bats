@@ -1,5 +1,5 @@
 # rnp-reward: prices, burns, issuance and reputation, compared with Python's fractions.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -130,7 +130,7 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 		# shellcheck disable=SC2086
 		refused 64 "--grant, --payment and --at go with --usd" rnp-reward burn --policy rnp-023 --rewarded 100 --burned 90 $how
 	done
-	refused 65 "does not fit 64 bits" rnp-reward burn --policy rnp-023 --rewarded 9223372036854 --burned 1
+	misused "9223372036854 is too large" rnp-reward burn --policy rnp-023 --rewarded 9223372036854 --burned 1
 }
 
 @test "mint: the schedule to the last unit, the cap, and recycling; nothing of it depends on burns" {

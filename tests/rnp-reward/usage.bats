@@ -1,5 +1,5 @@
 # rnp-reward usage: proven work is paid, once; work that is only claimed is not.
-load helper
+load ../helper
 
 epoch=(--from 2026-11-16T00:00:00Z --to 2026-11-23T00:00:00Z)
 
@@ -224,6 +224,23 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 		sha256sum | grep -q "^$sha"
 }
 
+@test "usage: GPUs of several models: one group is paid, whatever slot it is in, the others are named" {
+	card='.gpus[0] * {model: "NVIDIA T400 4GB", memory_bytes: 4294967296, uuid: "GPU-card"}'
+	pro='.gpus[0] * {model: "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", memory_bytes: 102641958912, uuid: "GPU-pro"}'
+	node a ".gpus = [($card), .gpus[0]]" && verdict a 17T00:00:00 true "[\"GPU-card\", $gpu]"
+	node b ".gpus = [.gpus[0], ($pro)] | .gpus[0].uuid = \"GPU-b\"" && verdict b 17T00:00:00 true '["GPU-b", "GPU-pro"]'
+	receipt a 17T00:00:00 17T01:00:00 7200
+	usage
+	assert_equal "$(of a '[.gpu_model, .gpu_count, .devices, .gpu_worked_s]')" "[\"RTX 4090\",1,[$gpu],3600]"
+	assert_equal "$(of a '.unknown["gpus[0]"]')" '"GPUs of one model are paid, and these are its 1 RTX 4090"'
+	# without a policy the most powerful ones, else those that it pays
+	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX PRO 6000 WS",["GPU-pro"]]'
+	usage --policy rnp-021
+	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX 4090",["GPU-b"]]'
+	assert_equal "$(of b '.unknown["gpus[1]"]')" '"GPUs of one model are paid, and these are its 1 RTX 4090"'
+	assert_equal "$(of a '.gpu_model')" '"RTX 4090"'
+}
+
 @test "usage: GPU-seconds: eight GPUs earn as eight, one GPU-second earns a second" {
 	eight='.gpus = [range(8) as $i | .gpus[0] | .uuid = "GPU-\($i)"]'
 	node big "$eight" && node small . && node half "$eight" && node greedy . && node none .
@@ -295,9 +312,30 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	say a "{kind: \"rnp.receipt\", v: 1, node: \"$a\", signer: \"$a\", job: \"mine\",
 		from: \"2026-11-18T00:00:00Z\", to: \"2026-11-19T00:00:00Z\", gpu_seconds: 86400}"
 	run_split rnp-reward usage "${epoch[@]}" --trust "$judge" records
-	[[ $stderr == *"nobody who is trusted has signed it"* ]]
+	# whose signature it is, so that who knows the key can trust it
+	[[ $stderr == *"left out: nobody who is trusted has signed it (rnp.receipt of $a; --trust)"* ]]
 	echo "$output" >usage
 	assert_equal "$(of a '[.worked_s, .gpu_worked_s, .earned_uusd]')" '[5400,5400,2000]'
+}
+
+@test "usage: whom a record names as its author must have signed it, however its JSON is written" {
+	node a . && node b .
+	gpus="[{device: \"GPU-1\", memory_bytes: 1000}]"
+	# the trusted judge has signed these, and they say that somebody else has written them
+	say judge "{kind: \"rnp.verdict\", v: 1, node: \"$a\", signer: \"$b\", at: \"2026-11-17T00:00:00Z\", passed: true,
+		checks: [], readings: {}, node_record: \"$a_sha\", proven: $gpus}"
+	say judge "{kind: \"rnp.receipt\", v: 1, node: \"$a\", signer: \"$b\", job: \"x\",
+		from: \"2026-11-17T00:00:00Z\", to: \"2026-11-17T01:00:00Z\", earned_uusd: 1000}"
+	say judge "{kind: \"rnp.uptime\", v: 1, node: \"$a\", signer: \"$b\", at: \"2026-11-24T00:00:00Z\",
+		from: \"2026-11-17T00:00:00Z\", to: \"2026-11-18T00:00:00Z\", beats: 1, up_ms: 86400000, spans: [[0, 86400000]]}"
+	for form in . 'sub("\"kind\":\"rnp.";"\"kind\":\"rn\\u0070.")'; do
+		jq -cR "$form" records | jq -r . >form
+		run_split rnp-reward usage "${epoch[@]}" --trust "$judge" form
+		assert_success
+		assert_equal "$(grep -c "left out: .*$b" <<<"$stderr")" 3
+		echo "$output" >usage
+		assert_equal "$(of a '[.up_s, .worked_s, .challenges_passed, .passed_ppm]')" '[0,0,0,null]'
+	done
 }
 
 @test "usage: a record counts the same however its JSON is written" {
@@ -369,4 +407,18 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	assert_success
 	assert_equal "$(jq -c '[.gpu_model, .worked_s]' <<<"$output")" '["RTX 4090",0]'
 	assert_equal "$(grep -c 'left out' <<<"$stderr")" 2
+}
+
+@test "usage: the registry that is set is asked where no records are given; with none of both it says so" {
+	node a .
+	run_split rnp-reward usage "${epoch[@]}" </dev/null
+	assert_equal "$status" 64
+	[[ $stderr == *"no registry, no files"* ]] || fail "$stderr"
+	export RNP_REGISTRY=http://127.0.0.1:1
+	refused 69 "cannot reach 'http://127.0.0.1:1'" rnp-reward usage "${epoch[@]}" </dev/null
+	# a file or a pipe are the records, then
+	rnp-reward usage "${epoch[@]}" records </dev/null >usage
+	[[ -s usage ]]
+	cat records | rnp-reward usage "${epoch[@]}" | cmp - usage
+	rnp-reward usage "${epoch[@]}" <records | cmp - usage
 }

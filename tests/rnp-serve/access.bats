@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-serve run and key: who may ask, how much, and what nobody gets to know.
-load helper
+load ../helper
 load serve
 
 setup_file() { make_chat_model; }
@@ -57,6 +57,10 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	rnp-serve key --name b --append keys >b
 	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b"]' ]
 	[ "$(stat -c %a keys)" = 600 ]
+	on_terminal 80 "rnp-serve key --name t --append shown" >screen
+	grep -q 'keep the key: it is shown this once' screen
+	on_terminal 80 "rnp-serve key --name t" >screen
+	grep -q "the line above it is for the server's --api-keys" screen
 	run ! grep -q "$(cat a)" keys
 	refused 64 "not 1 to 64" rnp-serve key --name 'a b'
 	# a key that could not be shown is nobody's: the file is as before
@@ -135,14 +139,37 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 @test "access: limits of a key are 429 with Retry-After, and another's are its own" {
 	cd "$BATS_TEST_TMPDIR"
 	few=$(rnp-serve key --name few --limit-tokens 20 --append keys)
+	many=$(rnp-serve key --name many --limit-tokens 60 --append keys)
+	poor=$(rnp-serve key --name poor --limit-tokens 6 --append keys)
+	slow=$(rnp-serve key --name slow --limit-tokens 20 --append keys)
 	one=$(rnp-serve key --name one --limit-streams 1 --append keys)
 	start_serve --api-keys keys
 	ask() { code "$url/v1/completions" -d "$2" -H "Authorization: Bearer $1" -D headers; }
+	# more than it has in a minute: as much as that is
 	[ "$(ask "$few" '{"prompt":"x","max_tokens":30,"logit_bias":{"399":-100}}')" = 200 ]
-	[ "$(ask "$few" '{"prompt":"x","max_tokens":2}')" = 429 ]
+	jq -e '.usage.total_tokens == 20 and .choices[0].finish_reason == "length"' body
+	[ "$(ask "$few" '{"prompt":"x","max_tokens":9}')" = 429 ]
 	jq -e '.error.code == "rate_limit_exceeded" and .error.type == "rate_limit_error"' body
 	wait_s=$(sed -n 's/^retry-after: *\([0-9]*\).*/\1/Ip' headers)
-	((wait_s >= 10 && wait_s <= 60)) || fail "$(cat headers)"
+	((wait_s >= 5 && wait_s <= 60)) || fail "$(cat headers)"
+	# what was not needed is given back, and one that says no number gets what is left
+	[ "$(ask "$many" '{"prompt":"x","max_tokens":50,"n":2,"logit_bias":{"399":100}}')" = 200 ]
+	[ "$(ask "$many" '{"prompt":"x","max_tokens":20,"logit_bias":{"399":-100}}')" = 200 ]
+	# a prompt that it can never have, whatever it is then charged for
+	[ "$(ask "$many" "{\"prompt\":\"$(printf 'word %.0s' {1..70})\",\"max_tokens\":1}")" = 400 ]
+	jq -e '.error.code == "rate_limit_exceeded" and (.error.message | contains("may use 60 a minute"))' body
+	# what is refused is paid for, and then not even read
+	printf '{"prompt":[%s' "$(printf '5,%.0s' {1..30000})" >large
+	[ "$(ask "$poor" @large)" = 400 ]
+	[ "$(ask "$poor" '{')" = 429 ]
+	curl -sS "$url/tokenize" -H "Authorization: Bearer $poor" -d @large -o body -D headers
+	head -1 headers | grep -q 429
+	# so is what a schema takes to compile, wherever that ends
+	printf '{"messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"allOf":[%s{}]}}}}' \
+		"$(printf '{"pattern":"%s"},' {a..p}{a..p})" >heavy
+	[ "$(code "$url/v1/chat/completions" -d @heavy -H "Authorization: Bearer $slow")" = 400 ]
+	jq -e '.error.message == "the schema takes too long to compile"' body
+	[ "$(code "$url/v1/chat/completions" -d @heavy -H "Authorization: Bearer $slow")" = 429 ]
 	# more than the key may ever have: no time makes it better
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2,"n":2}')" = 400 ]
 	jq -e '.error.code == "invalid_value" and .error.param == "n" and (.error.message | contains("may have 1 answers"))' body
@@ -151,7 +178,7 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	# several prompts are answered one after the other
 	[ "$(ask "$one" '{"prompt":["x","y","z"],"max_tokens":2}')" = 200 ]
 	[ "$(ask "$one" '{"prompt":"x","max_tokens":2}')" = 200 ]
-	[ "$(curl -sS "$url/metrics" | grep -c '^rnp_serve_key_refused_total{.*} 1$')" = 1 ]
+	[ "$(curl -sS "$url/metrics" | grep -c '^rnp_serve_key_refused_total{.*"few".*} 1$')" = 1 ]
 }
 
 @test "access: the cache of one key is no other's, unless it is shared" {
@@ -246,7 +273,7 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	for path in $(jq -r '.paths | to_entries[] | select(.value.post) | .key' openapi); do
 		[ "$(code "$url$path" -d '{}')" = 400 ] || fail "$path"
 	done
-	grep -oE 'HTTPD_(GET|POST)\("[^"]+' "$ROOT/cmd/rnp-serve/api.c" | cut -d'"' -f2 | sort >routes
+	grep -oE 'HTTPD_(GET|POST)\("[^"]+' "$ROOT/cmd/rnp-serve/server/api.c" | cut -d'"' -f2 | sort >routes
 	jq -r '.paths | keys[]' openapi | sort >described
 	diff <(grep -vx -e / -e /openapi.json routes) <(grep -vx /metrics described)
 }
@@ -277,7 +304,34 @@ code() { curl -sS -o body -w '%{http_code}' "$@"; }
 	[ "$(grep -c '^User: ' chat.txt)" -gt 500 ]
 	[ "$(grep -c '^User: ' chat.txt)" = "$(grep -c '^Assistant: .*<|endoftext|>$' chat.txt)" ]
 	grep -q '^User: What does rnp-serve run --cache do?$' chat.txt
+	local talk='"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]'
+	printf 'User: a\nAssistant: b<|endoftext|>\nUser: c\nAssistant:\n' >form
 	start_serve --chat-template "$ROOT/scripts/chat.jinja"
-	post /apply-template '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}' |
-		jq -r .prompt | cmp - <(printf 'User: a\nAssistant: b<|endoftext|>\nUser: c\nAssistant:\n')
+	post /apply-template "{$talk}" | jq -r .prompt | cmp - form
+	stop_serve
+	# the same without a word, and it is said; a turn of the user ends an answer
+	cp -r "$DIR/model" bare
+	jq 'del(.chat_template)' "$DIR/model/tokenizer_config.json" >bare/tokenizer_config.json
+	start_serve --model "bare=$PWD/bare"
+	grep "bare has no chat template: chats are written in the form 'plain'" serve.err
+	post /apply-template "{\"model\":\"bare\",$talk}" | jq -r .prompt | cmp - form
+	[ "$(post /v1/chat/completions "{\"model\":\"bare\",$talk,\"max_tokens\":3}" | jq -r '.choices[0].message.role')" = assistant ]
+	echo "{\"custom_id\":\"1\",\"url\":\"/v1/chat/completions\",\"body\":{$talk,\"max_tokens\":3}}" >lines
+	[ "$(rnp-serve batch --model bare lines 2>plain.err | jq .response.body.usage.prompt_tokens)" -lt \
+		"$(rnp-serve batch --model bare --chat-template chatml lines 2>other.err | jq .response.body.usage.prompt_tokens)" ]
+	grep -q "in the form 'plain'" plain.err && ! grep -q form other.err
+}
+
+@test "serve: a bench of a server with its own certificate, as a table with the 99th percentile and the model" {
+	cd "$BATS_TEST_TMPDIR"
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost -days 2 \
+		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout k.pem -out c.pem 2>/dev/null
+	start_serve --cert c.pem --cert-key k.pem
+	local bench=(rnp-serve bench --url "https${url#http}" --requests 2 --tokens 4)
+	refused 69 "certificate" "${bench[@]}"
+	COLUMNS=80 run_split "${bench[@]}" --ca c.pem --table
+	assert_success
+	grep -qE '^test +median \(95 %\) +p99 +n +model$' <<<"${lines[0]}" || fail "$output"
+	grep -qE '^first_token +[0-9.]+ (ms|µs|s) \([0-9.]+.* to [0-9.]+.*\) +[0-9.]+ (ms|µs|s) +2 +chat$' <<<"$output" || fail "$output"
+	grep -qE '^tokens_per_second +[0-9.]+ k?/s' <<<"$output" || fail "$output"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-serve batch and bench: files of requests, answered once each; a load, and what came of it.
-load helper
+load ../helper
 load serve
 
 setup_file() { make_chat_model; }
@@ -192,10 +192,10 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch -
 }
 
 @test "bench: it shows the key of a file, and says what failed" {
-	rnp-serve key --name a --limit-tokens 30 --append keys >key
+	rnp-serve key --name a --limit-tokens 150 --append keys >key
 	start_serve --api-keys keys
 	refused 77 "" rnp-serve bench --url "$url" --requests 1
-	run_split rnp-serve bench --url "$url" --api-key-file key --requests 6 --tokens 30
+	run_split rnp-serve bench --url "$url" --api-key-file key --requests 12 --tokens 30 --words 4
 	assert_equal "$status" 1
 	[[ $stderr == *"requests failed"* ]]
 	jq -s -e '.[0].params.failed >= 1' <<<"$output"
@@ -205,7 +205,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' rnp-serve batch -
 	cd "$BATS_TEST_TMPDIR"
 	local behaviour words fake
 	for behaviour in endless-answer counts-much; do
-		python3 "$BATS_TEST_DIRNAME/fake_http.py" "$behaviour" lies 3>&- &
+		python3 "$ROOT/tests/tools/fake_http.py" "$behaviour" lies 3>&- &
 		fake=$!
 		eventually test -s lies
 		words="more text comes than the 8 tokens asked for"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-serve run: suffix, for models that have tokens to fill in a gap; their names in people's texts; refusals.
-load helper
+load ../helper
 load serve
 
 setup_file() {
@@ -73,7 +73,7 @@ plain() {
 @test "fill: keys of a GGUF file say which tokens, the padding ends the answer, and who has none refuses suffix" {
 	rnp-train export --model "$DIR/fill" --gguf "$DIR/fill.gguf" >/dev/null
 	# the same under names that nobody knows, with the older keys
-	python3 - "$ROOT/tests" "$DIR" <<-'END'
+	python3 - "$ROOT/tests/tools" "$DIR" <<-'END'
 		import json, struct, sys
 		sys.path.insert(0, sys.argv[1])
 		import gguf_patch

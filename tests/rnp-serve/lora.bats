@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # LoRA adapters: a model with one computes what the model with it merged in does, beside others in the same step.
-load helper
+load ../helper
 load serve
 
 setup_file() {
 	make_chat_model
-	python3 "$BATS_TEST_DIRNAME/lora.py" "$DIR/model" "$DIR/warm" "$DIR/warm-merged" 1
-	python3 "$BATS_TEST_DIRNAME/lora.py" "$DIR/model" "$DIR/cold" "$DIR/cold-merged" 2 --rslora
+	python3 "$ROOT/tests/tools/lora.py" "$DIR/model" "$DIR/warm" "$DIR/warm-merged" 1
+	python3 "$ROOT/tests/tools/lora.py" "$DIR/model" "$DIR/cold" "$DIR/cold-merged" 2 --rslora
 	rnp-train export --model "$DIR/model" --gguf "$DIR/model.gguf" >/dev/null
 }
 teardown() { stop_serve; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The page of rnp-serve run: what its headers allow, and how it goes in a browser.
-load helper
+load ../helper
 load serve
 
 setup_file() { make_chat_model; }
@@ -27,8 +27,15 @@ teardown() { stop_serve; }
 
 @test "page: in Chromium it chats, stops, edits, keeps, and a hostile model's text stays text" {
 	command -v "${CHROMIUM:-chromium}" >/dev/null || skip "chromium is not there: scripts/bootstrap"
+	local key locked
+	cd "$BATS_TEST_TMPDIR"
+	key=$(rnp-serve key --name a --append keys)
+	start_serve --api-keys keys
+	locked=$server
+	local with_keys=$url
 	start_serve --model "other=$DIR/model"
-	timeout 120 node "$ROOT/tests/page_chromium.mjs" "$url" "$BATS_TEST_TMPDIR" || fail "$(cat serve.err)"
+	timeout 120 node "$ROOT/tests/tools/page_chromium.mjs" "$url" "$BATS_TEST_TMPDIR" "$with_keys" "$key" || fail "$(cat serve.err)"
+	kill "$locked"
 	[ "$(metric running)" = 0 ]
 	[ -s wide.png ]
 	[ -s phone.png ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-serve run: OpenAI's API, streamed and not; the same text whatever else is computed; refusals; who leaves.
-load helper
+load ../helper
 load serve
 
 setup_file() { make_chat_model; }
@@ -162,6 +162,44 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	done
 }
 
+@test "run: what other servers call a constraint holds, or is refused" {
+	start_serve
+	local m='"messages":[{"role":"user","content":"x"}],"max_tokens":100,"temperature":2' schema='{"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"],"additionalProperties":false}' field
+	for field in '"guided_json":S' "\"guided_json\":$(jq -nc --arg s "$schema" '$s')" '"json_schema":S' '"format":S' '"structured_outputs":{"json":S,"disable_any_whitespace":false}'; do
+		post /v1/chat/completions "{$m,${field/S/$schema}}" -D head | jq -e '.choices[0].message.content | fromjson | .a | type == "boolean"' || fail "$field"
+		run ! grep -qi '^rnp-ignored' head
+	done
+	post /v1/completions "{\"prompt\":\"x\",\"max_tokens\":100,\"guided_json\":$schema}" | jq -e '.choices[0].text | fromjson | .a | type == "boolean"'
+	post /v1/completions "{\"prompt\":\"x\",\"max_tokens\":100,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":$schema}}}" | jq -e '.choices[0].text | fromjson | .a | type == "boolean"'
+	for field in '"format":"json"' '"structured_outputs":{"json_object":true}'; do
+		post /v1/chat/completions "{${m/100/2},$field}" | jq -e '.choices[0].message.content | startswith("{")' || fail "$field"
+	done
+	# one of several texts, of which one begins another, and which are no regular expressions
+	for field in '"guided_choice":["größer","a.b","a.b|c"]' '"structured_outputs":{"choice":["größer","a.b","a.b|c"]}'; do
+		post /v1/chat/completions "{$m,\"n\":8,$field}" | jq -e '[.choices[] | .message.content, .finish_reason] | unique - ["größer", "a.b", "a.b|c", "stop"] == []' || fail "$field"
+	done
+	for field in größer 'a.b|c'; do
+		[ "$(post /v1/chat/completions "{$m,\"guided_choice\":[\"$field\"]}" | jq -r '.choices[0].message.content')" = "$field" ]
+	done
+	for field in '"guided_regex":"[0-9]{3}|[a-f]{2}x"' '"regex":"[0-9]{3}|[a-f]{2}x"' '"structured_outputs":{"regex":"[0-9]{3}|[a-f]{2}x"}'; do
+		post /v1/chat/completions "{$m,$field}" | jq -e '.choices[0].message.content | test("^([0-9]{3}|[a-f]{2}x)$")' || fail "$field"
+	done
+	refused_field() { # PARAM FIELDS
+		post /v1/chat/completions "{$m,$2}" -w '%{http_code}' -o error | grep -qx 400 || fail "$2"
+		jq -e --arg p "$1" '.error.param == $p' error || fail "$2: $(cat error)"
+	}
+	for field in '"guided_grammar":"a"' '"grammar":"root ::= \"a\""' '"ebnf":"a"' '"structural_tag":"{}"' '"allowed_token_ids":[1]' '"bad_words":["a"]' '"stop_token_ids":[1]' '"ignore_eos":true' '"min_tokens":2' \
+		'"guided_json":"{"' '"guided_json":7' '"json_schema":[1]' '"format":"yaml"' '"guided_choice":[]' '"guided_choice":["a",""]' '"guided_choice":"a"' '"guided_regex":7' '"guided_regex":"("' '"structured_outputs":"a"'; do
+		refused_field "$(cut -d'"' -f2 <<<"$field")" "$field"
+	done
+	refused_field structured_outputs.grammar '"structured_outputs":{"grammar":"a"}'
+	post /v1/chat/completions "{$m,\"response_format\":{\"type\":\"json_object\"},\"guided_json\":$schema}" | jq -e '.error.message | contains("keeps to one of them")'
+	refused_field guided_choice '"guided_choice":["a"],"tools":[{"type":"function","function":{"name":"f"}}]'
+	# what asks for nothing is as if it were not there
+	post /v1/chat/completions "{${m/100/1},\"grammar\":\"\",\"format\":\"\",\"guided_json\":null,\"stop_token_ids\":[],\"ignore_eos\":false,\"min_tokens\":0,\"response_format\":{\"type\":\"text\"}}" -D head | jq -e '.choices[0].message'
+	run ! grep -qi '^rnp-ignored' head
+}
+
 @test "run: what is wrong is named in OpenAI's shape" {
 	start_serve
 	wrong() { # STATUS PARAM CODE JSON [PATH]
@@ -196,6 +234,32 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	jq -e '.error.message | contains("input[0][1]")' error
 	wrong 400 input invalid_value '{"input":[[1,2],["a"]]}' /v1/embeddings
 	jq -e '.error.message | contains("input[1][0]")' error
+	# within what the API knows nothing is dropped
+	wrong 400 "response_format.json_schema.shema" unsupported_parameter "{$m,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{},\"shema\":{\"a\":1}}}}"
+	wrong 400 "stream_options.usage" unsupported_parameter "{$m,\"stream_options\":{\"include_usage\":true,\"usage\":true}}"
+	wrong 400 "prediction.weight" unsupported_parameter "{$m,\"prediction\":{\"type\":\"content\",\"content\":\"a\",\"weight\":2}}"
+	wrong 400 "tool_choice.tool" unsupported_parameter "{$m,\"tool_choice\":{\"type\":\"function\",\"tool\":\"a\"}}"
+	wrong 400 "messages[0].content[0].detail" unsupported_parameter '{"messages":[{"role":"user","content":[{"type":"text","text":"x","detail":"low"}]}]}'
+	wrong 400 "reasoning.summary" unsupported_parameter '{"input":"x","reasoning":{"summary":"detailed"}}' /v1/responses
+	wrong 400 "text.verbosity" unsupported_parameter '{"input":"x","text":{"verbosity":"low"}}' /v1/responses
+	wrong 400 "input[0].phase" unsupported_parameter '{"input":[{"role":"user","content":"x","phase":"final"}]}' /v1/responses
+	post /v1/responses '{"input":[{"role":"user","content":[{"type":"input_text","text":"x","annotations":[],"cache_control":{"type":"ephemeral"}}],"phase":null}],"text":{"verbosity":"medium","format":{"type":"text"}},"reasoning":{"effort":null,"summary":"auto"},"max_output_tokens":1}' |
+		jq -e '.object == "response"'
+	# nor within messages
+	local call='"function_call":{"name":"f","arguments":"{}"}'
+	wrong 400 "messages[0].function_call" invalid_value "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",$call}]}"
+	wrong 400 "messages[0].function_call" invalid_value '{"messages":[{"role":"assistant","function_call":{"arguments":"{}"}}]}'
+	wrong 400 "messages[0].function_call" invalid_value "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}],$call}]}"
+	wrong 400 "messages[0].tool_calls" invalid_value '{"messages":[{"role":"assistant","content":"x","tool_calls":{"function":{"name":"f"}}}]}'
+	wrong 400 "messages[0].tool_calls" invalid_value '{"messages":[{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}]}'
+	wrong 400 "messages[0].tool_calls[0]" invalid_value '{"messages":[{"role":"assistant","tool_calls":[{"type":"function","name":"f","arguments":"{}"}]}]}'
+	wrong 400 "messages[0].tool_calls[0]" invalid_value '{"messages":[{"role":"assistant","tool_calls":[{"type":"custom","custom":{"name":"f","input":"x"}}]}]}'
+	wrong 400 "messages[0].refusal" invalid_value '{"messages":[{"role":"user","content":"x","refusal":"no"}]}'
+	wrong 400 "messages[0].images" unsupported_parameter '{"messages":[{"role":"user","content":"x","images":["aGk="]}]}'
+	wrong 400 "messages[0].audio" unsupported_parameter '{"messages":[{"role":"assistant","audio":{"id":"a"}}]}'
+	wrong 400 "messages[0].prefix" invalid_value '{"messages":[{"role":"assistant","content":"x","prefix":true},{"role":"user","content":"x"}]}'
+	wrong 400 add_generation_prompt invalid_value "{$m,\"continue_final_message\":true,\"add_generation_prompt\":true}" /apply-template
+	wrong 400 "messages[0].content" invalid_value '{"messages":[{"role":"assistant","content":""}],"continue_final_message":true}'
 	# what has no content is none that is empty: a name may be misspelt
 	wrong 400 "messages[1].content" missing_required_parameter '{"messages":[{"role":"user","content":"x"},{"role":"user","contents":"x"}]}'
 	wrong 400 "messages[0].content" missing_required_parameter '{"messages":[{"role":"tool","tool_call_id":"a","content":null}]}'
@@ -264,6 +328,42 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	head -1 headers | grep -q 429
 	grep -qi '^retry-after: ' headers
 	jq -e '.error.code == "queue_full" and .error.type == "rate_limit_error"' error
+	stop_serve
+	# a client takes half of the places that others leave: there is always one for another
+	start_failing --streams 1 --queue 5
+	device slow
+	python3 - "$(cat port)" <<-'END'
+		import http.client, json, socket, sys
+		def ask(address):
+		    c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60, source_address=(address, 0))
+		    c.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 200, "stream": True, "logit_bias": {"399": -100}}), {"Content-Type": "application/json"})
+		    return c
+		def running(n):
+		    while True:
+		        c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+		        c.request("GET", "/metrics")
+		        text = c.getresponse().read().decode()
+		        if sum(int(float(l.rsplit(" ", 1)[1])) for l in text.splitlines() if l.startswith(("rnp_serve_running", "rnp_serve_waiting"))) >= n:
+		            return
+		taken = []
+		for i in range(4): # one that is computed, and three of five that wait
+		    taken.append(ask("127.0.0.2"))
+		    running(i + 1)
+		def status(c):
+		    r = c.getresponse()
+		    return r.status, json.load(r)["error"]["message"]
+		full = status(ask("127.0.0.2"))
+		assert full[0] == 429 and "3 of its answers wait" in full[1], full
+		taken.append(ask("127.0.0.3"))
+		running(5)
+		assert status(ask("127.0.0.3"))[0] == 429
+		taken.append(ask("127.0.0.4"))
+		running(6)
+		assert status(ask("127.0.0.5"))[0] == 429
+	END
+	stop_serve
+	device
+	start_serve --streams 1 --queue 1
 	idle() { [[ $(metric running) == 0 && $(metric waiting) == 0 ]]; }
 	eventually idle
 	post /v1/completions '{"prompt":"x"}' | jq -e .id
@@ -295,7 +395,48 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	local late='{"messages":[{"role":"developer","content":"B"},{"role":"user","content":[{"type":"text","text":"Hi"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"4"}]}'
 	[ "$(post /apply-template "$late" | jq -r .prompt)" = \
 		$'<|im_start|>system\nB<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{"name": "f", "arguments": {"x":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant' ]
+	# clients write no arguments in several ways
+	local none
+	for none in '"arguments":""' '"arguments":" \n"' '"arguments":null' '"arguments":"{}"' '"x":1'; do
+		post /apply-template '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f",'"$none"'}}]},{"role":"tool","content":"4"}]}' |
+			jq -e '.prompt | contains("{\"name\": \"f\", \"arguments\": {}}")' || fail "$none"
+	done
 	post /apply-template '{"messages":[{"role":"king","content":"Hi"}]}' | jq -e '.error.param == "messages[0].role"'
+	# as older clients write calls and what they return; a refusal was said
+	prompt() { post /apply-template "$1" | jq -r .prompt; }
+	[ "$(prompt '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"x\":1}"}},{"role":"function","name":"f","content":"4"}]}')" = \
+		"$(prompt '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"4"}]}')" ]
+	prompt '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}]}' | grep -q '"name": "f", "arguments": {}'
+	prompt '{"messages":[{"role":"assistant","content":null,"refusal":"I will not"},{"role":"user","content":"Hi"}]}' | grep -qx 'I will not<|im_end|>'
+	# an answer that has been begun is gone on with
+	local begun='"messages":[{"role":"user","content":"end"},{"role":"assistant","content":"The end "}]'
+	for none in '"continue_final_message":true' '"continue_final_message":true,"add_generation_prompt":false'; do
+		post /apply-template "{$begun,$none}" | jq -e '.prompt == "<|im_start|>user\nend<|im_end|>\n<|im_start|>assistant\nThe end "' || fail "$none"
+	done
+	post /apply-template '{"messages":[{"role":"user","content":"end"},{"role":"assistant","content":"The end","prefix":true}]}' | jq -e '.prompt | endswith("assistant\nThe end")'
+	[ "$(post /v1/chat/completions "{$begun,\"continue_final_message\":true,\"max_tokens\":1}" | jq .usage.prompt_tokens)" -lt \
+		"$(post /v1/chat/completions "{$begun,\"max_tokens\":1}" | jq .usage.prompt_tokens)" ]
+	# what nobody reads is named
+	post /apply-template "{$begun,\"frob\":1}" -D head >/dev/null
+	grep -qi '^rnp-ignored: frob.$' head
+	post /tokenize '{"content":"a","special":false,"with_pieces":true}' -D head >/dev/null
+	grep -qi '^rnp-ignored: with_pieces.$' head
+	# who writes a whole prompt writes names of special tokens in it; to be embedded they are text
+	local text='a <|endoftext|> b' special plain
+	special=$(post /tokenize "{\"content\":\"$text\",\"special\":true}" | jq .count)
+	plain=$(post /tokenize "{\"content\":\"$text\"}" | jq .count)
+	[ "$special" -lt "$plain" ]
+	[ "$(post /v1/completions "{\"prompt\":\"$text\",\"max_tokens\":1}" | jq .usage.prompt_tokens)" = "$special" ]
+	[ "$(post /v1/embeddings "{\"input\":\"$text\"}" | jq .usage.prompt_tokens)" = "$plain" ]
+	# where nothing is generated a text may fill the context
+	fill() { # PATH KEY TOKENS MORE: its status
+		post "$1" "$(jq -nc "{$2: [range($3) | 5]$4}")" -w '%{http_code}' -o answer
+	}
+	[ "$(fill /v1/embeddings input 256 '')" = 200 ]
+	[ "$(fill /v1/embeddings input 257 '')" = 400 ]
+	[ "$(fill /v1/completions prompt 256 ', echo: true, max_tokens: 0')" = 200 ]
+	jq -e '.usage.prompt_tokens == 256 and .usage.completion_tokens == 0 and (.choices[0].text | length) > 0' answer
+	[ "$(fill /v1/completions prompt 256 ', max_tokens: 1')" = 400 ]
 	curl -sS "$url/v1/models" | jq -e '.data | length == 1 and .[0].id == "chat"'
 	curl -sS "$url/v1/models/chat" | jq -e '.id == "chat"'
 	curl -sS "$url/health" | jq -e '.status == "ok"'
@@ -350,7 +491,7 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":200,"seed":1,"logprobs":true,"response_format":{"type":"json_object"}}' >object
 	jq -e '.choices[0] | (.message.content | startswith("{")) and (.logprobs.content | length) > 1' object
 	jq -e '.choices[0] | .finish_reason == "length" or (.message.content | fromjson | type == "object")' object
-	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"not":{}}}}}}}' |
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"not":{"const":1}}}}}}}' |
 		jq -e '.error.param == "response_format" and (.error.message | contains("schema.properties.a.not"))'
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"xml"}}' | jq -e '.error.param == "response_format"'
 	# tools that the model may not call change nothing
@@ -385,6 +526,8 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 		    while said.startswith(b"HTTP/1.1 100 Continue\r\n\r\n"):
 		        said = said[25:]
 		    assert said.startswith(b"HTTP/1.1 200 OK\r\n"), said
+		    if stream: # a chunk may end anywhere in an event
+		        said = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", said)
 		    assert not stream or b"data: [DONE]" in said, said
 		    return b"".join(re.findall(rb'"text":"((?:[^"\\]|\\.)*)"', said))
 		for stream in (False, True):
@@ -463,7 +606,7 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 @test "run: the openai client from npm works unchanged" {
 	[[ -d $ROOT/build/node/node_modules/openai ]] || skip "openai is not there: scripts/bootstrap"
 	start_serve
-	NODE_PATH=$ROOT/build/node/node_modules timeout 120 node "$ROOT/tests/openai_client.mjs" "$url" >out ||
+	NODE_PATH=$ROOT/build/node/node_modules timeout 120 node "$ROOT/tests/tools/openai_client.mjs" "$url" >out ||
 		fail "$(cat out)"
 	cat out
 }
@@ -653,4 +796,64 @@ mean() { jq '[.choices[0].logprobs.token_logprobs[] | numbers] | -add / length' 
 	post /v1/completions "$ask" | jq -r '.choices[0].text' | cmp - want
 	stop_serve
 	refused 64 "f16" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --cache-type f8
+}
+
+@test "run: an embedding model as it is published: names without 'model.', a last token of its own, a mark too many" {
+	mkdir "$BATS_TEST_TMPDIR/published"
+	cp "$DIR/model"/* "$BATS_TEST_TMPDIR/published"
+	cd "$BATS_TEST_TMPDIR/published"
+	python3 - <<-'END'
+		import json, struct
+		raw = open("model.safetensors", "rb").read()
+		n, = struct.unpack("<Q", raw[:8])
+		head = {k.removeprefix("model."): v for k, v in json.loads(raw[8:8 + n]).items()}
+		text = json.dumps(head).encode()
+		open("model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + raw[8 + n:])
+		rows = json.load(open("config.json"))["vocab_size"]
+		t = json.load(open("tokenizer.json"))
+		last = next(a for a in t["added_tokens"] if a["special"])
+		t["added_tokens"].append(dict(last, id=rows, content="<picture>"))
+		t["post_processor"] = {"type": "TemplateProcessing", "pair": [], "special_tokens": {},
+			"single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": last["content"], "type_id": 0}}]}
+		json.dump(t, open("tokenizer.json", "w"))
+		config = json.load(open("tokenizer_config.json"))
+		config.pop("add_bos_token", None), config.pop("add_eos_token", None)
+		json.dump(config, open("tokenizer_config.json", "w"))
+		open("../last", "w").write(str(last["id"]))
+	END
+	start_serve --model "e=$BATS_TEST_TMPDIR/published"
+	ids=$(post /tokenize '{"model":"e","content":"Once <picture> upon"}' | jq -c .tokens)
+	post /tokenize '{"model":"e","content":"Once <picture> upon","add_special":true}' |
+		jq -e --argjson ids "$ids" --argjson last "$(<last)" '.tokens == $ids + [$last]'
+	post /v1/embeddings '{"model":"e","input":"Once <picture> upon"}' >text
+	post /v1/embeddings "$(jq -nc --argjson ids "$ids" --argjson last "$(<last)" '{model: "e", input: ($ids + [$last])}')" >whole
+	post /v1/embeddings "$(jq -nc --argjson ids "$ids" '{model: "e", input: $ids}')" >bare
+	jq -e -n --slurpfile a text --slurpfile b whole --slurpfile c bare \
+		'$a[0].data == $b[0].data and $a[0].usage == $b[0].usage and $a[0].data != $c[0].data'
+	stop_serve
+	# of which rows it is made stands in a file of its own
+	mkdir published/1_Pooling
+	echo '{"pooling_mode_mean_tokens":true,"pooling_mode_lasttoken":false}' >published/1_Pooling/config.json
+	start_serve --model "e=$BATS_TEST_TMPDIR/published"
+	post /v1/embeddings '{"model":"e","input":"Once <picture> upon"}' | jq .data >mean
+	stop_serve
+	start_serve --model "e=$BATS_TEST_TMPDIR/published" --embeddings last
+	post /v1/embeddings '{"model":"e","input":"Once <picture> upon"}' | jq .data >last
+	stop_serve
+	jq .data text | cmp - last
+	run -1 cmp -s last mean
+	echo '{"pooling_mode_cls_token":true}' >published/1_Pooling/config.json
+	refused 65 "'pooling_mode_cls_token' are not supported" rnp-serve run --model "e=$BATS_TEST_TMPDIR/published" --listen 127.0.0.1:0
+}
+
+@test "run: a part of a model that is split over files says so" {
+	rnp-train export --model "$DIR/model" --gguf "$BATS_TEST_TMPDIR/whole.gguf" --type f32
+	cd "$BATS_TEST_TMPDIR"
+	PYTHONPATH=$ROOT/tests/tools python3 - <<-'END'
+		from gguf_patch import *
+		values, rest = read("whole.gguf")
+		values += [["split.no", 2, struct.pack("<H", 1)], ["split.count", 2, struct.pack("<H", 3)]]
+		write("part.gguf", values, rest)
+	END
+	refused 65 "it is part 2 of 3 of a model" rnp-serve ask --model part.gguf x
 }

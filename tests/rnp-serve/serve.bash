@@ -55,7 +55,7 @@ eventually() { wait_until "$*" "$@"; }
 make_failing() {
 	local plugin=$BATS_FILE_TMPDIR/failing.so
 	[[ -e $plugin ]] || (cd "$ROOT" && "${CC:-gcc}" -std=gnu11 -O1 -D_GNU_SOURCE -fopenmp -shared -fPIC -I. -Wl,-Bsymbolic -o "$plugin" \
-		tests/fake/cuda_failing.c kernels/dev/team*.c kernels/dev/gomp.c kernels/grad/quant_x86.c "$RNP_BUILD/librnp.a" -lm -ldl -lpthread)
+		tests/fake/cuda_failing.c kernels/dev/team*.c kernels/dev/gomp.c kernels/grad/cpu/quant_x86.c "$RNP_BUILD/librnp.a" -lm -ldl -lpthread)
 	export RNP_CUDA_PLUGIN=$plugin CUDA_FAILING=$BATS_TEST_TMPDIR/device
 	device
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # Chat templates: byte for byte what Jinja makes of the real ones, and what another engine makes of
 # those that are not there.
-load helper
+load ../helper
 
 @test "template: every real one gives the bytes that Jinja gives, or refuses what it refuses" {
 	data=${RNP_DATA:-$ROOT/../shared/data}/templates
 	[ -f "$data/expected.json" ] || skip "real data not there: set RNP_DATA (see README)"
-	python3 - "$RNP_BUILD/unit/lm/template" "$data" <<-'END'
+	python3 - "$RNP_BUILD/unit/lm/template/template" "$data" <<-'END'
 		import json, subprocess, sys
 		unit, data = sys.argv[1:]
 		known = json.load(open(data + "/expected.json"))
@@ -28,11 +28,11 @@ load helper
 
 @test "template: other templates and conversations give what @huggingface/jinja gives" {
 	[ -d "$ROOT/build/node/node_modules/@huggingface/jinja" ] || skip "@huggingface/jinja is not there: scripts/bootstrap"
-	node "$ROOT/tests/template_parity.mjs" "$RNP_BUILD/unit/lm/template" "$ROOT/build/node/node_modules/@huggingface/jinja/dist/index.js"
+	node "$ROOT/tests/tools/template_parity.mjs" "$RNP_BUILD/unit/lm/template/template" "$ROOT/build/node/node_modules/@huggingface/jinja/dist/index.js"
 }
 
 @test "template: a long conversation is rendered and tokenized within a moment" {
-	"$RNP_BUILD/unit/lm/template" --time >"$BATS_TEST_TMPDIR/time"
+	"$RNP_BUILD/unit/lm/template/template" --time >"$BATS_TEST_TMPDIR/time"
 	cat "$BATS_TEST_TMPDIR/time"
 	jq -e '.bytes > 30000' "$BATS_TEST_TMPDIR/time"
 }

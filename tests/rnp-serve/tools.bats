@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Tools: calls as OpenAI's client expects them, kept to the tools' schemas, in the form that each template shows.
-load helper
+load ../helper
 load serve
 
 setup_file() {
@@ -20,7 +20,7 @@ teardown() { stop_serve; }
 @test "tools: the openai client calls them, whole, streamed and by the responses API" {
 	[[ -d $ROOT/build/node/node_modules/openai ]] || skip "openai is not there: scripts/bootstrap"
 	start_serve --chat-template "$DIR/at.jinja"
-	timeout 120 node "$ROOT/tests/openai_tools.mjs" "$url" >out 2>&1 || fail "$(cat out)"
+	timeout 120 node "$ROOT/tests/tools/openai_tools.mjs" "$url" >out 2>&1 || fail "$(cat out)"
 	cat out
 }
 
@@ -40,7 +40,7 @@ teardown() { stop_serve; }
 
 @test "tools: a template without them has the model told in a system message, and calls in our own form" {
 	start_serve
-	local tools='"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"enum":[1,2]}},"required":["x"],"additionalProperties":false}}}]'
+	local tools='"tools":[{"type":"function","function":{"name":"f","parameters":{"type":["object","null"],"properties":{"x":{"enum":[1,2]}},"required":["x"],"additionalProperties":false}}}]'
 	post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"4\"}],$tools}" |
 		jq -r .prompt >prompt
 	head -1 prompt | grep -qx '<|im_start|>system'
@@ -54,12 +54,52 @@ teardown() { stop_serve; }
 		rnp-serve batch --model "$DIR/model" | jq -e '.response.body.choices[0].message.tool_calls[0].function.name == "f"'
 }
 
+@test "tools: a word of a schema that cannot be held is left out and named, of a strict tool refused" {
+	start_serve
+	tool() { # STRICT
+		printf '"tools":[{"type":"function","function":{"name":"f"%s,"parameters":{"type":"object","properties":{"x":{"type":"array","items":{"enum":[1]},"not":{"const":[1,1]},"description":"d"}},"required":["x"],"additionalProperties":false}}}]' "$1"
+	}
+	local ask='"messages":[{"role":"user","content":"Hi"}],"max_tokens":400,"parallel_tool_calls":false,"tool_choice":"required"'
+	post /v1/chat/completions "{$ask,\"colour\":1,$(tool '')}" -D head >body
+	grep -qi '^rnp-ignored: colour, f.schema.properties.x.not.$' head
+	post /v1/chat/completions "{$ask,$(tool '')}" >body
+	[ "$(grep -c "answers may break what is left out of tools' schemas: f.schema.properties.x.not$" serve.err)" = 1 ]
+	echo "{\"custom_id\":\"a\",\"url\":\"/v1/chat/completions\",\"body\":{$ask,$(tool '')}}" |
+		rnp-serve batch --model "$DIR/model" 2>batch.err | jq -e '.response.ignored == "f.schema.properties.x.not"'
+	grep -q "schemas: f.schema.properties.x.not" batch.err
+	jq -e '.choices[0].message.tool_calls[0].function.arguments | fromjson | .x | type == "array"' body
+	post /v1/chat/completions "{$ask,$(tool ',"strict":true')}" -w '%{http_code}' >body
+	grep -q "the parameters of tool 'f': schema.properties.x.not: this keyword is not supported.*400$" body
+	# a schema that is none of an object takes no other tool away
+	local odd
+	for odd in '[]' true '"{}"' 7 '{"type":"OBJECT","properties":{"x":{"type":"STRING"}}}' '{"type":"string"}' '{"type":"object","properties":{"x":{"type":"STRING"}}}'; do
+		post /v1/chat/completions "{$ask,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"x\":{\"const\":1}},\"required\":[\"x\"],\"additionalProperties\":false}}},{\"type\":\"function\",\"function\":{\"name\":\"odd\",\"parameters\":$odd}}]}" -D head >body
+		jq -e .choices body >/dev/null || fail "$odd: $(cat body)"
+		grep -qi '^rnp-ignored: odd.schema.$' head || fail "$odd: $(cat head)"
+	done
+	post /v1/chat/completions "{$ask,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"odd\",\"parameters\":[]}}]}" |
+		jq -e '.choices[0] | .finish_reason == "length" or (.message.tool_calls[0].function | .name == "odd" and (.arguments | fromjson | type == "object"))'
+	post /v1/chat/completions "{$ask,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"odd\",\"strict\":true,\"parameters\":[]}}]}" |
+		jq -e '.error.param == "tools[0].function.parameters"'
+	post /v1/chat/completions "{$ask,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"odd\",\"strict\":\"yes\"}}]}" |
+		jq -e '.error.param == "tools[0].function.strict"'
+	# response_format is strict, and so is what others call a JSON object with a schema
+	local format='"response_format":{"type":"json_object","schema":{"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"],"additionalProperties":false}}'
+	post /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":100,$format}" |
+		jq -e '.choices[0].message.content | fromjson | .a | type == "boolean"'
+	post /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":9,${format/\"boolean\"/\"boolean\",\"not\":{\}}}" -w '%{http_code}' | grep -q '400$'
+	# a stream passes through nginx as it is made; a path without /v1 is told where the API is
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":2,"stream":true}' -D head >body
+	grep -qi '^x-accel-buffering: no.$' head
+	post /chat/completions '{}' | jq -e '.error.message | contains("/v1")'
+}
+
 @test "tools: the form of real templates is found" {
 	data=${RNP_DATA:-$ROOT/../shared/data}/templates
 	[ -f "$data/expected.json" ] || skip "real data not there: set RNP_DATA (see README)"
 	cd "$BATS_TEST_TMPDIR" || return
 	form() { # TEMPLATE MARK MIDDLE CLOSE MOST
-		"$RNP_BUILD/unit/rnp-serve/calls" "$data/$1.jinja" >form
+		"$RNP_BUILD/unit/rnp-serve/chat/calls" "$data/$1.jinja" >form
 		jq -e --arg mark "$2" --arg middle "$3" --arg close "$4" --argjson most "$5" \
 			'.calls and .mark == $mark and .middle == $middle and .close == $close and .most == $most' form || fail "$1: $(cat form)"
 	}
@@ -73,6 +113,6 @@ teardown() { stop_serve; }
 	form unsloth-Apriel-1.5 '<tool_calls>' '", "arguments": ' '}]</tool_calls>' 16
 	form deepseek-ai-DeepSeek-V3.1 '<｜tool▁calls▁begin｜>' '<｜tool▁sep｜>' '<｜tool▁call▁end｜><｜tool▁calls▁end｜>' 16
 	for t in google-gemma-2-2b-it microsoft-Phi-3.5-mini-instruct GLM-4.6; do
-		"$RNP_BUILD/unit/rnp-serve/calls" "$data/$t.jinja" | jq -e '(.calls or .tools | not) and .mark == "<tool_call>"'
+		"$RNP_BUILD/unit/rnp-serve/chat/calls" "$data/$t.jinja" | jq -e '(.calls or .tools | not) and .mark == "<tool_call>"'
 	done
 }

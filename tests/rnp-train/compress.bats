@@ -1,5 +1,5 @@
 # rnp-train compress and decompress: floats through containers, pipes and damage.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -264,4 +264,27 @@ relative_error() {
 	[[ -x /usr/bin/time ]] || skip "no /usr/bin/time"
 	head -c 160000000 /dev/zero | most a rnp-train compress --method q8 | most b rnp-train decompress | cmp - <(head -c 160000000 /dev/zero)
 	(($(<a) < 100000 && $(<b) < 100000)) || fail "KiB: $(<a) $(<b)"
+}
+
+@test "compress: a reader written from rnp-protocol(7) alone finds every value and every checksum" {
+	local m byte
+	head -c 280012 g.f32 >h.f32
+	for m in none lossless f16 bf16 fp8e4 fp8e5 q8 q4 q8:sigma q4:sigma e3m0 qsgd:4 qsgd:1000 ecq:0.1 ecq:0.1:chunk topk; do
+		rnp-train compress --method $m <h.f32 >c.rnpg
+		rnp-train decompress <c.rnpg >ours
+		python3 "$ROOT/tests/tools/container.py" c.rnpg theirs >facts
+		cmp ours theirs || fail "$m"
+	done
+	# the root is the one of the index, and a byte that is another is found wherever it is
+	assert_equal "$(jq -r .root facts)" "$(tail -c 44 c.rnpg | head -c 32 | od -An -v -tx1 | tr -d " \n")"
+	for byte in 9 70 90 500 -20; do
+		python3 - $byte <<-'END'
+			import sys
+			b = bytearray(open("c.rnpg", "rb").read())
+			b[int(sys.argv[1])] ^= 1
+			open("d.rnpg", "wb").write(b)
+		END
+		run python3 "$ROOT/tests/tools/container.py" d.rnpg
+		assert_failure 65
+	done
 }

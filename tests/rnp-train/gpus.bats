@@ -1,19 +1,19 @@
 #!/usr/bin/env bats
 # rnp-train run on several GPUs of this machine: a process for each, here on the emulated GPU of tests/kernels/cuda_emu.h.
 # slow: the emulated GPU trains
-load helper
+load ../helper
 
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1
 	awk 'BEGIN { srand(7); for (i = 0; i < 400; i++) printf "the %s cat sees dog %d.\n", rand() < 0.5 ? "old" : "young", rand() * 9 }' >"$DIR/text"
 	rnp-train tokenize --vocab 260 --out "$DIR/tok" "$DIR/text" >/dev/null
-	python3 "$BATS_TEST_DIRNAME/tiny_model.py" "$DIR/model" 260
-	"${CC:-gcc}" -shared -fPIC -I"$ROOT" -o "$DIR/librnp_nccl.so" "$BATS_TEST_DIRNAME/fake/comm_nccl.c"
+	python3 "$ROOT/tests/tools/tiny_model.py" "$DIR/model" 260
+	"${CC:-gcc}" -shared -fPIC -I"$ROOT" -o "$DIR/librnp_nccl.so" "$ROOT/tests/fake/comm_nccl.c"
 }
 
 setup() {
 	# not NCCL itself, which must never see the emulation's memory
-	export RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so CUDA_EMU_DEVICES=2 RNP_NCCL_PLUGIN=/nowhere.so
+	export RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so CUDA_EMU_DEVICES=2 RNP_NCCL_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so
 	[[ -e $RNP_CUDA_PLUGIN ]] || skip "no emulated device: make build/emu/librnp_cuda.so"
 	cd "$BATS_TEST_TMPDIR"
 }
@@ -133,7 +133,7 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 	refused 64 "at most 16 GPUs" train --device "$(seq -s , -f cuda:%g 0 16)" --out r --steps 1
 	refused 64 "at most 16 GPUs" env CUDA_EMU_DEVICES=17 rnp-train run --model "$DIR/model" --data "$DIR/tok" --device cuda:all --out r --steps 1
 	refused 69 "no GPU" env CUDA_EMU_DEVICES=0 rnp-train run --model "$DIR/model" --data "$DIR/tok" --device cuda:all --out r --steps 1
-	RNP_CUDA_PLUGIN=/nowhere.so refused 69 "nowhere" train --device cuda:all --out r --steps 1
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so refused 69 "nowhere" train --device cuda:all --out r --steps 1
 	# others than run take one device
 	refused 64 "cuda:all" rnp-train eval --model "$DIR/model" --data "$DIR/tok" --device cuda:all
 	# one GPU is one process
@@ -230,11 +230,11 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 }
 
 @test "gpus: NCCL never waits for ever: a peer that hangs is late, one that died an error, and the communicator is aborted" {
-	cd "$BATS_TEST_DIRNAME/.."
+	cd "$ROOT"
 	local cuda=${CUDA_HOME:-/usr/local/cuda}/include
 	[[ -e $cuda/nccl.h || -e /usr/include/nccl.h ]] || skip "NCCL's header is not here"
 	"${CC:-gcc}" -std=gnu11 -I. -isystem "$cuda" -D_GNU_SOURCE -o "$BATS_TEST_TMPDIR/nccl" \
-		tests/fake/nccl.c common/comm/plugins/comm_nccl.c
+		tests/fake/nccl.c common/comm/plugins/nccl.c
 	FAKE_NCCL=well run_split timeout 120 "$BATS_TEST_TMPDIR/nccl"
 	assert_equal "$output$stderr" $'open 0 \nallreduce 0 '
 	FAKE_NCCL=hang run_split timeout 120 "$BATS_TEST_TMPDIR/nccl"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # rnp-train coordinate with workers that send what they should not, signed as it should be: the real join, whose deltas are
-# spoiled (tests/net/evil.c). Longer, with every kind and rule: tests/soak/train-hostile.
-load helper
+# spoiled (tests/net/evil.c). Longer, with every kind and rule: tests/soak/train-hostile.bats.
+load ../helper
 load train_net
 
 setup_file() {
@@ -104,6 +104,23 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 		and ([.[0].members[].state] | sort == ["absent", "counted"])'
 }
 
+# Judging looks at one delta of two, so these have nothing to fear from it in most rounds
+@test "hostile: a past delta that is sent again, or nothing at all, is refused, whatever it is multiplied by" {
+	local it
+	start_coordinator --workers 1 --inner-steps 6 --uusd-per-million-tokens 1000000
+	start_evil again again
+	start_evil zero zero
+	for it in again zero; do
+		wait_until "$it to end" process_is_gone "${worker[$it]}"
+		code=0
+		wait "${worker[$it]}" || code=$?
+		((code == 65)) || fail "$it ended with $code"
+		forget "${worker[$it]}"
+	done
+	grep -q 'the delta: the coordinator says 422: delta: is nearly a multiple of an earlier one' again.err
+	grep -q 'the delta: the coordinator says 422: norm: is 0, and steps change something' zero.err
+}
+
 @test "hostile: what one member says of its loss does not make the curve" {
 	train_among trimmed:0.25 boast
 	rounds | jq -se 'all(.loss_micronats < 6000000) and all(.[].members[]; .state == "counted")'
@@ -120,10 +137,15 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 	end_of honest2 "${worker[honest2]}"
 	lead=$(rnp-register address --key state-lead/*/key.json)
 	copy=$(rnp-register address --key state-copy/*/key.json)
-	rounds | jq -se --arg lead "$lead" --arg copy "$copy" 'length == 3 and all(.[];
-		[.members[] | select(.reason == "copy of another member'"'"'s delta").member] | sort == ([$lead, $copy] | sort))'
-	jq -se --arg lead "$lead" --arg copy "$copy" 'map(select(.kind == "rnp.receipt").node)
-		| length >= 2 and all(. != $lead and . != $copy)' c.out
+	# judging may find that the copy was not trained on its own text; it is refused then, and the other is no copy
+	jq -se --arg lead "$lead" --arg copy "$copy" 'map(select(.kind == "rnp.round").members) as $rounds
+		| map(select(.kind == "rnp.receipt")) as $paid
+		| "copy of another member'"'"'s delta" as $is | ($rounds | length == 3)
+		and all($rounds[]; (map(select(.member == $copy))[0]) as $c | (map(select(.member == $lead))[0]) as $l
+			| $c.reason != null and (($c.reason == $is) == ($l.reason == $is)))
+		and ([$rounds[][] | select(.member == $lead and .reason == null).tokens] | add // 0)
+			>= ([$paid[] | select(.node == $lead).tokens] | add // 0)
+		and ($paid | map(.node) | length >= 2 and all(. != $copy))' c.out
 }
 
 @test "hostile: judging finds what does not help, and nothing is paid for it" {
@@ -148,6 +170,36 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | last < 0.9 * 
 	# the text of what was refused in round 1 comes again
 	rounds | jq -se '[.[0].members[] | select(.state == "refused").first] as $lost | [.[1].members[].first] as $again
 		| $lost | all(. as $f | $again | index([$f]))'
+}
+
+# All are judged at first, one of two later
+@test "hostile: who is paid is judged, and one bad delta takes the pay of the turns before it" {
+	start_coordinator --workers 2 --rounds 6 --inner-steps 8 --lr 1e-3 --score-min -1 --uusd-per-million-tokens 1000000
+	start_worker honest
+	start_evil flip flip
+	end_of coordinate "$coordinator"
+	end_of honest "${worker[honest]}"
+	flip=$(rnp-register address --key state-flip/*/key.json)
+	rounds | jq -se 'all([.members[] | select(has("own_nanonats"))] | length >= 1) and any([.members[] | select(has("own_nanonats"))] | length == 1)'
+	run ! jq -e --arg flip "$flip" 'select(.kind == "rnp.receipt" and .node == $flip)' c.out
+	# blocks end with the run: nothing of the other's is unpaid
+	jq -se --arg flip "$flip" '(map(select(.kind == "rnp.receipt").tokens) | add)
+		== ([.[] | select(.kind == "rnp.round").members[] | select(.member != $flip and .state == "counted").tokens] | add)' c.out
+}
+
+# One of four would be drawn a round, and not both of the two: what is drawn in the last round must not have the first paid
+@test "hostile: who works in the last round alone is not paid for the others" {
+	start_coordinator --workers 4 --rounds 2 --inner-steps 8 --lr 1e-3 --uusd-per-million-tokens 1000000
+	start_worker honest1
+	start_worker honest2
+	start_evil once1 once
+	start_evil once2 once
+	end_of coordinate "$coordinator"
+	once=$(for i in 1 2; do rnp-register address --key state-once$i/*/key.json; done | jq -nR '[inputs]')
+	jq -se --argjson once "$once" '(.[] | select(.kind == "rnp.round" and .round == 1).members | map(.tokens) | max) as $turn
+		| map(select(.kind == "rnp.receipt")) | group_by(.node) | length >= 2
+		and all(.[]; (map(.tokens) | add) <= if IN(.[0].node; $once[]) then 1 else 2 end * $turn)
+		and any(.[]; (map(.tokens) | add) == 2 * $turn)' c.out
 }
 
 @test "judge: from outside, what does not help is found, and what does is good" {

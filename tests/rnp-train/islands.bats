@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-train join --mpi: the ranks of an MPI job are one worker of a run over a network.
-load helper
+load ../helper
 load train_net
 
 setup_file() {
@@ -95,7 +95,7 @@ hash_of() { jq -r .base "$BATS_TEST_TMPDIR/state-$1"/*/state.json; }
 	assert_output --partial 'the run'"'"'s batch of 3 cannot be shared by 2 ranks'
 	run -69 "${island[@]}" http://127.0.0.1:1 --give-up 1s 3>&-
 	assert_output --partial 'gave up'
-	RNP_MPI_PLUGIN=/nowhere.so refused 69 'mpi' rnp-train join -q --mpi "$url" --state s
+	RNP_MPI_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so refused 69 'mpi' rnp-train join -q --mpi "$url" --state s
 	# a process alone is an island of one rank
 	rnp-train join -q --mpi --once "$url" --state s --device cpu >out 3>&-
 	wait_until 'a round' rounds_are 1
@@ -113,7 +113,7 @@ hash_of() { jq -r .base "$BATS_TEST_TMPDIR/state-$1"/*/state.json; }
 	mpi() { with_little timeout 120 mpirun -n 2 --oversubscribe --allow-run-as-root rnp-train join --mpi "$url" --state state-p --device cpu "$@"; }
 	mpi --plan | jq -se 'length == 1 and .[0].ranks == 2 and (.[0].fits | not)'
 	run --separate-stderr mpi
-	[[ $status == 65 && $(grep -c 'the run takes' <<<"$stderr") == 1 && $stderr == *"bytes of memory for 2 ranks, and "* ]] ||
+	[[ $status == 65 && $(grep -c 'the run takes' <<<"$stderr") == 1 && $stderr == *"iB of memory for 2 ranks, and "*"iB is free"* ]] ||
 		fail "$status: $stderr"
 	[[ ! -s requests.log ]] || ! grep -q '"/v1/join"' requests.log
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # rnp-train join against a coordinator that lies, with good signatures: the worker ends with one line and 65, and keeps
 # its bounds.
-load helper
+load ../helper
 load train_net
 
 setup_file() {
@@ -28,7 +28,7 @@ teardown() {
 # lie KIND: a coordinator at $url
 lie() {
 	rm -f liar.port
-	python3 "$ROOT/tests/fake_coordinator.py" "$1" liar.port "$DIR/real" 2>liar.err 3>&- &
+	python3 "$ROOT/tests/tools/fake_coordinator.py" "$1" liar.port "$DIR/real" 2>liar.err 3>&- &
 	liar=$!
 	wait_until 'the liar to start' test -s liar.port
 	url=http://127.0.0.1:$(cat liar.port)
@@ -49,7 +49,7 @@ found() {
 	lie unsigned
 	found 'is not signed'
 	lie huge
-	found 'bytes'
+	found 'of memory, and'
 }
 
 @test "liar: parameters that are no container, have another hash or never end" {
@@ -100,6 +100,12 @@ found() {
 	lie endless-text
 	refused 65 'more than' timeout 120 rnp-train join -q "$url" --state state --device cpu
 	(($(du -sb state | cut -f1) < 50000000))
+}
+
+@test "liar: what a firewall or a login page says in the coordinator's place ends no worker" {
+	lie portal
+	refused 77 'joining: the coordinator says 403: no place' timeout 120 rnp-train join -q "$url" --data "$DIR/tok" --state state --device cpu
+	assert_equal "$(sort -u liar.err) $(wc -l <liar.err)" "/v1/join 4"
 }
 
 # A record that is older than a minute is none: a worker that waited for a place for so long ended with "the clock is more than a

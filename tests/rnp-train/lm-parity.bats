@@ -1,6 +1,6 @@
 # Models that we write, run by other engines: llama.cpp (npm node-llama-cpp) and PyTorch
 # (Debian's python3-torch), with the real model from the data.
-load helper
+load ../helper
 
 setup_file() {
 	local models=${RNP_DATA:-$ROOT/../shared/data}/models
@@ -19,7 +19,7 @@ setup() {
 }
 
 llama_cpp() {
-	python3 "$ROOT/tests/llama_cpp.py" "$@"
+	python3 "$ROOT/tests/tools/llama_cpp.py" "$@"
 }
 
 # within PART A B: two losses whose perplexities differ by at most this relative amount
@@ -82,7 +82,7 @@ loss() {
 	rnp-train tokenize --ids --whole --tokenizer "$DIR/hf" "$TEXT" | sed 's/\[/[1,/' >ids
 	for precision in f32 bf16; do
 		within "$([[ $precision == f32 ]] && echo 0.001 || echo 0.003)" "$(loss --model "$DIR/hf" --precision "$precision" --length 512)" \
-			"$("$python" "$ROOT/tests/llama_torch.py" loss "$DIR/hf" ids 512 "$precision")"
+			"$("$python" "$ROOT/tests/tools/llama_torch.py" loss "$DIR/hf" ids 512 "$precision")"
 	done
 }
 
@@ -95,7 +95,7 @@ loss() {
 	rnp-train tokenize --ids --whole --tokenizer "$DIR/hf" long.txt | sed 's/\[/[1,/' >ids
 	for length in 128 256; do
 		within 0.001 "$(rnp-train eval --device cpu --data long.txt --model "$DIR/hf" --precision bf16 --length "$length" | jq .loss)" \
-			"$("$python" "$ROOT/tests/llama_torch.py" loss "$DIR/hf" ids "$length" bf16)"
+			"$("$python" "$ROOT/tests/tools/llama_torch.py" loss "$DIR/hf" ids "$length" bf16)"
 	done
 }
 
@@ -116,10 +116,10 @@ sys.exit(len(ours) != len(theirs) or any(
 logits() {
 	local ids
 	ids=$(seq 40 | awk '{print (7 * $1 * $1 + 3 * $1 + 5) % 96}' | tr '\n' ' ')
-	python3 "$ROOT/tests/random_model.py" m.gguf "$1" "$2"
+	python3 "$ROOT/tests/tools/random_model.py" m.gguf "$1" "$2"
 	llama_cpp logits m.gguf "${3:-128}" "$ids" >theirs
 	# shellcheck disable=SC2086
-	RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" m.gguf 13 $ids >ours
+	RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/engine/logits" m.gguf 13 $ids >ours
 }
 
 @test "lm parity: blocks of every quantised type are the numbers that ggml reads there" {
@@ -127,9 +127,9 @@ logits() {
 	while read -r type block bytes; do
 		python3 -c '
 import sys; sys.path.insert(0, sys.argv[1]); import random, random_model
-random.seed(sys.argv[2]); sys.stdout.buffer.write(random_model.matrix(sys.argv[2], 16, 256))' "$ROOT/tests" "${type^^}" >blocks
+random.seed(sys.argv[2]); sys.stdout.buffer.write(random_model.matrix(sys.argv[2], 16, 256))' "$ROOT/tests/tools" "${type^^}" >blocks
 		llama_cpp numbers "$type" "$block" "$bytes" <blocks >theirs
-		"$RNP_BUILD/unit/lm/tensor" "${type,,}" <blocks >ours
+		"$RNP_BUILD/unit/lm/model/tensor" "${type,,}" <blocks >ours
 		python3 -c '
 import array, sys
 a, b = [array.array("f", open(f, "rb").read()) for f in ("ours", "theirs")]
@@ -173,11 +173,11 @@ sys.exit(len(a) != 4096 or a != b)' || fail "$type"
 @test "lm parity: a directory of every architecture is the model of its GGUF" {
 	for architecture in qwen2 qwen3 gemma gemma2 gemma3 phi3 phi3-short; do
 		ids=$(seq 40 | awk '{print (7 * $1 * $1 + 3 * $1 + 5) % 96}' | tr '\n' ' ')
-		python3 "$ROOT/tests/random_model.py" m.gguf "$architecture" F32 "$architecture"
+		python3 "$ROOT/tests/tools/random_model.py" m.gguf "$architecture" F32 "$architecture"
 		# shellcheck disable=SC2086
-		RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" m.gguf 13 $ids >theirs
+		RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/engine/logits" m.gguf 13 $ids >theirs
 		# shellcheck disable=SC2086
-		RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" "$architecture" 13 $ids >ours
+		RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/engine/logits" "$architecture" 13 $ids >ours
 		near 0.0002 "$architecture" # the norms are rounded once more
 	done
 }

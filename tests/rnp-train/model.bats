@@ -1,5 +1,5 @@
 # rnp-train init and export: models made, and written for other engines.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -93,7 +93,7 @@ sum_of() {
 	# but for the name of the model
 	cmp <(rnp-serve inspect a.gguf | tail -n +2 | grep -v general.name) \
 		<(rnp-serve inspect b.gguf | tail -n +2 | grep -v general.name)
-	PYTHONPATH=$ROOT/tests python3 - <<-'END'
+	PYTHONPATH=$ROOT/tests/tools python3 - <<-'END'
 		from gguf_patch import read
 		assert read("a.gguf")[1] == read("b.gguf")[1] == read("c.gguf")[1]
 	END
@@ -185,7 +185,7 @@ sum_of() {
 	jq -e '.model.byte_fallback and (.model.merges | length) > 60000' tok/tokenizer.json
 	rnp-train init --preset nano --tokenizer tok --out m
 	rnp-train export --model m --gguf m.gguf
-	python3 - "$ROOT/tests" <<-'END'
+	python3 - "$ROOT/tests/tools" <<-'END'
 		import json, struct, sys
 		sys.path.insert(0, sys.argv[1])
 		import gguf_patch
@@ -253,14 +253,14 @@ sum_of() {
 	done
 	# what is there already is copied, not quantised again
 	rnp-train export --model m.gguf --gguf again.gguf
-	PYTHONPATH=$ROOT/tests python3 -c 'from gguf_patch import read; assert read("m.gguf")[1] == read("again.gguf")[1]'
+	PYTHONPATH=$ROOT/tests/tools python3 -c 'from gguf_patch import read; assert read("m.gguf")[1] == read("again.gguf")[1]'
 }
 
 @test "export: quantised blocks are those of a second quantiser" {
 	rnp-train init --preset nano --out m
 	rnp-train export --model m --gguf q8.gguf --type q8_0
 	rnp-train export --model m --gguf q4.gguf --type q4_0
-	PYTHONPATH=$ROOT/tests python3 - <<-'END'
+	PYTHONPATH=$ROOT/tests/tools python3 - <<-'END'
 		import array, json, math, struct
 		from gguf_patch import read
 		s = open("m/model.safetensors", "rb").read()

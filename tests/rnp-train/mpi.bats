@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-train run --mpi: ranks of one MPI job that share each batch.
-load helper
+load ../helper
 
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1
@@ -105,7 +105,7 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 	[[ $output == *"--batch 3"*"2 ranks"* ]]
 	run -64 train_ranks 2 --out r --steps 1 --micro-batch 4
 	[[ $output == *"--micro-batch 4 on each rank"* ]]
-	RNP_MPI_PLUGIN=/nowhere.so refused 69 "mpi" rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" --out r --steps 1
+	RNP_MPI_PLUGIN=$BATS_FILE_TMPDIR/nowhere.so refused 69 "mpi" rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" --out r --steps 1
 	refused 64 "--no-overlap" rnp-train run --no-overlap --model "$DIR/model" --data "$DIR/tok" --out r --steps 1
 	# a process alone is a job of one rank
 	# Open MPI's daemon is its child, and may outlive it

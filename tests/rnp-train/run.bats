@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-train run and eval: training on this machine.
-load helper
+load ../helper
 load train_net
 
 setup_file() {
@@ -40,6 +40,35 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	# perplexity is e to the loss, bits per byte the loss in bits over the bytes that were predicted
 	jq -e '((.perplexity | log) - .loss | fabs) < 1e-9 and
 		(.loss * .tokens / (2 | log) / .bytes - .bits_per_byte | fabs) < 1e-9' "$BATS_TEST_TMPDIR/eval"
+}
+
+@test "run: a yardstick that is kept is used, one that is too short is measured again, and no share is above 1" {
+	local log=$BATS_TEST_TMPDIR/log place=$BATS_TEST_TMPDIR/cache/rnp
+	train --out "$BATS_TEST_TMPDIR/a" --steps 2 >/dev/null
+	mkdir -p "$place"
+	as() { jq -c "if .suite == \"roof\" then .params.best = $1 else . end" "$XDG_CACHE_HOME/rnp/measured.jsonl" >"$place/measured.jsonl"; }
+	as 1000000000000000
+	XDG_CACHE_HOME=${place%/*} train --out "$BATS_TEST_TMPDIR/b" --steps 20 --save-every 1 >"$log"
+	jq -se 'all(.utilisation_ppm <= 1000000) and (.[-1] | .matrix_flops == 1000000000000000 and .matrix_spread_ppm >= 0
+		and .training_ms <= .elapsed_ms and ((.tokens_per_s - .tokens * 1000 / .training_ms) | fabs) <= 1 + .tokens_per_s * 2 / .training_ms)' "$log"
+	as 5
+	XDG_CACHE_HOME=${place%/*} train --out "$BATS_TEST_TMPDIR/c" --steps 20 >"$log"
+	jq -se 'all((has("utilisation_ppm") and .utilisation_ppm <= 1000000) or .unknown.utilisation_ppm) and .[-1].matrix_flops > 1000000' "$log"
+	jq -se 'map(select(.suite == "roof"))[0].params.best > 1000000' "$place/measured.jsonl"
+}
+
+@test "run: a terminal shows how much of --time is left, and commands that go on from there" {
+	cd "$BATS_TEST_TMPDIR"
+	declare -f train >train.bash
+	on_terminal 100 "DIR=$DIR; . ./train.bash; train --out r --time 3s --every 100000" >seen
+	grep -aq 'training \[#*\.*\] [0-9]*%  .* left, loss' seen || fail "$(<seen)"
+	mapfile -t next < <(sed -n 's/.*rnp-train:.* next: //p' seen)
+	assert_equal "${#next[@]}" 2
+	# as they are printed
+	bash -c "${next[0]}" >answer
+	[[ -s answer ]]
+	bash -c "${next[1]}" >/dev/null
+	[[ -s r.gguf ]]
 }
 
 @test "run: two runs give the same bits" {
@@ -354,4 +383,13 @@ sum() { sha256sum <"$1/model.safetensors"; }
 		open(sys.argv[2], "wb").write(b)
 	END
 	rnp-train eval --model m --data 00000.tokens --tokens 50 --length 32 | jq -e .bits_per_byte
+}
+
+@test "run: a plan and the end of a run are no rows of the table of steps" {
+	cd "$BATS_TEST_TMPDIR"
+	train --plan --table >page
+	grep -qE '^total +[0-9.]+ [KMG]iB$' page || fail "$(<page)"
+	! grep -q '^step' page || fail "$(<page)"
+	train --steps 2 --out r --table >page
+	grep -qE '^step +loss +' page && ! grep -qE '^ *- +[0-9.]+ +- ' page || fail "$(<page)"
 }

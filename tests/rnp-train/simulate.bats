@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-train simulate: runs over a network in virtual time, with sizes alone and with real steps.
-load helper
+load ../helper
 
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR
@@ -26,6 +26,11 @@ learn() {
 @test "simulate: records fit their schemas, and the same seed gives the same bytes" {
 	printf '{"name":"a","up_bps":20000000,"down_bps":50000000,"tokens_per_s":4000,"up_s":300,"away_s":60,"loss_ppm":1000}\n' >"$DIR/links"
 	rnp-train simulate --workers 50 --rounds 8 --links "$DIR/links" >a
+	# people have a row a round within 80 columns, and then the whole
+	COLUMNS=80 rnp-train simulate --workers 50 --rounds 8 --links "$DIR/links" --table >page
+	assert_equal "$(grep -cE '^ +[0-9]+ ' page)" 8
+	grep -qE '^round +time +workers +lost +tokens +received +sent +busy$' page || fail "$(<page)"
+	grep -qE '^fewer bytes +[0-9.]+ times$' page && assert [ "$(wc -L <page)" -le 80 ]
 	rnp-train simulate --workers 50 --rounds 8 --links "$DIR/links" >b
 	cmp a b
 	rnp-train simulate --workers 50 --rounds 8 --links "$DIR/links" --seed 1 >c

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-train coordinate --fragments --overlap: workers that train on while deltas and updates are under way.
-load helper
+load ../helper
 load train_net
 
 setup_file() {

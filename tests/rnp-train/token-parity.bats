@@ -1,5 +1,5 @@
 # Token ids against other engines: Hugging Face's tokenizers (npm @huggingface/tokenizers) and llama.cpp (npm node-llama-cpp).
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -14,7 +14,7 @@ need_hft() {
 # Texts of every kind as files below texts/, all of them UTF-8
 texts() {
 	mkdir texts
-	python3 - "$ROOT/tests" "$1" "${RNP_DATA:-$ROOT/../shared/data}" <<-'END'
+	python3 - "$ROOT/tests/tools" "$1" "${RNP_DATA:-$ROOT/../shared/data}" <<-'END'
 		import os, sys
 		sys.path.insert(0, sys.argv[1])
 		import token_parity
@@ -27,7 +27,7 @@ texts() {
 # same DIR FILE...: tokenizer.json there gives the same ids of these texts here and there
 same() {
 	rnp-train tokenize --ids --whole --special --tokenizer "$@" >ours
-	node "$ROOT/tests/hf_tokenizers.mjs" "$HFT" "$@" >theirs
+	node "$ROOT/tests/tools/hf_tokenizers.mjs" "$HFT" "$@" >theirs
 	(($(wc -l <theirs) > 300))
 	cmp ours theirs || fail "texts $(diff ours theirs | grep -c '^<') of $(wc -l <ours) differ in $1: $(diff ours theirs | head -2 | cut -c1-300)"
 }
@@ -52,7 +52,7 @@ same() {
 	rnp-train tokenize --vocab 1500 --out t text >/dev/null
 	rnp-train init --preset nano --tokenizer t --out m
 	rnp-train export --model m --gguf m.gguf
-	python3 "$ROOT/tests/token_parity.py" --count 120 --short m.gguf >report || fail "$(grep -v ' 0 differ' report | head -20)"
+	python3 "$ROOT/tests/tools/token_parity.py" --count 120 --short m.gguf >report || fail "$(grep -v ' 0 differ' report | head -20)"
 	(($(wc -l <report) > 85))
 }
 
@@ -62,7 +62,7 @@ same() {
 	rnp-train init --preset nano --tokenizer t --out m
 	rnp-train export --model m --gguf m.gguf
 	mkdir kinds
-	python3 "$ROOT/tests/token_kinds.py" --compare m.gguf kinds
+	python3 "$ROOT/tests/tools/token_kinds.py" --compare m.gguf kinds
 	(($(ls kinds | wc -l) > 35))
 }
 
@@ -71,7 +71,7 @@ same() {
 	need_llama_cpp
 	gguf=$(data tokenizers/ggml-vocab-gpt-2.gguf) || skip_data
 	for name in gpt-2 llama-bpe llama-spm; do
-		python3 "$ROOT/tests/token_parity.py" --count 200 --names "$name" --data "${RNP_DATA:-$ROOT/../shared/data}" \
+		python3 "$ROOT/tests/tools/token_parity.py" --count 200 --names "$name" --data "${RNP_DATA:-$ROOT/../shared/data}" \
 			"${gguf/gpt-2/$name}" >report || fail "$(cat report)"
 		grep -q "texts, 0 differ" report
 	done

@@ -1,5 +1,5 @@
 # rnp-train tokenize: the ids that others give, tokenizers learned from text, shards.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -101,9 +101,9 @@ vectors() {
 
 @test "tokenize: --vocab 256 is bytes only" {
 	printf 'h\xc3\xa9\xff\x00' >bytes
-	rnp-train tokenize --vocab 256 --out t bytes >/dev/null
+	rnp-train tokenize --vocab 256 --bytes --out t bytes >/dev/null
 	jq -e '.model.merges == [] and (.model.vocab | length) == 256 and .added_tokens == []' t/tokenizer.json
-	assert_equal "$(ids --tokenizer t --whole bytes | jq length)" 5
+	assert_equal "$(ids --tokenizer t --whole --bytes bytes | jq length)" 5
 }
 
 @test "tokenize: Hugging Face's tokenizers give the same ids" {
@@ -134,6 +134,140 @@ vectors() {
 	END
 	ids --tokenizer t --whole text >once
 	jq -c --slurpfile a once '. == ($a[0] + [699] + $a[0] + [699])' shard | grep -qx true
+}
+
+@test "tokenize: text that gzip or zstd packed is its text, cut or damaged files are 65" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >plain
+	gzip -c text >text.gz
+	# a member for each half, and the zeros that fill up a tape
+	{ head -c 50000 text | gzip; tail -c +50001 text | gzip -1; head -c 512 /dev/zero; } >two.gz
+	python3 -c 'import gzip; gzip.open("long.gz", "wb").write(open("text", "rb").read() * 40)'
+	zstd -q text -o text.zst
+	{ head -c 50000 text | zstd -q; tail -c +50001 text | zstd -q; } >two.zst
+	for file in text.gz two.gz text.zst two.zst; do
+		rnp-train tokenize --tokenizer t --out "of-$file" "$file" >record
+		cmp "of-$file/00000.tokens" t/00000.tokens
+		assert_equal "$(jq .bytes record)" "$(stat -c %s text)"
+	done
+	cat text.zst | rnp-train tokenize --tokenizer t --out of-pipe >/dev/null
+	cmp of-pipe/00000.tokens t/00000.tokens
+	assert_equal "$(rnp-train tokenize --tokenizer t --out of-long long.gz | jq .bytes)" $((40 * $(stat -c %s text)))
+	rnp-train tokenize --vocab 300 --out learned text.gz >/dev/null
+	cmp learned/tokenizer.json t/tokenizer.json
+	head -c 20000 text.gz >cut.gz
+	head -c 20000 text.zst >cut.zst
+	{ head -c 9000 text.gz; printf XXXX; tail -c +9005 text.gz; } >bad.gz
+	{ head -c 9000 text.zst; printf XXXX; tail -c +9005 text.zst; } >bad.zst
+	for file in cut.gz cut.zst; do refused 65 "'$file' is compressed and damaged: its end is missing" rnp-train tokenize --tokenizer t --out no "$file"; done
+	for file in bad.gz bad.zst; do refused 65 "'$file' is compressed and damaged: " rnp-train tokenize --tokenizer t --out no "$file"; done
+	run -2 ls no
+}
+
+@test "tokenize: what is no text is named, and taken with --bytes" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >/dev/null
+	iconv -t UTF-16 text >utf-16
+	iconv -t UTF-16LE text >utf-16le
+	python3 - <<-'END'
+		import struct
+		open("shard.bin", "wb").write(struct.pack("<256I", 20240520, 1, 4, *[0] * 253) + b"abcdefgh")
+		open("cut", "wb").write("rénder".encode()[:2])
+		open("late", "wb").write(b"a\n" * 200000 + b"\xed\xa0\x80")
+		open("x.safetensors", "wb").write(struct.pack("<Q", 20) + b'{"__metadata__":{}} ')
+		open("mark", "wb").write(b"\xef\xbb\xbfone\n")
+		open("no-mark", "wb").write(b"one\n")
+	END
+	printf '%%PDF-1.7\nall of it ASCII\n' >pdf
+	tar cf archive.tar text
+	tokens() { rnp-train tokenize --tokenizer t --out no "$@"; }
+	refused 65 "'utf-16' is no text, but UTF-16: convert it (iconv -f UTF-16 -t UTF-8)" tokens utf-16
+	refused 65 "'utf-16le' is no UTF-8 text: byte 0x00 at offset 1 (--bytes takes any bytes)" tokens utf-16le
+	refused 65 "'shard.bin' is no text, but a token shard of llm.c: give it to --data" tokens shard.bin
+	refused 65 "'t/00000.tokens' is no text, but a token shard: give it to --data" tokens t/00000.tokens
+	refused 65 "'pdf' is no text, but a PDF file" tokens pdf
+	refused 65 "'archive.tar' is no text, but a tar archive" tokens archive.tar
+	refused 65 "'x.safetensors' is no text, but a safetensors file" tokens x.safetensors
+	refused 65 "'cut' is no UTF-8 text: byte 0xc3 at offset 1 " tokens text cut
+	refused 65 "'late' is no UTF-8 text: byte 0xed at offset 400000 " tokens late
+	refused 65 "'late' is no UTF-8 text: byte 0xed at offset 400000 " rnp-train tokenize --vocab 300 --out no late
+	refused 65 "'utf-16' is no text" rnp-train tokenize --ids --whole --tokenizer t utf-16
+	python3 -c 'import gzip; gzip.open("word.gz", "wb").write(b"a" * 17000000)'
+	refused 65 "'word.gz' has a word of more than 16777216 bytes behind offset 0: is it text?" tokens word.gz
+	: >empty
+	refused 65 "the text has no tokens: there is nothing to train on" tokens empty
+	run -2 ls no
+	assert_equal "$(tokens --bytes utf-16 | jq .bytes)" "$(stat -c %s utf-16)"
+	assert_equal "$(ids --tokenizer t --whole mark)" "$(ids --tokenizer t --whole no-mark)"
+}
+
+@test "tokenize: --jsonl takes the field of each line as a document, with the end-of-text token behind it" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >/dev/null
+	jq -nc '("one \"quoted\"\nline", "", "thr\u00e9e \u0000", "😀" * 50) | {id: 1, meta: {text: "no"}, text: .}' >docs.jsonl
+	for ((i = 1; i <= 4; i++)); do sed -n ${i}p docs.jsonl | jq -j .text >d$i; done
+	rnp-train tokenize --tokenizer t --eos --bytes --out a d1 d2 d3 d4 >files
+	gzip -k docs.jsonl
+	for file in docs.jsonl docs.jsonl.gz; do
+		rnp-train tokenize --tokenizer t --jsonl text --out "of-$file" "$file" >lines
+		cmp a/00000.tokens "of-$file/00000.tokens"
+		assert_equal "$(jq '[.tokens, .bytes, .documents]' lines)" "$(jq '[.tokens, .bytes, .documents]' files)"
+	done
+	assert_equal "$(ids --tokenizer t --jsonl text docs.jsonl)" "$(ids --tokenizer t --whole --bytes d1 d2 d3 d4)"
+	lines() { rnp-train tokenize --tokenizer t --out no --jsonl text "$@"; }
+	# who forgets the option is told; an id of any size stops nothing
+	printf '\xef\xbb\xbf{"text":"a","id":123456789012345678901}\n' >ids.jsonl
+	run_split rnp-train tokenize --tokenizer t --out plain ids.jsonl
+	[[ $stderr == *"'ids.jsonl' looks like JSON Lines: --jsonl FIELD"* ]] || fail "$stderr"
+	assert_equal "$(rnp-train tokenize --tokenizer t --out large --jsonl text ids.jsonl 2>&1 | jq .tokens)" 2
+	echo '[{"text":"a"}' >list.json
+	refused 65 "list.json:1: no JSON object" lines list.json
+	printf '{"text":"a"}\n\n{"body":"b"}\n' >other.jsonl
+	refused 65 "other.jsonl:3: no text in the field 'text'" lines other.jsonl
+	printf '{"text":"a"}\n{"text":["b"]}\n' >list.jsonl
+	refused 65 "list.jsonl:2: no text in the field 'text'" lines list.jsonl
+	printf '{"text":"a"}\nand more\n' >broken.jsonl
+	refused 65 "broken.jsonl:2: no JSON object: " lines broken.jsonl
+	refused 65 "text:1: no JSON object" lines text
+	rnp-train tokenize --vocab 256 --out bytes text >/dev/null
+	refused 65 "this tokenizer has no end-of-text token for --jsonl" rnp-train tokenize --tokenizer bytes --jsonl text --out no docs.jsonl
+	run -2 ls no
+}
+
+@test "tokenize: --data takes shards of llm.c and of nanoGPT as our own" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >/dev/null
+	rnp-train init --preset nano --tokenizer t --out m
+	mkdir llmc
+	python3 - <<-'END'
+		import struct
+		data = open("t/00000.tokens", "rb").read()[128:]
+		n = len(data) // 2
+		ids = struct.unpack(f"<{n}H", data)
+		half = n // 2
+		open("llmc/train_000000.bin", "wb").write(struct.pack("<256I", 20240520, 1, half, *[0] * 253) + data[:2 * half])
+		open("llmc/train_000001.bin", "wb").write(struct.pack("<256I", 20240520, 1, n - half, *[0] * 253) + data[2 * half:])
+		open("wide.bin", "wb").write(struct.pack("<256I", 20240801, 7, n, *[0] * 253) + struct.pack(f"<{n}I", *ids))
+		open("raw.bin", "wb").write(data)
+		open("raw4.bin", "wb").write(struct.pack(f"<{n}I", *ids))
+		open("cut.bin", "wb").write(struct.pack("<256I", 20240520, 1, n, *[0] * 253) + data[:100])
+		open("later.bin", "wb").write(struct.pack("<256I", 20240520, 9, n, *[0] * 253) + data)
+		open("large.bin", "wb").write(struct.pack("<256I", 20240520, 1, 40, *[0] * 253) + struct.pack("<40H", *[60000] * 40))
+	END
+	loss() { rnp-train eval --model m --tokens 300 --length 64 "$@" | jq -e .loss; }
+	want=$(loss --data t)
+	assert_equal "$(loss --data llmc)" "$want"
+	assert_equal "$(loss --data wide.bin)" "$want"
+	assert_equal "$(loss --data raw.bin --ids u16)" "$want"
+	assert_equal "$(loss --data raw4.bin --ids u32)" "$want"
+	steps() { rm -rf o; rnp-train run --model m --out o --steps 2 --batch 2 --length 32 "$@" | jq -c 'select(.kind == "rnp.step") | .loss'; }
+	assert_equal "$(steps --data llmc)" "$(steps --data t)"
+	assert_equal "$(steps --data raw.bin --ids u16)" "$(steps --data t)"
+	refused 65 "'cut.bin' has 1124 bytes, which is not " rnp-train eval --model m --data cut.bin
+	refused 65 "'later.bin' is a shard of llm.c in version 9: 1 is known" rnp-train eval --model m --data later.bin
+	refused 65 "large.bin" rnp-train run --model m --out o --steps 1 --data large.bin
+	refused 65 "other bytes an id?" rnp-train run --model m --out o --steps 1 --data raw.bin --ids u32
+	refused 65 "these shards are llm.c's" rnp-train coordinate --model m --data llmc --listen 127.0.0.1:0
 }
 
 @test "tokenize: shards are never overwritten, and nothing is left of a failure" {
@@ -184,7 +318,7 @@ vectors() {
 	rnp-train init --preset nano --tokenizer t --out m
 	rnp-train export --model m --gguf m.gguf
 	mkdir kinds
-	python3 "$ROOT/tests/token_kinds.py" m.gguf kinds
+	python3 "$ROOT/tests/tools/token_kinds.py" m.gguf kinds
 	# has FILE TEXT [--special]: is one of the file's further tokens, which are from 1000 on, in the text?
 	has() {
 		echo "$2" | rnp-train tokenize --ids --tokenizer "kinds/$1.gguf" "${@:3}" | jq -e 'any(. >= 1000)' >/dev/null
@@ -210,7 +344,7 @@ vectors() {
 	rnp-train init --preset nano --tokenizer t --out m
 	rnp-train export --model m --gguf m.gguf
 	for pre in gemma4 granite-embed-multi-311m sarvam-moe; do
-		python3 - "$ROOT/tests" $pre <<-'END'
+		python3 - "$ROOT/tests/tools" $pre <<-'END'
 			import sys
 			sys.path.insert(0, sys.argv[1])
 			import gguf_patch as g

@@ -47,10 +47,10 @@ start_worker() {
 	worker[$1]=$!
 }
 
-# start_relay [--proxy] PORT [AT]: tcp_relay.py to that port, its own in relay.port; its process is ${worker[relay]}
+# start_relay [--proxy] PORT [AT]: tests/tools/tcp_relay.py to that port, its own in relay.port; its process is ${worker[relay]}
 start_relay() {
 	rm -f relay.port
-	python3 "$ROOT/tests/tcp_relay.py" "$@" >relay.port 2>relay.err 3>&- &
+	python3 "$ROOT/tests/tools/tcp_relay.py" "$@" >relay.port 2>relay.err 3>&- &
 	worker[relay]=$!
 	wait_port relay.port "${worker[relay]}"
 }

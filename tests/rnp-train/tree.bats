@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # rnp-train coordinate --parent: a coordinator whose group is one worker of the coordinator above.
-load helper
+load ../helper
 load train_net
 
 setup_file() {
@@ -143,7 +143,7 @@ for line in sys.stdin: v.validate(json.loads(line))' "$(rnp-train --schema rnp.r
 	local page away
 	page=http://127.0.0.1:$(cat g.port)
 	curl -s "$page/metrics" | grep -qx 'rnp_train_parent_away 0'
-	curl -s "$page/" | grep -q "A group of <code>$url</code>: works on turn .* It answered .* bytes up and .* down"
+	curl -s "$page/" | grep -q "A group of <code>$url</code>: works on turn .* It answered .* went up and .* came down"
 	kill_hard "$coordinator"
 	parent_is_away() { curl -s "$page/metrics" | grep -qx 'rnp_train_parent_away 1'; }
 	wait_until 'the group to notice' parent_is_away

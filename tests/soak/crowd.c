@@ -3,13 +3,13 @@
  *
  *   crowd honest|liars PORT HONEST LIARS [FILE]
  *
- * Nodes are numbered, the honest ones first; this process is those of its role. Keys follow from the
- * numbers. Each node has an address of its own, in a block of its own (127.a.b.1), works to join,
- * sends heartbeats and answers its challenges, as its kind does; of several challenges the one that
- * is due first. The next node joins when the last one has nothing to answer. Runs until SIGTERM. With
- * FILE nobody sends a heartbeat before there is such a file, and 19 of 20 nodes join before that.
- * Writes "all have joined" to standard error, and in the end one object for each node, with what it
- * did and is owed. tests/soak/rehearsal holds that against what the registry signed.
+ * Nodes are numbered, the honest ones first; this process is those of its role. Keys follow from
+ * the numbers. Each node has an address of its own, in a block of its own (127.a.b.1), works to
+ * join, sends heartbeats and answers its challenges, as its kind does; of several challenges the
+ * one that is due first. The next node joins when the last one has nothing to answer. Runs until
+ * SIGTERM. With FILE nobody sends a heartbeat before there is such a file, and 19 of 20 nodes join
+ * before that. Writes "all have joined" to standard error, and in the end one object for each node,
+ * with what it did and is owed. tests/soak/rehearsal holds that against what the registry signed.
  * It is long because each liar's way stands beside the honest one. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -127,7 +127,8 @@ static int dial(int number)
 	return fd;
 }
 
-/* Posts a text. Returns the status, 0 when the connection broke; *reply: the body as JSON, or NULL. */
+/* Posts a text. Returns the status, 0 when the connection broke; *reply: the body as JSON, or
+ * NULL. */
 static int post_text(const struct node *n, const char *path, const char *text, size_t len,
 	json_t **reply)
 {

@@ -1,6 +1,6 @@
 # pay beside servers that send a byte a second: they cost seconds, no payout. Half a minute each.
 load ../helper
-load ../solana
+load ../rnp-reward/solana
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -16,7 +16,7 @@ teardown() {
 slow() {
 	owe 6
 	front 8 400
-	python3 "$ROOT/tests/hostile_rpc.py" rude.url "${urls[2]}" "$@" 3>&- &
+	python3 "$ROOT/tests/tools/hostile_rpc.py" rude.url "${urls[2]}" "$@" 3>&- &
 	rude=$!
 	until [[ -s rude.url ]]; do sleep 0.05; done
 	urls[2]=$(cat rude.url)

@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/rng.h"
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
 #define POOL      512
 #define BATCH_MAX 150

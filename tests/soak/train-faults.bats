@@ -2,7 +2,7 @@
 # train-faults - training for $MINUTES (10) over 200 +- 50 ms and 10% loss behind a NAT, where a worker is killed every 30 s,
 # the coordinator every 100 s, and the link goes for a while now and then: it ends, nothing counts twice, no stall is nameless.
 load ../helper
-load ../train_net
+load ../rnp-train/train_net
 load ../net/rig
 
 setup_file() {

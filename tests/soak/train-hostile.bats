@@ -2,7 +2,7 @@
 # train-hostile - 2 of 10 workers are hostile, each kind under each rule and under judging, with real processes: how far the loss
 # is from that of a run of honest ones. The records are written to $RNP_RESULTS, where that is set.
 load ../helper
-load ../train_net
+load ../rnp-train/train_net
 
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR

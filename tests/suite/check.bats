@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # What installs for the tests, runs and reads them: a test is ended whatever it does, and why is said.
-load helper
+load ../helper
 
 setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 
@@ -97,4 +97,47 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 	[[ $stderr == *'bootstrap: apt-get does not know libclang-rt-14-dev'*'npm cannot install'* ]]
 	run -0 cat installs
 	assert_line --regexp '^install .* gcc .* clang valgrind .*chromium'
+}
+
+@test "make: CUDA is built for the GPUs that are here, without one not at all, for all with CUDA=1, and a line says so" {
+	printf '#!/bin/sh\n[ "$1" = --list-gpu-code ] && printf "sm_75\\nsm_80\\nsm_90\\nsm_100\\n"\ntrue\n' >nvcc
+	chmod +x nvcc
+	cd "$ROOT"
+	told() { make -n --no-print-directory BUILD="$BATS_TEST_TMPDIR/build" NVCC="$BATS_TEST_TMPDIR/nvcc" NVCC12= MPI= NCCL= "$@" all; }
+	run -0 told GPUS=
+	assert_line "echo '  CUDA  not built, no GPU here (CUDA=1: for all GPUs)'"
+	refute_output --partial librnp_cuda.so
+	run -0 told GPUS=/dev/nvidia0
+	assert_line "echo '  CUDA  for the GPUs of this machine (CUDA=1: for all)'"
+	assert_output --regexp 'nvcc .*-arch=native .*kernels/dev/cuda/mem.cu'
+	run -0 told GPUS= CUDA=1
+	refute_output --partial "echo '  CUDA"
+	assert_output --regexp 'nvcc .*code=sm_75 .*code=sm_90 .*code=compute_100 .*kernels/dev/cuda/mem.cu'
+	run -0 told GPUS= CUDA_ARCH=sm_90
+	assert_output --regexp 'nvcc .*-arch=sm_90 .*kernels/dev/cuda/mem.cu'
+	run -0 told GPUS=/dev/nvidia0 CUDA=
+	assert_line "echo '  CUDA  not built (CUDA=1: for all GPUs)'"
+	refute_output --partial librnp_cuda.so
+	# what is there for all is kept up to date
+	mkdir -p "$BATS_TEST_TMPDIR/build/lib"
+	touch "$BATS_TEST_TMPDIR/build/lib/librnp_cuda.so"
+	echo 'all-major nvcc' >"$BATS_TEST_TMPDIR/build/nvflags"
+	run -0 told GPUS=
+	assert_output --regexp 'nvcc .*code=compute_100 .*kernels/dev/cuda/mem.cu'
+}
+
+@test "check: the table has the processor's minutes by part, and names what took more than 40 s" {
+	run -0 "$ROOT/scripts/check" --table - <<-'END'
+		build 100.0 20.0 build
+		unit under sanitizers 50.1 1.2 lm/x
+		tests/suite 2.0 30.5 tests/suite/man.bats
+		unit under sanitizers 8.0 0.7 a
+		tests/suite 8.0 1.0 tests/suite/b.bats
+	END
+	assert_output "# core-minutes: 3.7
+#    2.0  build
+#    1.0  unit under sanitizers
+#    0.7  tests/suite
+# over 40 s:
+#    51 s unit under sanitizers: lm/x"
 }

@@ -1,5 +1,5 @@
 # What every program of the suite must do.
-load helper
+load ../helper
 
 programs=(rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward)
 
@@ -46,7 +46,7 @@ helps() {
 	assert_equal "$(grep -o "See $1(1)" <<<"$output" | wc -l)" 1
 	# fits a terminal of 80 columns
 	assert_equal "$(awk 'length > 79' <<<"$output")" ""
-	# two examples, and they come from the page, whose examples tests/man.bats runs
+	# two examples, and they come from the page, whose examples tests/suite/man.bats runs
 	awk '/^Examples:/ { on = 1; next } /^See/ { on = 0 } on' <<<"$output" | sed 's/ *\\$//' >examples
 	[[ $(grep -cE '^  [^ ]' examples) == 2 ]] || fail "$1 $2 has not two examples: EXAMPLES in man/$1.1"
 	grep -q "$1 $2" examples
@@ -59,13 +59,27 @@ helps() {
 
 @test "cli: the overview says what each option does in one column" {
 	for p in "${programs[@]}"; do
-		"$p" --help | sed -n '/Common to all/,/^See/p' | grep -E '^ .*--' >"$BATS_TEST_TMPDIR/options"
+		"$p" --help | sed -n '/Common to all/,/^Examples/p' | grep -E '^ .*--' >"$BATS_TEST_TMPDIR/options"
 		assert_equal "$(grep -cE '^.{33} [^ ]' "$BATS_TEST_TMPDIR/options")" \
 			"$(wc -l <"$BATS_TEST_TMPDIR/options")"
 	done
 }
 
 # bats test_tags=wide
+@test "cli: the help of a program ends with three examples; that of a subcommand which there is not is 64" {
+	local p
+	for p in "${programs[@]}"; do
+		"$p" --help | sed -n '/^Examples:/,$p' >"$BATS_TEST_TMPDIR/shown"
+		[[ $(grep -c "^  $p " "$BATS_TEST_TMPDIR/shown") == 3 ]] || fail "$p: $(<"$BATS_TEST_TMPDIR/shown")"
+		for arguments in 'wrong --help' '--help wrong' 'help wrong' 'wrong --version'; do
+			# shellcheck disable=SC2086
+			run_split "$p" $arguments
+			assert_equal "$p $arguments: $status $output" "$p $arguments: 64 "
+			[[ ${stderr_lines[0]} == "$p: there is no subcommand 'wrong'"* ]] || fail "$stderr"
+		done
+	done
+}
+
 @test "cli: every subcommand answers --help with 0 and an example of its page, also where options are missing" {
 	each_subcommand helps
 }
@@ -78,6 +92,7 @@ one_sentence_and_usage() {
 	assert_equal "$(awk 'length > 79' <<<"$stderr")" ""
 }
 
+# bats test_tags=wide
 @test "cli: a wrong option is 64, one sentence and the usage line" {
 	each_subcommand one_sentence_and_usage
 	for p in "${programs[@]}"; do
@@ -225,12 +240,21 @@ lacks() {
 	assert_equal "$status" 64
 }
 
+# bats test_tags=wide
 @test "cli: --schema lists every kind that the program names in its sources" {
 	for p in "${programs[@]}"; do
 		"$p" --schema | jq -r .title | sort >"$BATS_TEST_TMPDIR/kinds"
-		grep -ohE '"rnp\.[a-z_]+"' "$ROOT/cmd/$p"/*.c | tr -d '"' | sort -u >"$BATS_TEST_TMPDIR/named"
+		grep -rohE --include='*.c' '"rnp\.[a-z_]+"' "$ROOT/cmd/$p" | tr -d '"' | sort -u >"$BATS_TEST_TMPDIR/named"
 		assert_equal "$p:$(comm -13 "$BATS_TEST_TMPDIR/kinds" "$BATS_TEST_TMPDIR/named")" "$p:"
 	done
+}
+
+@test "cli: a hundred wrong inputs, drawn from all options of all programs, are one line each and the right code" {
+	# under the sanitizers where they are built; more of them: tests/soak/wrong-inputs
+	local bin=$RNP_BUILD/bin
+	[[ ! -x $RNP_BUILD/asan/bin/rnp-train ]] || bin=$RNP_BUILD/asan/bin
+	run -0 python3 "$ROOT/tests/tools/wrong_inputs.py" 100 "${WRONG_SEED:-1}" "$bin"/rnp-{register,bench,price,reward,serve,train}
+	[[ $output == *" options: 0 not right" ]]
 }
 
 # completes PROGRAM WORD ...: prints what bash completion offers for the last word
@@ -264,6 +288,14 @@ completes_all_of() {
 	assert_equal "$(completes rnp-register detect --wallet '')" "" # files are left to bash
 	run_split rnp-price --completion csh
 	assert_equal "$status" 64
+	# the names that come with the programs, beside files
+	local names
+	names=$(cd "$ROOT/cmd/rnp-reward/policies" && printf '%s\n' *.json | sed 's/\.json$//')
+	for p in "rnp-reward epoch" "rnp-register setup" "rnp-price floor"; do
+		# shellcheck disable=SC2086 # two words
+		assert_equal "$(cd "$BATS_TEST_TMPDIR" && rm -f ./* && completes $p --policy '' | sort)" "$(sort <<<"$names")"
+	done
+	assert_equal "$(completes rnp-serve ask --chat-template cha)" chatml
 }
 
 @test "cli: a malformed RNP_NOW is 64 before anything is done" {
@@ -381,7 +413,7 @@ taken() {
 }
 
 @test "cli: metrics shows what a server counts, again and again with --watch" {
-	load registry
+	load ../rnp-register/registry
 	start_registry
 	get /v1/nodes
 	rnp-register metrics --registry "$url" >metrics
@@ -425,13 +457,23 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	cd "$BATS_TEST_TMPDIR"
 	rnp-train tokenize --vocab 300 --out tokens "$ROOT/LICENSE" >tokens.json
 	rnp-train init --preset nano --tokenizer tokens --out model >model.json
-	on_terminal 80 'NO_COLOR=1 rnp-train run -q --model model --data tokens --out o --steps 6 --batch 1 --length 32' >screen
-	grep -qE '^ *step +loss +valid +tokens +rate +use +norm +lr$' screen
-	(($(grep -cE '^ *[1-6] +[0-9.]+ ' screen) == 6))
+	on_terminal 80 'NO_COLOR=1 rnp-train run -q --model model --data tokens --out o --steps 6 --every 1 --batch 1 --length 32' >screen
+	# nothing was validated, so there is no column of dashes
+	grep -qE '^ *step +loss +tokens +rate +use +norm +lr$' screen
+	(($(grep -cE '^ *[1-6] +[0-9]+[.][0-9]{4} .* (k )?tokens/s .* [0-9][.][0-9]{2}e-0[0-9]$' screen) == 6))
+	# who asks for no rows gets one a second, the first and the last; a pipe all of them
+	on_terminal 80 'NO_COLOR=1 rnp-train run -q --model model --data tokens --out p --steps 200 --batch 1 --length 8' >some
+	grep -qE '^ +1 +[0-9.]+ ' some
+	grep -qE '^ *200 +[0-9.]+ ' some
+	(($(grep -cE '^ *[0-9]+ +[0-9.]+ ' some) < 200))
+	(($(rnp-train run -q --model model --data tokens --out q --steps 20 --batch 1 --length 8 | grep -c rnp.step) == 20))
+	# the first row that has more begins the table again
+	on_terminal 80 'NO_COLOR=1 rnp-train run -q --model model --data tokens --out r --steps 230 --every 1 --valid tokens --eval-every 220 --eval-tokens 64 --batch 1 --length 8' >more
+	grep -qE '^step +loss +tokens ' more
+	grep -A1 -E '^step +loss +valid +tokens ' more | grep -qE '^ *220 +[0-9.]+ +[0-9.]+ '
+	cat some more >>screen
 	on_terminal 80 'NO_COLOR=1 rnp-bench run -q --quick --suite cpu --time 20ms' >>screen
-	grep -qE '^suite +test +median +low +high +n +slowed$' screen
-	on_terminal 80 'NO_COLOR=1 rnp-bench predict' >>screen
-	grep -qE '^part +launches +time +limit +share .* use$' screen
+	grep -qE '^suite +test +median \(95% interval\) +n( +slowed)?$' screen
 	# characters, not bytes
 	run ! grep -E '^.{81}' screen
 }
@@ -447,7 +489,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	COLUMNS=200 rnp-bench compare --table old.jsonl old.jsonl >wide
 	grep -qE ' [0-9.]+ [MGT]FLOP/s \([0-9.]+ to [0-9.]+\) .* the 95% intervals overlap' wide
 	on_terminal 80 'NO_COLOR=1 rnp-price estimate --node node.json --costs costs.json offers.jsonl' >>screen
-	grep -qE '^vast +1 +\$0\.42 +[0-9.]+ % +\$2\.5575 +\$[0-9.]+ +\$[0-9.]+ +-$' screen
+	grep -qE '^vast +1 +\$0\.42 +[0-9.]+ % +\$2\.5575 +\$[0-9.]+ +\$[0-9.]+$' screen
 	on_terminal 80 'NO_COLOR=1 rnp-price backtest --jobs jobs.csv --gpus 8' >>screen
 	grep -qE '^algorithm +refused +mean +.*p99 +wait mean +busy' screen
 	on_terminal 80 'NO_COLOR=1 rnp-price backtest --history history.jsonl' >>screen
@@ -473,7 +515,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 }
 
 @test "cli: a list that is empty says which filter emptied it; status says what was earned" {
-	load registry
+	load ../rnp-register/registry
 	cd "$BATS_TEST_TMPDIR"
 	make_key coordinator
 	make_key miner
@@ -499,6 +541,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	assert_equal "$(<earned)" '[2,2500000]'
 }
 
+# bats test_tags=wide
 @test "cli: fish offers subcommands, options and choices" {
 	command -v fish >/dev/null || skip "no fish: apt-get install fish"
 	cd "$BATS_TEST_TMPDIR"
@@ -511,6 +554,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	done
 }
 
+# bats test_tags=wide
 @test "cli: zsh completes subcommands and options" {
 	command -v zsh >/dev/null || skip "no zsh: apt-get install zsh"
 	cd "$BATS_TEST_TMPDIR"
@@ -531,4 +575,47 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 		print completed
 	END
 	assert_equal "$(timeout 120 zsh -f keys.zsh)" completed
+}
+
+@test "cli: every command that a message, a page or README names is one, with options that it has" {
+	python3 - "$ROOT" <<-'END'
+		import glob, os, re, subprocess, sys
+		root = sys.argv[1]
+		run = lambda *args: subprocess.run(args, capture_output=True, text=True).stdout
+		common = {"--help", "--version", "--quiet", "--verbose", "--log", "--table", "--json", "--color", "--schema", "--completion"}
+		options = {}
+		for program in "register bench price train serve reward".split():
+		    for sub in re.findall(r"^  ([a-z][a-z-]*)  ", run("rnp-" + program, "--help").split("\n\n")[2] + "\n", re.M):
+		        options["rnp-" + program, sub] = set(re.findall(r"--[a-z0-9-]+", run("rnp-" + program, "help", "--synopsis", sub)))
+		assert len(options) > 50
+		def text_of(path):
+		    text = open(path, encoding="utf-8").read()
+		    if path.endswith((".c", ".h")):
+		        # the strings of a statement, one after the other, without the comments
+		        text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+		        text = re.sub(r'"\s*"', "", text)
+		        return "\n".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
+		    if re.search(r"\.[157]$", path):
+		        return run("mandoc", "-T", "utf8", "-O", "width=1000", path)
+		    return re.sub(r"\\\\\n *", "", text)
+		paths = [root + "/README.md"] + glob.glob(root + "/man/*.[157]")
+		for folder in "cmd", "common":
+		    paths += [os.path.join(d, f) for d, _, files in os.walk(root + "/" + folder) for f in files if f.endswith((".c", ".h"))]
+		wrong, seen = [], 0
+		for path in paths:
+		    for program, sub, rest in re.findall(r"\b(rnp-(?:register|bench|price|train|serve|reward)) ([a-z]+)((?: [^\n|;&\x60\u2018\u2019]*)?)", text_of(path)):
+		        if (program, sub) not in options:
+		            # prose, unless options follow at once
+		            if re.match(r" --[a-z]", rest):
+		                wrong.append(f"{path}: {program} {sub}")
+		            continue
+		        seen += 1
+		        # options up to the end of the command: prose, or the next program
+		        command = re.match(r"(?: (?:--?[a-z0-9-]+|[A-Za-z0-9_./:=$@%<>-]+|\[[^]]*\]))*", re.split(r" rnp-", rest)[0]).group(0)
+		        for option in re.findall(r" (--[a-z][a-z0-9-]*)", command):
+		            if option not in options[program, sub] | common:
+		                wrong.append(f"{path}: {program} {sub} {option}")
+		assert seen > 300, seen
+		sys.exit("\n".join(sorted(set(wrong))) or 0)
+	END
 }

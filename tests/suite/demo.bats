@@ -1,6 +1,6 @@
 # make demo, the main job, as the README shows it.
 # slow: it trains for a minute
-load helper
+load ../helper
 
 @test "demo: it is true, and its last line is one record" {
 	cd "$BATS_TEST_TMPDIR"

@@ -1,9 +1,9 @@
 # make install puts every file in its place, and the installed programs work from there.
-load helper
+load ../helper
 
 setup_file() {
 	export IMAGE=$BATS_FILE_TMPDIR/image
-	make -s -C "$BATS_TEST_DIRNAME/.." NVCC= install DESTDIR="$IMAGE" PREFIX=/usr >&2
+	make -s -C "$ROOT" NVCC= install DESTDIR="$IMAGE" PREFIX=/usr >&2
 }
 
 @test "install: programs, pages, schemas' reader, policies, completion, units" {

@@ -1,6 +1,6 @@
 # Our canonical form and signatures compared with an independent implementation: Node.js, its
 # crypto module, and the npm package canonicalize.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
@@ -17,7 +17,7 @@ need_package() {
 }
 
 interop() {
-	node "$ROOT/tests/interop.mjs" "$@"
+	node "$ROOT/tests/tools/interop.mjs" "$@"
 }
 
 # Records with every kind of value, keys that sort differently in UTF-8 than in UTF-16, and

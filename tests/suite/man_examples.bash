@@ -6,9 +6,9 @@
 # tests/data/man, a key at
 # the default place and, if it mentions https://registry.example, its own registry.
 
-# examples PAGE DIR: writes the blocks as DIR/1, DIR/2 ...
+# examples PAGE DIR [SECTION]: writes the blocks as DIR/1, DIR/2 ...
 examples() {
-	awk -v dir="$2" '
+	awk -v dir="$2" -v section="${3:-EXAMPLES}" '
 		function plain(text) {
 			gsub(/\\e/, "\\", text)
 			gsub(/\\-/, "-", text)
@@ -20,7 +20,7 @@ examples() {
 			gsub(/\\&/, "", text)
 			return text
 		}
-		/^\.Sh / { ours = $2 == "EXAMPLES" }
+		/^\.Sh / { ours = $2 == section }
 		/^\.Bd -literal/ && ours { block = 1; n++; next }
 		/^\.Ed/ { block = 0 }
 		block && /^[$>] / { print plain(substr($0, 3)) > (dir "/" n) }

@@ -1,5 +1,5 @@
 # Valgrind on representative commands: no invalid or uninitialised reads, no leaks.
-load helper
+load ../helper
 
 setup() {
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
@@ -41,6 +41,19 @@ memcheck() {
 
 @test "memcheck: detect" {
 	memcheck 0 rnp-register detect --name test
+}
+
+@test "memcheck: setup, with settings from the environment, the person's file and the image's" {
+	mkdir -p image/etc/rnp config/rnp
+	cp "$ROOT/tests/data/man/costs.json" .
+	: >bench.jsonl
+	printf 'RNP_NAME=n\nRNP_CA=%s\nRNP_LABEL="country=DE; region=x"\n' "$PWD/bench.jsonl" >image/etc/rnp/node.env
+	printf 'label = country=FR\nwallet = 11111111111111111111111111111111\n' >config/rnp/config
+	XDG_CONFIG_HOME=$PWD/config RNP_COSTS=$PWD/costs.json RNP_NODE_ENV=$PWD/image/etc/rnp/node.env \
+		memcheck 69 rnp-register setup --root image --policy testnet --registry http://127.0.0.1:1 --bench bench.jsonl
+	RNP_COSTS=$PWD/costs.json memcheck 69 rnp-register setup --root other --policy testnet --registry http://127.0.0.1:1 --bench bench.jsonl
+	# the sources that are read once
+	XDG_CONFIG_HOME=$PWD/config RNP_NODE_ENV=$PWD/image/etc/rnp/node.env memcheck 0 rnp-register config
 }
 
 @test "memcheck: check, epoch" {

@@ -1,5 +1,5 @@
 # Files for operators: systemd units, dashboard.
-load helper
+load ../helper
 
 @test "ops: every metric of the dashboard is one that the registry serves" {
 	cd "$BATS_TEST_TMPDIR"
@@ -92,7 +92,24 @@ leads_session() {
 	run -77 bash beat
 	chmod 600 key
 	unit_command rnp-node.service >facts
+	grep -q '^TimeoutStartSec=' "$ROOT/scripts/systemd/rnp-node.service"
 	run -64 env RNP_DETECT='--label nonsense' bash facts
+}
+
+@test "ops: without credentials (LXC, old systemd) each unit says so, and is not tried for ever" {
+	cd "$BATS_TEST_TMPDIR"
+	local unit n=0
+	for unit in $(grep -l 'CREDENTIALS_DIRECTORY/' "$ROOT"/scripts/systemd/*.service); do
+		unit=${unit##*/}
+		[ "$unit" != rnp-price.service ] || continue # markets that need none have none
+		unit_command "$unit" | sed 's/%%/%/g' >command
+		for place in "" "$PWD/empty"; do
+			run -77 env CREDENTIALS_DIRECTORY=$place STATE_DIRECTORY=$PWD bash command
+			assert_line --regexp '^no credential [a-z]+: LoadCredential='
+		done
+		n=$((n + 1))
+	done
+	[ "$n" = 5 ]
 }
 
 @test "ops: the registry's unit makes a key, challenges, and goes on with key and records after a restart" {

@@ -1,11 +1,11 @@
 # make deb and make dist: the contents of the packages work, and are the same each time they are
 # built.
-load helper
+load ../helper
 
 setup_file() {
 	export DEBS=$BATS_FILE_TMPDIR/debs SOURCE_DATE_EPOCH=1790000000
 	command -v dpkg-deb >/dev/null || return 0
-	"$BATS_TEST_DIRNAME/../scripts/package" "${RNP_BUILD:-$BATS_TEST_DIRNAME/../build}" "$DEBS" 1.2.3 >"$BATS_FILE_TMPDIR/list"
+	"$ROOT/scripts/package" "${RNP_BUILD:-$ROOT/build}" "$DEBS" 1.2.3 >"$BATS_FILE_TMPDIR/list"
 }
 
 setup() {
@@ -81,9 +81,9 @@ deb() {
 		# with make deb's own flags
 		CCACHE_DISABLE=1 make -s -C "$dir" BUILD=build/release NVCC= MPI= NCCL= \
 			OPT="$(make -s -C "$dir" -f Makefile -f <(echo 'flags-of-release:; @echo "$(RELEASE_OPT)"') flags-of-release)" \
-			build/release/obj/common/base/{err,lines}.o build/release/obj/{units,schemas}.o
+			build/release/obj/common/base/{err,lines}.o build/release/obj/gen/{units,schema}.o
 	done
-	for file in common/base/err.o common/base/lines.o units.o schemas.o; do
+	for file in common/base/err.o common/base/lines.o gen/units.o gen/schema.o; do
 		cmp "one/build/release/obj/$file" "another/place/build/release/obj/$file"
 	done
 	readelf --debug-dump=info one/build/release/obj/common/base/err.o | grep -q err.c
@@ -96,9 +96,9 @@ deb() {
 	for dir in one another/place; do
 		mkdir -p "$dir"
 		(cd "$ROOT" && git ls-files -z Makefile scripts man kernels | xargs -0 cp --parents -t "$BATS_TEST_TMPDIR/$dir")
-		CCACHE_DISABLE=1 make -s -C "$dir" NVCC="$nvcc" MPI= NCCL= CUDA_ARCH=sm_80 build/obj/kernels/dev/cuda_probe.cu.o
+		CCACHE_DISABLE=1 make -s -C "$dir" NVCC="$nvcc" MPI= NCCL= CUDA_ARCH=sm_80 build/obj/kernels/backend/cuda_probe.cu.o
 	done
-	cmp {one,another/place}/build/obj/kernels/dev/cuda_probe.cu.o
+	cmp {one,another/place}/build/obj/kernels/backend/cuda_probe.cu.o
 }
 
 @test "package: the tarball of the source is the last commit, and the same each time" {

@@ -1,5 +1,5 @@
 # Programs in pipes: each reads what the one before it writes, and nothing is lost between them.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -148,14 +148,14 @@ beats() {
 	RNP_NOW=2027-01-01T00:00:00Z rnp-reward usage --heartbeats --registry "$url" --trust "$judge" \
 		--from 2026-11-21T11:56:30Z --to 2026-11-21T12:03:10Z | cmp - usage
 
-	rnp-reward epoch --policy testnet --store ledger usage >rewards
+	rnp-reward epoch --policy testnet --store ledger --open usage >rewards
 	# 10 x 120/400 + 3 x 0.7 x 279/400 and 2 x 279/400; 2 x 120/400; 2
 	assert_equal "$(of "$address" '[.job_base_units, .availability_base_units]' rewards)" \
 		'[446475000,139500000]'
 	assert_equal "$(of "$b" .base_units rewards)" 60000000
 	assert_equal "$(of "$c" .base_units rewards)" 200000000
 	assert_equal "$(tail -1 rewards | jq -c '[.nodes, .total_base_units]')" '[3,845975000]'
-	assert_equal "$(tail -1 rewards | jq -r .merkle_root)" "$(python3 "$ROOT/tests/merkle.py" <rewards)"
+	assert_equal "$(tail -1 rewards | jq -r .merkle_root)" "$(python3 "$ROOT/tests/tools/merkle.py" <rewards)"
 	for node in "$address" "$b" "$c"; do rnp-reward proof --node "$node" rewards; done >proofs
 	assert_equal "$(jq -c .unlocked_base_units proofs | xargs)" '645975000 645975000 200000000'
 	rnp-reward verify proofs | jq -se 'length == 3 and all(.ok)'

@@ -1,5 +1,5 @@
 # The README's tour, pasted block by block into one shell, as a reader would paste it.
-load helper
+load ../helper
 
 # blocks LANGUAGE: prints the fenced blocks of the section "A five-minute tour"
 blocks() {
@@ -56,25 +56,39 @@ blocks() {
 	done
 }
 
-# as_cron: runs the README's line for once a minute with the variables above it, as cron would: with hardly any others
+# as_cron LINE: runs one of the README's lines for root's crontab, with the variables above it and hardly any others, as cron
+# would. A setup below image/ has made key and settings; nothing is in a home directory.
 as_cron() {
 	local settings
 	mapfile -t settings < <(sed -n '/^    SHELL=/,/^$/s/^    \([A-Z]*=\)/\1/p' "$ROOT/README.md" | sed "s|^PATH=|&$RNP_BUILD/bin:|")
-	env -i HOME="$PWD" XDG_CONFIG_HOME="$XDG_CONFIG_HOME" RNP_REGISTRY="$url" "${settings[@]}" \
-		sh -c 'exec "$SHELL" -c "$0"' "$(sed -n 's/^    \* \* \* \* \* //p' "$ROOT/README.md")"
+	env -i HOME=/nonexistent RNP_NODE_ENV="$PWD/image/etc/rnp/node.env" "${@:2}" "${settings[@]}" sh -c 'exec "$SHELL" -c "$0"' "$1"
 }
 
-@test "readme: the line for cron keeps a node alive, and fails where its heartbeat does" {
-	load registry
+@test "readme: after setup alone the lines for cron keep a node alive and its price, and fail where it fails" {
+	load ../rnp-register/registry
+	local beat price
+	beat=$(sed -n 's/^    \* \* \* \* \* //p' "$ROOT/README.md")
+	cd "$BATS_TEST_TMPDIR"
+	price=$(sed -n "s|^    \*/30 \* \* \* \* /usr/local|$PWD/image/usr/local|p" "$ROOT/README.md")
+	[[ $beat && $price ]]
 	start_registry
-	export RNP_REGISTRY=$url
-	rnp-register keygen >key
-	rnp-register detect --name n | rnp-register sign | rnp-register submit -q
-	run_split as_cron
-	assert_success
+	"$ROOT/scripts/install" "$PWD/image/usr/local" "$RNP_BUILD"
+	cp "$ROOT"/tests/data/man/* .
+	rnp-register setup -q --root image --registry "$url" --policy testnet --costs costs.json --bench /dev/null >setup.json
+	run_split as_cron "$beat"
+	((status == 0)) || fail "exit $status: $stderr"
 	assert_equal "$output$stderr" ""
-	rnp-register status >status
+	RNP_NODE_ENV=image/etc/rnp/node.env rnp-register status --registry "$url" >status
 	stop_registry
 	jq -e .online status
-	refused 69 "cannot reach" as_cron
+	refused 69 "cannot reach" as_cron "$beat"
+	# the price: setup has written what it reads, and it makes its own folder; nothing leaves this machine
+	jq -e '.kind == "rnp.markets" and (.markets | length) > 0' image/etc/rnp/markets.json
+	cp node.json image/etc/rnp/node.json # with a GPU, which markets list
+	paths=(RNP_NODE_FILE="$PWD/image/etc/rnp/node.json" RNP_COSTS="$PWD/image/etc/rnp/costs.json" RNP_PRICE_STATE="$PWD/state")
+	run_split as_cron "$price" "${paths[@]}" RNP_MARKETS="$PWD/image/etc/rnp/markets.json" https_proxy=http://127.0.0.1:1
+	[[ $stderr == *"akash: cannot "* ]] || fail "$stderr"
+	sed -i "s#\"file\": *\"#&$PWD/#" markets.json
+	run_split as_cron "$price" "${paths[@]}" RNP_MARKETS="$PWD/markets.json" RNP_NODE=11111111111111111111111111111111
+	jq -e '.ask_uusd > 0' state/quote.json || fail "$status $stderr"
 }

@@ -1,6 +1,6 @@
 # Bad input, bad places to read from and to write to: one line that says what and where, the
 # right code, and what came before is written.
-load helper
+load ../helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -88,7 +88,7 @@ bad_line() {
 @test "robust: input that cannot be read is 66, 77 or 74" {
 	for reader in "${readers[@]}"; do
 		# shellcheck disable=SC2086 # words on purpose
-		refused 66 "cannot open '/nonexistent'" $reader /nonexistent
+		refused 66 "cannot open '$BATS_TEST_TMPDIR/none'" $reader "$BATS_TEST_TMPDIR/none"
 		# shellcheck disable=SC2086
 		refused 66 'Is a directory' $reader /
 		run_split bash -c "$reader <&-"

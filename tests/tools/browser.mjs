@@ -1,8 +1,8 @@
-// browser.mjs - what pages are in Chromium: node tests/browser.mjs CHROMIUM DIR WIDTH,WIDTH... URL...
+// browser.mjs - what pages are in Chromium: node tests/tools/browser.mjs CHROMIUM DIR WIDTH,WIDTH... URL...
 // A line of JSON for each page and width: title, text, links, width of its content, what it loaded, dialogs
 // that it opened, texts within pictures that overlap, or reach over the edge ("cut"). Screenshots are
 // DIR/N-WIDTH.png, N the page from 0; a width of "1280d" is that of a dark screen.
-import puppeteer from "../build/node/node_modules/puppeteer-core/lib/esm/puppeteer/puppeteer-core.js";
+import puppeteer from "../../build/node/node_modules/puppeteer-core/lib/esm/puppeteer/puppeteer-core.js";
 
 const [executablePath, dir, widths, ...urls] = process.argv.slice(2);
 const browser = await puppeteer.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"], timeout: 120000 });

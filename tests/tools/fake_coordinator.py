@@ -109,9 +109,14 @@ class Handler(BaseHTTPRequestHandler):
             tries.append(body["at"])
             print(body["at"], file=sys.stderr, flush=True)
             return self.answer('{"error":"no place"}', 503 if len(tries) < 4 else 403)
+        if kind == "portal":  # a firewall's page, a login page's "yes", then the coordinator itself
+            tries.append(self.path)
+            print(self.path, file=sys.stderr, flush=True)
+            pages = ("<html>Just a moment...</html>", 403), ("{}", 200), ("", 204), ('{"error":"no place"}', 403)
+            return self.answer(*pages[min(len(tries), 4) - 1])
         if self.path == "/v1/join":
             return self.own("rnp.member", member=body["node"], turn=0, base=BASE, round=1)
-        self.answer("{}")
+        self.answer('{"left":true}')
 
     def do_GET(self):
         path, _, query = self.path.partition("?")

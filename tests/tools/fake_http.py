@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+import zlib
 
 behaviour, port_file = sys.argv[1:]
 asked = 0
@@ -60,6 +61,10 @@ def serve(c):
                 c.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
         except OSError:
             pass
+    elif behaviour == "inflates":  # 60 KB that unpack to 60 MB
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        body = b"".join(packer.compress(b'{"nodes":[' + b" " * 999990) for _ in range(60)) + packer.flush()
+        c.sendall(answer("200 OK", body, "Content-Encoding: gzip\r\nContent-Type: application/json\r\n"))
     elif behaviour == "endless-answer":
         event = b'data: {"choices":[{"text":"a"}]}\n\n'
         c.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
@@ -83,6 +88,14 @@ def serve(c):
             c.sendall(answer("503 Service Unavailable", b'{"error":"busy"}', "Retry-After: 0\r\n"))
         else:
             c.sendall(answer("200 OK", b'{"nodes":[]}'))
+    elif behaviour.startswith("page:"):  # what a login page or a firewall says
+        c.sendall(answer(behaviour[5:], b"<!DOCTYPE html><html><head><title>Please log in</title></head></html>",
+                         "Content-Type: text/html\r\n"))
+    elif behaviour.startswith("moved:"):
+        c.sendall(answer("302 Found", b"", f"Location: {behaviour[6:]}\r\n"))
+    elif behaviour.startswith("says:"):  # STATUS:BODY
+        status, text = behaviour[5:].split(":", 1)
+        c.sendall(answer(status, text.encode(), "Content-Type: application/json\r\n"))
     else:  # a status line
         c.sendall(answer(behaviour, b'{"error":"so says the server"}'))
     c.close()

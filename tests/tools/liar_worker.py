@@ -32,8 +32,8 @@ def canon(value):  # our records hold no fractions
 
 
 class Liar:
-    def __init__(self, url, run=None, clock=0):
-        self.url, self.clock = urlsplit(url), clock
+    def __init__(self, url, run=None, clock=0, source=None):  # source: its address
+        self.url, self.clock, self.source = urlsplit(url), clock, source and (source, 0)
         public, self.secret = ctypes.create_string_buffer(32), ctypes.create_string_buffer(64)
         SODIUM.crypto_sign_seed_keypair(public, self.secret, os.urandom(32))
         self.node, self.did = base58(public.raw), "z" + base58(b"\xed\x01" + public.raw)
@@ -54,7 +54,7 @@ class Liar:
         hashed = hashlib.sha256(canon(proof)).digest() + hashlib.sha256(canon(record)).digest()
         return json.dumps({**record, "proof": {**proof, "proofValue": "z" + base58(self.sign(hashed))}}).encode()
 
-    def headers(self, method, target, body):
+    def headers(self, method, target, body, nonce=True):
         path, _, query = target.partition("?")
         parts = [("@method", method), ("@path", path), ("@query", "?" + query), ("rnp-run", self.run)]
         out = {"rnp-run": self.run}
@@ -62,7 +62,8 @@ class Liar:
             out["Content-Digest"] = f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
             parts.append(("content-digest", out["Content-Digest"]))
         names = " ".join(f'"{name}"' for name, _ in parts)
-        params = (f'({names});created={int(time.time() + self.clock)};nonce="{os.urandom(16).hex()}"'
+        once = f';nonce="{os.urandom(16).hex()}"' if nonce else ""
+        params = (f'({names});created={int(time.time() + self.clock)}{once}'
                   f';keyid="did:key:{self.did}";alg="ed25519";tag="rnp"')
         base = "".join(f'"{name}": {value}\n' for name, value in parts) + f'"@signature-params": {params}'
         out["Signature-Input"] = f"rnp={params}"
@@ -70,7 +71,7 @@ class Liar:
         return out
 
     def ask(self, method, target, body, headers):
-        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=60)
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=60, source_address=self.source)
         connection.request(method, target, body, headers)
         answer = connection.getresponse()
         result = answer.status, answer.read(), answer.headers

@@ -17,7 +17,7 @@ def folder():
     """Where the library lies, or None."""
     root = os.environ.get("RNP_LLAMA_CPP") or os.path.join(
         os.path.dirname(os.path.abspath(__file__)),
-        "../build/node/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")
+        "../../build/node/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")
     return root if glob.glob(os.path.join(root, "libllama.*so*")) else None
 
 

@@ -36,17 +36,18 @@ def root(level):
 
 
 def claims(records):
-    """What each claimant gets: nodes of one wallet are added up, nobody has a leaf of 0."""
+    """What each claimant gets, [unlocked, locked]: nodes of one wallet are added up, nobody has a leaf of 0."""
     sums = {}
     for r in records:
-        amount = int(r["base_units"])
+        amount, locked = int(r["base_units"]), int(r.get("locked_base_units", 0))
         if amount:
-            who = address_bytes(r.get("wallet", r["node"]))
-            sums[who] = sums.get(who, 0) + amount
+            who = sums.setdefault(address_bytes(r.get("wallet", r["node"])), [0, 0])
+            who[0] += amount - locked
+            who[1] += locked
     return sorted(sums.items())
 
 
 if __name__ == "__main__":
     records = [json.loads(line) for line in sys.stdin]
     found = claims(r for r in records if r["kind"] == "rnp.reward")
-    print(root([leaf(who, amount) for who, amount in found]).hex())
+    print(root([leaf(who, *amounts) for who, amounts in found]).hex())

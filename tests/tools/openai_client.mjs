@@ -2,7 +2,7 @@
 import assert from "node:assert";
 import { createRequire } from "node:module";
 
-const require = createRequire(new URL("../build/node/node_modules/", import.meta.url));
+const require = createRequire(new URL("../../build/node/node_modules/", import.meta.url));
 const OpenAI = require("openai");
 const client = new OpenAI({ apiKey: process.env.KEY ?? "none", baseURL: process.argv[2] + "/v1", maxRetries: 0 });
 const messages = [{ role: "system", content: "Be brief." }, { role: "user", content: "Hi" }];

@@ -2,7 +2,7 @@
 import assert from "node:assert";
 import { createRequire } from "node:module";
 
-const require = createRequire(new URL("../build/node/node_modules/", import.meta.url));
+const require = createRequire(new URL("../../build/node/node_modules/", import.meta.url));
 const OpenAI = require("openai");
 const client = new OpenAI({ apiKey: "none", baseURL: process.argv[2] + "/v1", maxRetries: 0 });
 const model = "chat", messages = [{ role: "user", content: "Hi" }];
@@ -125,8 +125,8 @@ assert.equal(next.output[0].type, "message");
 const bad = (body, param) => assert.rejects(client.chat.completions.create({ ...base, ...body }), (e) => e.status === 400 && e.param === param);
 await bad({ tools: [{ type: "function", function: { name: "no spaces" } }] }, "tools[0].function.name");
 await bad({ tools: [time, time] }, "tools[1].function.name");
-await bad({ tools: [{ type: "function", function: { name: "f", parameters: { type: "array" } } }] }, "tools[0].function.parameters");
-await bad({ tools: [{ type: "function", function: { name: "f", parameters: { properties: { a: { not: {} } } } } }] }, "tools");
+await bad({ tools: [{ type: "function", function: { name: "f", strict: true, parameters: { type: "array" } } }] }, "tools[0].function.parameters");
+await bad({ tools: [{ type: "function", function: { name: "f", strict: true, parameters: { properties: { a: { not: { const: 1 } } } } } }] }, "tools");
 await bad({ tool_choice: { type: "function", function: { name: "nobody" } } }, "tool_choice");
 await bad({ tools: [], tool_choice: "required" }, "tool_choice");
 await bad({ tool_choice: "sometimes" }, "tool_choice");

@@ -110,12 +110,18 @@ try {
 
 	// an answer comes, and the conversation is still there after a reload
 	// (with a seed: one answer in some hundred of this model is empty)
-	await run(`max_tokens.value = 12; max_tokens.dispatchEvent(new Event("change")); seed.value = 1; seed.dispatchEvent(new Event("change"))`);
+	await run(`max_tokens.value = 5; max_tokens.dispatchEvent(new Event("change")); seed.value = 1; seed.dispatchEvent(new Event("change"))`);
 	await type("Hello there");
 	await until(`${idle} && document.querySelectorAll(".turn").length === 2`);
 	let all = await turns();
 	assert.deepEqual(all[0], ["turn user", "Hello there"]);
 	assert.equal(await run(`return document.querySelectorAll(".error").length`), 0);
+	// the model is named before it speaks, and how fast it was after; one button begins a conversation
+	assert.ok((await run(`return document.getElementById("text").placeholder`)).startsWith("Ask chat."));
+	const notes = () => run(`return [...document.querySelectorAll(".assistant:last-child .note")].map((e) => e.textContent)`);
+	assert.ok((await notes()).some((n) => /^5 tokens, [\d.]+ tokens\/s$/.test(n)), `${await notes()}`);
+	assert.ok((await notes()).includes("Cut off after 5 tokens, as set."));
+	assert.equal(await run(`return [...document.querySelectorAll("button")].filter((b) => b.checkVisibility() && b.textContent === "New conversation").length`), 1);
 	assert.ok((await run(`return JSON.parse(localStorage["rnp.chat"]).talks[0].turns[1].text`)).length > 0);
 	await open();
 	assert.deepEqual(await turns(), all);
@@ -127,6 +133,19 @@ try {
 	assert.equal(await run(`return document.getElementById("text").value`), "Hello there");
 	assert.equal((await turns()).length, 0);
 
+	// a full context is told, and the conversation goes on without its oldest turns
+	await type("word ".repeat(60));
+	await until(`${idle} && document.querySelectorAll(".turn").length === 2`);
+	for (const turn of [4, 6, 8]) {
+		await type("word ".repeat(60));
+		await until(`${idle} && document.querySelectorAll(".turn").length === ${turn}`);
+	}
+	assert.equal(await run(`return document.querySelectorAll(".error").length`), 0);
+	assert.ok((await notes()).some((n) => /^The context is full: the model no longer sees the first \d turns\.$/.test(n)), `${await notes()}`);
+	await run(`document.getElementById("new").click()`);
+	assert.ok(complaints.every((c) => c.includes("status of 400")), `${complaints}`); // of turns that were too many
+	complaints.length = 0;
+
 	// stop ends a long answer, here and at the server
 	await run(`max_tokens.value = ""; max_tokens.dispatchEvent(new Event("change"))`);
 	await type("Go on for ever");
@@ -137,7 +156,7 @@ try {
 	// a model that says what a browser would like to run
 	const hostile = "<script>window.bad = 1</scr" + "ipt><img src=x onerror='window.bad = 2'> [link](javascript:window.bad=3) " +
 		"![i](http://127.0.0.1:1/x) <a href='javascript:window.bad=4'>a</a>\n\n# head <b>x</b>\n\n```html\n<script>window.bad = 5</scr" +
-		"ipt>\n```\n- item **bold** `code`\n\n" + "x".repeat(20000) + "\n\n| a | b |\n<iframe srcdoc='<script>parent.bad = 6</scr" + "ipt>'></iframe>";
+		"ipt>\n```\n- item **bold** `code`\n\n" + "x".repeat(20000) + "\n\n| c | d |\n|---|:-:|\n| <b>1</b> | **2** |\n\n| a | b |\n<iframe srcdoc='<script>parent.bad = 6</scr" + "ipt>'></iframe>";
 	let asked = null, fails = false;
 	await call("Fetch.enable", { patterns: [{ urlPattern: "*/v1/chat/completions" }] });
 	heard.push((m) => {
@@ -164,11 +183,12 @@ try {
 	const said = `document.querySelector(".assistant .said")`;
 	assert.equal(await run(`return window.bad`), undefined);
 	assert.deepEqual(await run(`return [...${said}.querySelectorAll("*")].map((e) => e.tagName.toLowerCase()).filter((t) =>
-		!["p", "pre", "code", "h2", "ul", "li", "strong", "em"].includes(t))`), []);
+		!["p", "pre", "code", "h2", "ul", "li", "strong", "em", "table", "tr", "th", "td"].includes(t))`), []);
 	assert.equal(await run(`return [...document.querySelectorAll("#talk *")].filter((e) => [...e.attributes].some((a) =>
 		/^on|^(href|src|srcdoc|style)$/.test(a.name))).length`), 0);
 	assert.ok((await run(`return ${said}.textContent`)).includes("javascript:window.bad=3"));
 	assert.equal(await run(`return ${said}.querySelector("pre").textContent.includes("window.bad = 5")`), true);
+	assert.deepEqual(await run(`return [...${said}.querySelectorAll("th, td")].map((e) => e.textContent)`), ["c", "d", "<b>1</b>", "2"]);
 	await shot("wide", 1200, 800);
 	await shot("phone", 360, 740);
 	await keyboard();
@@ -192,6 +212,14 @@ try {
 	await until(`${idle} && document.querySelectorAll(".error").length === 1`);
 	assert.equal(await run(`return document.querySelector(".error").textContent`), "The server cannot be reached.");
 	assert.ok((await run(`return getComputedStyle(document.querySelector(".error")).color.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)`)) > 450);
+	// a server with keys asks for one in plain sight, and takes it there
+	if (process.argv[4]) {
+		await call("Fetch.disable");
+		await call("Page.navigate", { url: process.argv[4] });
+		await until(`document.readyState === "complete" && !document.getElementById("locked").hidden`, "a key is asked for");
+		await run(`const k = document.getElementById("key"); k.value = ${JSON.stringify(process.argv[5])}; k.dispatchEvent(new Event("change"))`);
+		await until(`document.getElementById("locked").hidden && document.getElementById("model").value === "chat"`, "the key is taken");
+	}
 	console.log("page: all well");
 } finally {
 	browser.kill("SIGKILL");

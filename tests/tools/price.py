@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """price.py N SEED: random markets priced by rnp-price quote and, independently, by exact fractions.
 
-Written from pricing.md (B.1), rnp-price(1) and RNP-021, not from the C: the floor with its terms rounded
+Written from rnp-price(1) and RNP-021, not from the C: the floor with its terms rounded
 up, the hosts that are believed, the one that is cheapest for its link (RNP-004's surcharges), 1% under
 it, the network's 5%, to the last micro-dollar.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """price_learn.py N SEED: random nodes with leases, priced by rnp-price quote and, independently, here.
 
-Written from pricing.md (B.3) and the description in demand.h: the belief over how customers choose and how
+Written from the formulas and the description in cmd/rnp-price/quote/demand.h: the belief over how customers choose and how
 often, one observation, and the ask of each number of idle units. Occupancies agree within 0.1%, asks within
 0.1% or, where two asks are as good as each other, what they earn.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """price_worlds.py SERIES SEED [KIND...]: worlds played by rnp-price backtest and, independently, here.
 
-Written from pricing.md (B.4) and the descriptions in world.h and rng.h: Philox-4x32-10 as published, customers who
+Written from the formulas and the descriptions in cmd/rnp-price/simulate/world.h and rng.h: Philox-4x32-10 as published, customers who
 choose by (price / median)^-beta or by other rules, leases, the three families of the best in hindsight, and the
 policies that are one line long. Revenue over the best in hindsight agrees within 0.1%.
 """

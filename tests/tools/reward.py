@@ -1,7 +1,7 @@
 """Rewards computed independently of rnp, with Python's fractions: rnp.usage records on standard
 input, one line `node job availability` of base units for each on standard output.
 
-    python3 tests/reward.py rnp-006 POOL_BASE_UNITS < usage.jsonl
+    python3 tests/tools/reward.py rnp-006 POOL_BASE_UNITS < usage.jsonl
 
 Written from the proposals' figures, not from the policy files or the C sources. With `make N
 SEED` instead of a policy it writes N random usages, with `wallets N SEED` N addresses on the curve."""

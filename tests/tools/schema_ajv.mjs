@@ -33,9 +33,16 @@ const schema = depth => {
 			s.additionalProperties = draw(3) ? false : scalar();
 		if (draw(4) === 0)
 			s.patternProperties = {"^q": {type: "boolean"}};
+		if (draw(3) === 0)
+			s.maxProperties = required.length + draw(3);
+		if (draw(3) === 0)
+			s.minProperties = s.additionalProperties === false && !s.patternProperties ? Object.keys(properties).length : 1;
 		return s;
 	}
 	case 2:
+		if (draw(3) === 0)
+			return {type: "array", items: [{enum: ["a", "ab", 1, null, 2.5]}, {type: "boolean"}, {type: "integer", minimum: 3, maximum: 9}][draw(3)],
+				uniqueItems: true, minItems: draw(3)};
 		return {type: "array", items: schema(depth - 1), minItems: draw(2), maxItems: 1 + draw(4)};
 	case 3:
 		return {type: "array", prefixItems: [schema(depth - 1), scalar()], items: draw(2) ? false : scalar()};

@@ -1,4 +1,4 @@
-"""schema_suite.py UNIT DIR: the JSON Schema Test Suite (DIR: its tests/draft2020-12 or draft7) through our automata.
+"""schema_suite.py UNIT DIR: the JSON Schema Test Suite (DIR: its draft2020-12 or draft7) through our automata.
 
 Each test whose schema we take: valid instances pass, the others do not. Schemas that are refused are counted,
 and must name a keyword that is not ours. Prints the counts; exit 1 when a test fails."""

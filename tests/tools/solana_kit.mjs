@@ -1,5 +1,5 @@
 // solana_kit.mjs - Solana's messages and addresses by @solana/kit, to hold ours against.
-// Usage: node solana_kit.mjs messages N SEED TOOL | addresses N SEED TOOL, TOOL being build/unit/rnp-reward/solana
+// Usage: node solana_kit.mjs messages N SEED TOOL | addresses N SEED TOOL, TOOL being build/unit/chain/solana
 // NODE_MODULES: where the packages are. Prints what differed; exit 1 when something did.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";

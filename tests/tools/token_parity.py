@@ -89,7 +89,7 @@ def gather(data_dir, n, seed, broken, every=True):
         if row and not 0x3400 <= begin < 0x4db5 and not 0x4e00 <= begin < 0x9f00 and not 0xac00 <= begin < 0xd700 and \
                 not 0x20040 <= begin < 0x2fa00:
             sets["every character"] += [(" a".join(row) + "1".join(row) + "".join(row)).encode()]
-    files = glob.glob(os.path.join(HERE, "../common/base/*.c")) + glob.glob(os.path.join(HERE, "*.py"))
+    files = glob.glob(os.path.join(HERE, "../../common/base/*.c")) + glob.glob(os.path.join(HERE, "*.py"))
     sets["code"] = [t for f in sorted(files)[:12] for t in pieces(open(f, "rb").read(), 1500, 2, r)]
     if data_dir:
         sets["vectors"] = []

@@ -1,5 +1,5 @@
 /* metrics.c - writes records in Prometheus' text format. */
-#include "cmd/rnp-bench/metrics.h"
+#include "cmd/rnp-bench/figures/metrics.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -165,7 +165,8 @@ static void add_other(struct buf *out, const json_t *records, size_t which)
 	}
 }
 
-void metrics_write(struct buf *out, const json_t *records)
+/* Appends the records (an array of rnp.bench) in Prometheus' text format 0.0.4. */
+static void metrics_write(struct buf *out, const json_t *records)
 {
 	for (size_t u = 0; u < UNITS; u++)
 		for (size_t v = 0; units[u].help && v < sizeof values / sizeof *values;

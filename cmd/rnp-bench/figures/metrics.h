@@ -1,14 +1,11 @@
 /* metrics.h - writes what `run` measured as a file for Prometheus' node exporter (its textfile
  * collector). Uses io, canon. */
-#ifndef RNP_BENCH_METRICS_H
-#define RNP_BENCH_METRICS_H
+#ifndef RNP_BENCH_FIGURES_METRICS_H
+#define RNP_BENCH_FIGURES_METRICS_H
 
 #include <jansson.h>
 
 #include "common/base/buf.h"
-
-/* Appends the records (an array of rnp.bench) in Prometheus' text format 0.0.4. */
-void metrics_write(struct buf *out, const json_t *records);
 
 /* Writes them to a file atomically. Returns 0, or -1 with err_set (73, 74, 77). */
 int metrics_save(const json_t *records, const char *path);

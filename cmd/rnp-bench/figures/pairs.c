@@ -1,5 +1,5 @@
 /* Reads two files of figures, finds what belongs together, and says how it differs. */
-#include "cmd/rnp-bench/pairs.h"
+#include "cmd/rnp-bench/figures/pairs.h"
 
 #include <stdlib.h>
 #include <string.h>

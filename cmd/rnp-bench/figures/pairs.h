@@ -1,11 +1,11 @@
 /* pairs.h - the figures of two files of rnp.bench records, test by test. */
-#ifndef RNP_BENCH_PAIRS_H
-#define RNP_BENCH_PAIRS_H
+#ifndef RNP_BENCH_FIGURES_PAIRS_H
+#define RNP_BENCH_FIGURES_PAIRS_H
 
 #include <jansson.h>
 #include <stddef.h>
 
-#include "cmd/rnp-bench/difference.h"
+#include "cmd/rnp-bench/suites/difference.h"
 
 struct entry {
 	char *key; /* equal for two figures of the same thing */

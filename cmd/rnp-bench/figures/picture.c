@@ -1,12 +1,12 @@
 /* picture.c - draws the records of a run: bars, lines of messages, points of compressors, a
  * roofline. */
-#include "cmd/rnp-bench/picture.h"
+#include "cmd/rnp-bench/figures/picture.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/compress_data.h"
+#include "cmd/rnp-bench/suites/compress_data.h"
 #include "common/record/gpu.h"
 #include "common/base/mem.h"
 #include "common/plot/plot.h"
@@ -289,7 +289,7 @@ static void add_roofline(struct plot *p, const json_t *records, const char *one,
 	plot_add_roofline(p, &r.chart);
 }
 
-/* --- bits against errors ----------------------------------------------------------------------- */
+/* --- bits against errors ------------------------------------------------------------------ */
 
 /* Draws a point for each method of suite compress on one kind of data. */
 static size_t add_points(struct plot_line *line, const json_t *records, const char *kind)

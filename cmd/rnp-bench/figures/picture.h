@@ -1,7 +1,7 @@
 /* picture.h - draws what `run` measured as one SVG file: bars for each suite, and a roofline.
  * Uses plot. */
-#ifndef RNP_BENCH_PICTURE_H
-#define RNP_BENCH_PICTURE_H
+#ifndef RNP_BENCH_FIGURES_PICTURE_H
+#define RNP_BENCH_FIGURES_PICTURE_H
 
 #include <jansson.h>
 

@@ -1,13 +1,13 @@
 /* bandwidth.c - the node's end of the bandwidth test, in a thread of its own beside the other
  * tests. */
-#include "cmd/rnp-bench/bandwidth.h"
+#include "cmd/rnp-bench/peer/bandwidth.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/net/bandwidth_test.h"
-#include "common/net/http.h"
+#include "common/registry/bandwidth_test.h"
+#include "common/http/http.h"
 #include "common/json/json.h"
 
 #define GROWTH     4
@@ -18,7 +18,7 @@
  * tries down and one up, ends before the time is out. */
 static int64_t try_ms(const struct bandwidth *b)
 {
-	int64_t ms = b->c->deadline_ms / 5;
+	int64_t ms = b->left_ms / 5;
 
 	if (ms < TRY_MIN_MS)
 		return TRY_MIN_MS;
@@ -126,14 +126,9 @@ static void *run(void *arg)
 	return NULL;
 }
 
-void bandwidth_start(struct bandwidth *b, const char *verifier, const char *ca_file,
-	const struct poc_challenge *c, const struct key *key)
+void bandwidth_start(struct bandwidth *b)
 {
-	*b = (struct bandwidth){ .verifier = verifier,
-		.ca_file = ca_file,
-		.c = c,
-		.key = key };
-	if (!verifier)
+	if (!b->verifier)
 		return;
 	b->started = pthread_create(&b->thread, NULL, run, b) == 0;
 	if (!b->started)

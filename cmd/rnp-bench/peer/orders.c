@@ -1,8 +1,8 @@
-/* peer_orders.c - carries out the orders that ranks of the comm suite give each other. */
+/* orders.c - carries out the orders that ranks of the comm suite give each other. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/peer.h"
+#include "cmd/rnp-bench/peer/peer.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"

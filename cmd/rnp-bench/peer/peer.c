@@ -1,6 +1,6 @@
 /* peer.c - the client of rnp-bench serve: sessions, requests, and a peer started as a child
  * process. */
-#include "cmd/rnp-bench/peer.h"
+#include "cmd/rnp-bench/peer/peer.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -62,8 +62,8 @@ int peer_fetch(struct peer *p, const char *path, const void *body, size_t body_b
 	if (rc == 0) {
 		q.url = url.data;
 		rc = http_fetch(&p->http, &q, r);
-		/* a busy machine has lost a connection that was kept, once in some dozen runs; a peer that is gone
-		 * refuses the next one */
+		/* a busy machine has lost a connection that was kept, once in some dozen runs; a
+		 * peer that is gone refuses the next one */
 		if (rc < 0 && err_get()->code == EX_UNAVAILABLE) {
 			err_clear();
 			rc = http_fetch(&p->http, &q, r);

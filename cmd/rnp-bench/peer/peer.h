@@ -4,15 +4,15 @@
  * listener. A TCP session is opened by a struct peer_hello and answered by another one with the
  * same op, or PEER_BUSY. Numbers are in the byte order of both machines, which the magic
  * checks. */
-#ifndef RNP_BENCH_PEER_H
-#define RNP_BENCH_PEER_H
+#ifndef RNP_BENCH_PEER_PEER_H
+#define RNP_BENCH_PEER_PEER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/comm/comm.h"
-#include "common/net/http.h"
+#include "common/http/http.h"
 #include "common/net/net.h"
 
 #define PEER_MAGIC      UINT64_C(0x31726565702d706e) /* "np-peer1" */

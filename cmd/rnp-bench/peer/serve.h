@@ -1,11 +1,11 @@
 /* serve.h - rnp-bench serve: its HTTP routes and its TCP sessions. */
-#ifndef RNP_BENCH_SERVE_H
-#define RNP_BENCH_SERVE_H
+#ifndef RNP_BENCH_PEER_SERVE_H
+#define RNP_BENCH_PEER_SERVE_H
 
 #include <pthread.h>
 
-#include "common/net/bandwidth_test.h"
-#include "common/net/httpd.h"
+#include "common/registry/bandwidth_test.h"
+#include "common/httpd/httpd.h"
 #include "common/record/key.h"
 
 /* Limits of TCP sessions: how many at once, from one address, and of the kind that needs

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/peer.h"
-#include "cmd/rnp-bench/serve.h"
+#include "cmd/rnp-bench/peer/peer.h"
+#include "cmd/rnp-bench/peer/serve.h"
 #include "common/record/bench.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"

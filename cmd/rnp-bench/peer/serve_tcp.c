@@ -11,11 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cmd/rnp-bench/peer.h"
-#include "cmd/rnp-bench/serve.h"
+#include "cmd/rnp-bench/peer/peer.h"
+#include "cmd/rnp-bench/peer/serve.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/parts.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 

@@ -1,9 +1,9 @@
-/* prove_matmul.c - runs the matmul test on any device. Matrices stay on the device; hashes of
+/* matmul.c - runs the matmul test on any device. Matrices stay on the device; hashes of
  * rows, and the rounds that fit into memory_bytes, are copied to the host. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
@@ -108,7 +108,8 @@ static int allocate(struct rounds *r)
 	for (int k = 0; k < POC_MATRICES && k < r->d->rounds; k++) {
 		if (ops->alloc(r->dev, (void **)&r->b[k], square) < 0)
 			return prove_failed(r->dev);
-		if (fill_matrix(r, r->b[k], k) < 0)
+		if (prove_part(r->hooks, r->d, PROVE_MATMUL, 0, r->d->rounds) < 0 ||
+			fill_matrix(r, r->b[k], k) < 0)
 			return -1;
 	}
 	return 0;
@@ -223,7 +224,8 @@ static int run_rounds(struct rounds *r, struct poc_tree *tree)
 			hash_round(r,
 				tree->nodes + POC_HASH_BYTES * (uint64_t)(t - 1) * r->n,
 				t) < 0 ||
-			keep_round(r, t) < 0)
+			keep_round(r, t) < 0 ||
+			prove_part(r->hooks, r->d, PROVE_MATMUL, t, r->d->rounds) < 0)
 			return -1;
 	return 0;
 }
@@ -270,7 +272,9 @@ static int open_some(struct rounds *r, unsigned char *out, const uint64_t *at,
 					r->n);
 		if (t == last)
 			break;
-		rc = put_salts(r, t + 1, rows, m);
+		rc = prove_part(r->hooks, r->d, PROVE_MATMUL, r->d->rounds, r->d->rounds);
+		if (rc == 0)
+			rc = put_salts(r, t + 1, rows, m);
 		if (rc == 0)
 			rc = next_round(r, m, t + 1);
 		if (rc == 0 && r->dev->ops->get(r->dev, host, r->a, m * r->n) < 0)

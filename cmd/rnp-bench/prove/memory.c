@@ -1,10 +1,10 @@
-/* prove_memory.c - runs the memory test on any device. The blocks stay on the device; their
+/* memory.c - runs the memory test on any device. The blocks stay on the device; their
  * hashes, and the blocks that are opened, are copied to the host. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
@@ -141,6 +141,8 @@ static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots
 
 	poc_seed(seed, c, f->d->uuid);
 	poc_first_key(&f->m.key, seed);
+	if (prove_part(f->hooks, f->d, PROVE_MEMORY, 0, steps) < 0)
+		return -1;
 	for (int64_t u = 0; u < steps; u++) {
 		struct poc_tree *tree = &f->trees[u];
 		int64_t opened = poc_step_openings(f->d, u);
@@ -160,6 +162,8 @@ static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots
 		poc_next_key(&f->m.key, x);
 		if (u >= MEMFILL_SLICES - 1)
 			close_tree(f, u - (MEMFILL_SLICES - 1));
+		if (prove_part(f->hooks, f->d, PROVE_MEMORY, u + 1, steps) < 0)
+			return -1;
 	}
 	for (int64_t u = steps - (MEMFILL_SLICES - 1); u < steps; u++)
 		close_tree(f, u);

@@ -1,6 +1,6 @@
 /* prove.c - runs all devices of a challenge at once, one thread each; also the chain, and what
  * the tests share. */
-#include "cmd/rnp-bench/prove.h"
+#include "cmd/rnp-bench/prove/prove.h"
 
 #include <pthread.h>
 #include <sodium.h>
@@ -13,7 +13,7 @@
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "kernels/dev/dev.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 
 #define GPUS_MAX 64
 
@@ -21,6 +21,12 @@ int prove_failed(const struct dev *dev)
 {
 	return err_set(dev->code ? dev->code : EX_UNAVAILABLE, "%s: %s", dev->name,
 		dev->error);
+}
+
+int prove_part(const struct prove_hooks *hooks, const struct poc_device *d,
+	enum prove_test test, int64_t done, int64_t all)
+{
+	return hooks && hooks->part ? hooks->part(hooks->ctx, d, test, done, all) : 0;
 }
 
 json_t *prove_tuple(const int64_t *v, int n)
@@ -39,17 +45,22 @@ json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 {
 	size_t bytes = (size_t)d->segments * POC_HASH_BYTES;
 	unsigned char seed[POC_HASH_BYTES], state[POC_HASH_BYTES], *ends = xmalloc(bytes);
-	json_t *part = json_object();
+	json_t *part = NULL;
+	int rc = prove_part(hooks, d, PROVE_CHAIN, 0, d->segments);
 
 	poc_seed(seed, c, d->uuid);
 	poc_derive(state, seed, "chain");
-	for (int64_t s = 0; s < d->segments; s++) {
+	for (int64_t s = 0; s < d->segments && rc == 0; s++) {
 		sha256_chain_fast()(state, 1, (uint64_t)d->steps);
 		if (hooks && hooks->segment)
 			hooks->segment(hooks->ctx, s, state);
 		memcpy(ends + POC_HASH_BYTES * s, state, POC_HASH_BYTES);
+		rc = prove_part(hooks, d, PROVE_CHAIN, s + 1, d->segments);
 	}
-	poc_set_bytes(part, "checkpoints", ends, bytes);
+	if (rc == 0) {
+		part = json_object();
+		poc_set_bytes(part, "checkpoints", ends, bytes);
+	}
 	free(ends);
 	return part;
 }
@@ -133,7 +144,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Returns 0, or -1 if a device is missing; then nothing was done. */
+/* Returns 0, or -1 if a device is missing or the challenge is refused; then nothing was done. */
 static int open_all(struct worker *w, const struct poc_challenge *c, int64_t memory_bytes,
 	const struct prove_hooks *hooks)
 {
@@ -152,6 +163,11 @@ static int open_all(struct worker *w, const struct poc_challenge *c, int64_t mem
 			return -1;
 		}
 	}
+	for (int i = 0; hooks && hooks->begin && i < c->ndevices; i++)
+		if (hooks->begin(hooks->ctx, w[i].d, &w[i].dev) < 0)
+			return -1;
+	if (hooks && hooks->begun)
+		hooks->begun(hooks->ctx);
 	return 0;
 }
 

@@ -1,12 +1,12 @@
-/* suite_comm.c - measures ping-pongs and sums of two ranks, over sizes and backends.
+/* comm.c - measures ping-pongs and sums of two ranks, over sizes and backends.
  *
  * All backends are measured in turn, size by size and round after round, so that they share the
- * noise of a minute. mpi has processes of its own (suite_comm_mpi.c), which burn a core while
+ * noise of a minute. mpi has processes of its own (comm_mpi.c), which burn a core while
  * they wait, and is measured after the others. That is one segment; the next one follows much
  * later in the run with new connections and processes, because their placement makes more of a
  * difference than a round. So the median of a segment's rounds is one sample, and each segment
  * has one line through its sizes, from which latency and bandwidth follow. */
-#include "cmd/rnp-bench/suite_comm.h"
+#include "cmd/rnp-bench/suites/comm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-bench/fit.h"
+#include "cmd/rnp-bench/suites/line_fit.h"
 #include "common/record/bench.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -303,17 +303,20 @@ static int tell(void *state, suite_emit emit_record, void *ctx)
 	static const int order[COMM_BACKENDS] = { COMM_HTTP, COMM_TCP, COMM_NCCL,
 		COMM_MPI };
 	const struct teller to = { workload, emit_record, ctx };
+	bool measured = false;
 
 	(void)state;
 	if (!workload)
 		return 0;
+	for (size_t k = 0; k < COMM_BACKENDS; k++)
+		measured = measured || workload->sides[k].segments;
 	for (size_t k = 0; k < COMM_BACKENDS; k++)
 		for (int op = 0; op < COMM_OPS; op++)
 			if (emit_points(&to, workload->curves[op], order[k], op) < 0 ||
 				emit_fit(&to, order[k], op) < 0)
 				return -1;
 	/* the job measures one backend, and only its first rank prints */
-	for (int op = 0; op < COMM_OPS && !comm_mpi_started(); op++)
+	for (int op = 0; op < COMM_OPS && measured && !comm_mpi_started(); op++)
 		if (emit_crossings(&to, op) < 0)
 			return -1;
 	return 0;
@@ -536,7 +539,7 @@ static void release(void *state)
 	workload = NULL;
 }
 
-static const struct suite_workload functions = { segment, tell, release, NULL };
+static const struct suite_workload functions = { segment, NULL, tell, release, NULL };
 
 static const struct test tests[] = {
 	{ .name = "pingpong",

@@ -1,9 +1,9 @@
-/* suite_comm.h - shared by the files of the comm suite. */
-#ifndef RNP_BENCH_SUITE_COMM_H
-#define RNP_BENCH_SUITE_COMM_H
+/* comm.h - shared by the files of the comm suite. */
+#ifndef RNP_BENCH_SUITES_COMM_H
+#define RNP_BENCH_SUITES_COMM_H
 
-#include "cmd/rnp-bench/peer.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/peer/peer.h"
+#include "cmd/rnp-bench/suites/suite.h"
 
 #define COMM_BYTES_MIN 1024
 #define COMM_SIZES_MAX 17 /* 1 KiB to 64 MiB */

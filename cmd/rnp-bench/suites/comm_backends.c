@@ -1,9 +1,9 @@
-/* suite_comm_backends.c - the backends of the comm suite: how each does a ping-pong, a sum, and
+/* comm_backends.c - the backends of the comm suite: how each does a ping-pong, a sum, and
  * a checked sum. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/suite_comm.h"
+#include "cmd/rnp-bench/suites/comm.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"

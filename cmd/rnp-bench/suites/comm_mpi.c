@@ -1,4 +1,4 @@
-/* suite_comm_mpi.c - measures the mpi backend on one machine: mpirun starts this program twice,
+/* comm_mpi.c - measures the mpi backend on one machine: mpirun starts this program twice,
  * and its first rank reports. */
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/rnp-bench/suite_comm.h"
+#include "cmd/rnp-bench/suites/comm.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"

@@ -1,12 +1,12 @@
-/* suite_compress.c - measures gradient containers: how fast they are written and read, how
+/* compress.c - measures gradient containers: how fast they are written and read, how
  * small and how exact they are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/compress_data.h"
-#include "cmd/rnp-bench/gpu.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/compress_data.h"
+#include "cmd/rnp-bench/suites/gpu.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/err.h"
 #include "common/base/threads.h"
 #include "common/grad/grad.h"
@@ -278,7 +278,7 @@ METHOD(e3m0, "e3m0")
 METHOD(qsgd, "qsgd:4")
 METHOD(topk, "topk")
 
-/* --- copying, and others --------------------------------------------------------------------------- */
+/* --- copying, and others ------------------------------------------------------------------ */
 
 static int step_copy(double *work)
 {

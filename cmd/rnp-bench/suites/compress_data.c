@@ -1,6 +1,6 @@
 /* compress_data.c - generates data for compressors, and opens the libraries of other
  * compressors with dlopen. */
-#include "cmd/rnp-bench/compress_data.h"
+#include "cmd/rnp-bench/suites/compress_data.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ uint64_t compress_data_file(float *out, uint64_t n, const char *path)
 	return got;
 }
 
-/* --- the libraries of others: the few prototypes that are needed ------------------------------------ */
+/* --- the libraries of others: the few prototypes that are needed -------------------------- */
 
 static struct {
 	size_t (*bound)(size_t n);

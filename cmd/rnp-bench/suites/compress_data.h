@@ -1,7 +1,7 @@
 /* compress_data.h - data for measuring compressors, and other people's compressors to compare
  * with. Uses rng, lm/train. */
-#ifndef RNP_BENCH_COMPRESS_DATA_H
-#define RNP_BENCH_COMPRESS_DATA_H
+#ifndef RNP_BENCH_SUITES_COMPRESS_DATA_H
+#define RNP_BENCH_SUITES_COMPRESS_DATA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/compress_data.h"
+#include "cmd/rnp-bench/suites/compress_data.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
 #include "common/lm/train/train.h"

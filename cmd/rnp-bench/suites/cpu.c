@@ -1,15 +1,15 @@
-/* suite_cpu.c - measures matrix products on all cores, and a hash chain on one. */
+/* cpu.c - measures matrix products on all cores, and a hash chain on one. */
 #include <string.h>
 
-#include "cmd/rnp-bench/matrices.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/matrices.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/err.h"
 #include "common/base/threads.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "kernels/dev/dev.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 #include "kernels/bulk/peak.h"
 
 #define N       2048 /* three matrices of f32 are 50 MB */

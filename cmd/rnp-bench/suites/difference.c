@@ -1,5 +1,5 @@
 /* difference.c - compares two medians with their intervals. */
-#include "cmd/rnp-bench/difference.h"
+#include "cmd/rnp-bench/suites/difference.h"
 
 #include <string.h>
 

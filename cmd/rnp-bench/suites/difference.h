@@ -1,6 +1,6 @@
 /* difference.h - decides whether two medians with intervals differ, and which is better. Pure. */
-#ifndef RNP_BENCH_DIFFERENCE_H
-#define RNP_BENCH_DIFFERENCE_H
+#ifndef RNP_BENCH_SUITES_DIFFERENCE_H
+#define RNP_BENCH_SUITES_DIFFERENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* gpu.c - opens the GPU to be measured, and reads its clock, temperature and users through
  * NVML. */
-#include "cmd/rnp-bench/gpu.h"
+#include "cmd/rnp-bench/suites/gpu.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* gpu.h - the GPU that the suites gpu and link measure: opened once, its conditions recorded,
  * and the reason when there is none. */
-#ifndef RNP_BENCH_GPU_H
-#define RNP_BENCH_GPU_H
+#ifndef RNP_BENCH_SUITES_GPU_H
+#define RNP_BENCH_SUITES_GPU_H
 
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/err.h"
 #include "kernels/bulk/ops.h"
 

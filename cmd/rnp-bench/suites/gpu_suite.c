@@ -1,11 +1,11 @@
-/* suite_gpu.c - measures a GPU's arithmetic and memory, through the device table. */
+/* gpu_suite.c - measures a GPU's arithmetic and memory, through the device table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/gpu.h"
-#include "cmd/rnp-bench/matrices.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/gpu.h"
+#include "cmd/rnp-bench/suites/matrices.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
@@ -271,7 +271,8 @@ static int open_random(const struct settings *s)
 	return 0;
 }
 
-/* The sum is a word of the device's memory. Waits for it, and reads it to out unless that is NULL. */
+/* The sum is a word of the device's memory. Waits for it, and reads it to out unless that is
+ * NULL. */
 static int random_sum(struct bulk_random *r, uint64_t *out)
 {
 	uint64_t *sum = gpu.area[1];

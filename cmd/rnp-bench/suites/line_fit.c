@@ -1,6 +1,6 @@
-/* fit.c - fits lines to message times, and finds the sizes at which another backend becomes the
- * fastest. */
-#include "cmd/rnp-bench/fit.h"
+/* line_fit.c - fits lines to message times, and finds the sizes at which another backend becomes
+ * the fastest. */
+#include "cmd/rnp-bench/suites/line_fit.h"
 
 #include <math.h>
 

@@ -1,12 +1,12 @@
-/* fit.h - fits latency and bandwidth to the times of messages of many sizes, and finds which
+/* line_fit.h - fits latency and bandwidth to the times of messages of many sizes, and finds which
  * backend is the fastest where. Pure. */
-#ifndef RNP_BENCH_FIT_H
-#define RNP_BENCH_FIT_H
+#ifndef RNP_BENCH_SUITES_LINE_FIT_H
+#define RNP_BENCH_SUITES_LINE_FIT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cmd/rnp-bench/difference.h"
+#include "cmd/rnp-bench/suites/difference.h"
 
 /* The line t(n) = latency + n * per_byte. */
 struct fit {

@@ -1,10 +1,10 @@
-/* suite_link.c - measures transfers to a GPU and back: from pinned and from ordinary host
+/* link.c - measures transfers to a GPU and back: from pinned and from ordinary host
  * memory, and from another GPU. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/gpu.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/gpu.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
 #include "common/json/json.h"

@@ -1,18 +1,19 @@
-/* suite_lm.c - runs the courses of the suites train and serve: roofs and models, segment by
+/* lm.c - runs the courses of the suites train and serve: roofs and models, segment by
  * segment. */
-#include "cmd/rnp-bench/suite_lm.h"
+#include "cmd/rnp-bench/suites/lm.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/record.h"
+#include "cmd/rnp-bench/suites/record.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/threads.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
+#include "common/hw/roof.h"
 #include "common/json/json.h"
 #include "common/cli/prog.h"
 
@@ -258,6 +259,66 @@ static int measure_model(struct suite_lm *l, int i)
 	return rc;
 }
 
+/* --- how long it takes -------------------------------------------------------------------- */
+
+#define BATCH_S       0.05 /* to warm up */
+#define OPEN_BPS      1e9  /* parameters are drawn by one thread */
+#define STEPS         3    /* of a large model's batch: its warm-up is two */
+#define REACHED       0.5  /* of the roof, by models */
+#define UNKNOWN_FLOPS 1e11
+
+/* Returns the seconds of one model in all segments, by the rules of is_enough. */
+static double expect_model(const struct suite_lm_work *work, double flops,
+	const struct settings *s)
+{
+	double batch = (double)s->time_ms / 1e3 / SUITE_SEGMENTS + BATCH_S;
+	double time = (double)s->time_ms / 1e3 * (work->tests + SUITE_LM_ROOFS);
+	double steps = STEPS * work->flop / (REACHED * flops);
+	double once = SUITE_LM_ROOFS * batch + work->bytes / OPEN_BPS +
+		(steps > work->tests * batch ? steps : work->tests * batch);
+
+	if (s->quick)
+		return SUITE_SEGMENTS * once / QUICK_SHARE;
+	return once * SAMPLES_LONG > 10 * time ? once * SAMPLES_LONG :
+		once * SAMPLES_MIN > 2 * time  ? once * SAMPLES_MIN :
+						 once * SUITE_SEGMENTS;
+}
+
+/* Returns the roof of the device, 0 where it is not known; with --quick none is measured. */
+static double flops_of(const struct suite_lm *l, const struct settings *s)
+{
+	const char *name = s->device ? s->device : getenv("RNP_DEVICE");
+	struct figure roof = { 0 };
+	struct dev d = DEV_INIT;
+
+	if (s->quick ||
+		device_open(&d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") <
+			0 ||
+		roof_of(&roof, &d, l->kind->type, false) < 0)
+		err_clear();
+	dev_close(&d);
+	return roof.best;
+}
+
+int64_t suite_lm_expect_ms(void *state, const struct settings *s)
+{
+	const struct suite_lm *l = state;
+	double flops = flops_of(l, s), sum_s = 0;
+	double memory = (double)hw_available_read() * 0.9;
+
+	for (int i = 0; i < l->kind->count(s); i++) {
+		struct suite_lm_work work = { 0 };
+
+		l->kind->weigh(s, i, &work);
+		if (work.tests && (memory <= 0 || work.bytes < memory))
+			sum_s += expect_model(&work, flops > 0 ? flops : UNKNOWN_FLOPS,
+				s);
+	}
+	return (int64_t)(sum_s * 1000);
+}
+
+/* --- the course --------------------------------------------------------------------------- */
+
 int suite_lm_segment(void *state, const struct settings *s)
 {
 	struct suite_lm *l = state;
@@ -266,8 +327,12 @@ int suite_lm_segment(void *state, const struct settings *s)
 	if (!l->prepared)
 		prepare(l, s);
 	rc = open_device(l);
-	for (int i = 0; rc == 0 && i < l->kind->count(s); i++)
+	for (int i = 0; rc == 0 && i < l->kind->count(s) && !*s->interrupted; i++)
 		rc = measure_model(l, i);
+	/* what was measured beside all these models is kept for other programs */
+	if (!s->quick && l->stretch[SUITE_LM_MATRIX].n)
+		roof_offer(&l->d, l->kind->type, l->stretch[SUITE_LM_MATRIX].batches,
+			l->stretch[SUITE_LM_MATRIX].n);
 	for (int i = 0; i < SUITE_LM_ROOFS; i++)
 		measurement_move(&l->roofs[i], &l->stretch[i]);
 	if (rc < 0 || !keeps_device(l))
@@ -285,13 +350,30 @@ static double median(const double *values, size_t n)
 	return stats.median;
 }
 
+/* Sets a share in ppm. One above 1 is none: the model is not held by that limit, because its
+ * weights lie in the cache or are multiplied in a smaller type, or the limit was measured while
+ * something was in the way. */
+static void set_share(json_t *record, const char *key, double share)
+{
+	char path[64];
+
+	if (share <= 1) {
+		json_set_i64(json_object_get(record, "params"), key,
+			llround(1e6 * share));
+		return;
+	}
+	snprintf(path, sizeof path, "params.%s", key);
+	json_set_text(record_unknown(record), path,
+		"the model was faster than this limit: weights in the cache or of 8 bits, or another program ran while the limit was measured");
+}
+
 static int emit_test(struct suite_lm *l, const struct suite_lm_model *model,
 	const struct suite_lm_test *t, suite_emit emit, void *ctx)
 {
 	double matrix = median(model->roofs[SUITE_LM_MATRIX], model->n);
 	double memory = median(model->roofs[SUITE_LM_MEMORY], model->n);
 	double rate = median(t->m.batches, t->m.n);
-	json_t *params = t->params;
+	json_t *params = t->params, *record;
 
 	json_set_text(params, "kernel", l->isa);
 	json_set_i64(params, "threads", threads_max());
@@ -300,13 +382,12 @@ static int emit_test(struct suite_lm *l, const struct suite_lm_model *model,
 	json_set_i64(params, "token_ns", llround(1e9 / rate));
 	json_set_i64(params, "matrix_flop_per_s", llround(matrix));
 	json_set_i64(params, "memory_bytes_per_s", llround(memory));
-	json_set_i64(params, "matrix_ppm", llround(1e6 * rate * t->flop / matrix));
-	json_set_i64(params, "memory_ppm", llround(1e6 * rate * t->bytes / memory));
-	json_set_i64(params, "roof_ppm",
-		llround(1e6 * rate / fmin(matrix / t->flop, memory / t->bytes)));
-	return emit(ctx,
-		record_make(l->kind->suite->name, t->test, l->device, &t->m,
-			json_incref(params)));
+	record = record_make(l->kind->suite->name, t->test, l->device, &t->m,
+		json_incref(params));
+	set_share(record, "matrix_ppm", rate * t->flop / matrix);
+	set_share(record, "memory_ppm", rate * t->bytes / memory);
+	set_share(record, "roof_ppm", rate / fmin(matrix / t->flop, memory / t->bytes));
+	return emit(ctx, record);
 }
 
 int suite_lm_tell(void *state, suite_emit emit, void *ctx)

@@ -1,15 +1,15 @@
-/* suite_lm.h - shared by the suites train and serve: a device, its roofs, and models that are
+/* lm.h - shared by the suites train and serve: a device, its roofs, and models that are
  * measured beside them.
  *
  * The course consists of segments (suite.h). Each segment opens every model anew, measures a
  * batch of each roof and of each of the model's tests, and closes it: the samples of one test
  * are spread over the whole run. */
-#ifndef RNP_BENCH_SUITE_LM_H
-#define RNP_BENCH_SUITE_LM_H
+#ifndef RNP_BENCH_SUITES_LM_H
+#define RNP_BENCH_SUITES_LM_H
 
-#include "cmd/rnp-bench/matrices.h"
-#include "cmd/rnp-bench/measure.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/matrices.h"
+#include "cmd/rnp-bench/suites/measure.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/lm/model/config.h"
 
 /* Rows of a suite's table before those of the models: the roofs. */
@@ -39,6 +39,13 @@ struct suite_lm_model {
 
 struct suite_lm;
 
+/* About how much work a model is, for the time that the suite takes: operations of one step of each
+ * test together, bytes to make when it is opened. 0 tests: it is left out. */
+struct suite_lm_work {
+	double flop, bytes;
+	int tests;
+};
+
 /* What differs between train and serve. */
 struct suite_lm_kind {
 	const struct suite *suite;
@@ -50,6 +57,7 @@ struct suite_lm_kind {
 	 * err_set(); close is called in any case. */
 	int (*open)(struct suite_lm *l, struct suite_lm_model *m, int i);
 	void (*close)(void);
+	void (*weigh)(const struct settings *s, int i, struct suite_lm_work *out);
 };
 
 /* All zero except kind before the first segment. */
@@ -73,11 +81,12 @@ struct suite_lm {
 
 /* The course of a suite; its state is a struct suite_lm. */
 int suite_lm_segment(void *state, const struct settings *s);
+int64_t suite_lm_expect_ms(void *state, const struct settings *s);
 int suite_lm_tell(void *state, suite_emit emit, void *ctx);
 void suite_lm_release(void *state);
-#define SUITE_LM_WORKLOAD(l)                                         \
-	{                                                            \
-		suite_lm_segment, suite_lm_tell, suite_lm_release, l \
+#define SUITE_LM_WORKLOAD(l)                                                             \
+	{                                                                                \
+		suite_lm_segment, suite_lm_expect_ms, suite_lm_tell, suite_lm_release, l \
 	}
 
 /* The tests of the roofs. */

@@ -1,13 +1,13 @@
 /* matrices.c - fills matrices with small integers, multiplies them, and checks elements of the
  * product. */
-#include "cmd/rnp-bench/matrices.h"
+#include "cmd/rnp-bench/suites/matrices.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/gpu.h"
+#include "cmd/rnp-bench/suites/gpu.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"

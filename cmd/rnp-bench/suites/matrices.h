@@ -1,6 +1,6 @@
 /* matrices.h - multiplies square matrices on a device again and again, and checks the result. */
-#ifndef RNP_BENCH_MATRICES_H
-#define RNP_BENCH_MATRICES_H
+#ifndef RNP_BENCH_SUITES_MATRICES_H
+#define RNP_BENCH_SUITES_MATRICES_H
 
 #include <stdint.h>
 

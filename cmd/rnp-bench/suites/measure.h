@@ -4,10 +4,10 @@
  * Repetitions that follow each other agree far better than a repetition an hour later will,
  * because disturbances of a machine last for seconds. So a sample is the median of one batch,
  * and other tests run between two batches. */
-#ifndef RNP_BENCH_MEASURE_H
-#define RNP_BENCH_MEASURE_H
+#ifndef RNP_BENCH_SUITES_MEASURE_H
+#define RNP_BENCH_SUITES_MEASURE_H
 
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/stats.h"
 
 #define MEASURE_SPREAD_PPM 20000 /* half the interval's width over the median: 2% */
@@ -53,9 +53,5 @@ bool measure_enough(const struct stats *s, bool quick);
 /* Whether the clock (readings in order) fell while the test ran: the median of the second half
  * is more than 5% below the best. Pure. */
 bool measure_clock_fell(const double *mhz, size_t n);
-
-/* Returns the clock of this CPU now, in MHz, or 0: timed by a chain of multiplications, which
- * take 3 cycles each on x86 CPUs since 2008. */
-double measure_clock_mhz(void);
 
 #endif

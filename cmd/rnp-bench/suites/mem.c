@@ -1,10 +1,10 @@
-/* suite_mem.c - measures the bandwidth of copy and triad and the latency of random access, all
+/* mem.c - measures the bandwidth of copy and triad and the latency of random access, all
  * beyond the caches. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/err.h"
 #include "common/base/threads.h"
 #include "common/hw/device.h"

@@ -1,4 +1,4 @@
-/* suite_net.c - measures the link to a peer: bytes down and up, and the round trip of a small
+/* net.c - measures the link to a peer: bytes down and up, and the round trip of a small
  * message.
  *
  * It uses a plain TCP connection if the peer has a reachable listener, otherwise HTTP.
@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cmd/rnp-bench/peer.h"
-#include "cmd/rnp-bench/suite.h"
+#include "cmd/rnp-bench/peer/peer.h"
+#include "cmd/rnp-bench/suites/suite.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"

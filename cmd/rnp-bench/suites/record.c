@@ -1,5 +1,5 @@
 /* record.c - makes the rnp.bench record of a measurement. */
-#include "cmd/rnp-bench/record.h"
+#include "cmd/rnp-bench/suites/record.h"
 
 #include "common/record/bench.h"
 #include "common/json/json.h"

@@ -1,8 +1,8 @@
 /* record.h - makes the rnp.bench record of a test that was measured. */
-#ifndef RNP_BENCH_RECORD_H
-#define RNP_BENCH_RECORD_H
+#ifndef RNP_BENCH_SUITES_RECORD_H
+#define RNP_BENCH_SUITES_RECORD_H
 
-#include "cmd/rnp-bench/measure.h"
+#include "cmd/rnp-bench/suites/measure.h"
 
 /* Returns a new record of a test with at least one batch, without a node. device "": unknown,
  * and the record says so. Takes params. */

@@ -1,12 +1,12 @@
-/* suite_serve.c - measures inference: prompt and generated tokens of one stream, over the presets
+/* serve.c - measures inference: prompt and generated tokens of one stream, over the presets
  * and the types of their weights; and generated tokens of several streams in one step, over the
  * lengths of their texts. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/gpu.h"
-#include "cmd/rnp-bench/suite_lm.h"
+#include "cmd/rnp-bench/suites/gpu.h"
+#include "cmd/rnp-bench/suites/lm.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/lm/infer/choose.h"
@@ -19,8 +19,8 @@
 #define PREFILL_MAX     256 /* tokens of a prompt that is timed */
 #define PREFILL_FEW     64  /* with --quick, and of large models: one piece */
 #define FEW_FROM        3   /* the first of these: medium */
-/* A CPU takes most of an hour for the large models, and ten minutes for all others: it measures them
- * where a test has at least this time. */
+/* A CPU takes most of an hour for the large models, and ten minutes for all others: it measures
+ * them where a test has at least this time. */
 #define LARGE_MS     10000
 #define PRESET_TESTS (TYPES * 2)
 #define BATCH_SEED   32 /* tokens whose keys and values are repeated as a text */
@@ -389,8 +389,38 @@ static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 	return 0;
 }
 
+/* Prompts are most of a model's work, and several streams are as many tokens at a time. */
+static void weigh(const struct settings *s, int i, struct suite_lm_work *out)
+{
+	int per = s->quick ? QUICK_TYPES : TYPES, preset = i / per;
+	bool streams = preset >= (s->quick ? SUITE_LM_QUICK_PRESETS : SUITE_LM_PRESETS);
+	bool on_gpu = s->device && strncmp(s->device, "cuda", 4) == 0;
+	struct lm_config c;
+	uint64_t bytes;
+
+	if (!streams && preset >= FEW_FROM && !on_gpu && s->time_ms < LARGE_MS)
+		return;
+	lm_config_preset(&c,
+		!streams         ? lm_preset_names[preset] :
+			s->quick ? "nano" :
+				   "small",
+		0);
+	if (model_file_make(NULL, &bytes, &c,
+		    streams          ? BATCH_TYPE :
+			    s->quick ? types[quick_types[i % per]] :
+				       types[i % per],
+		    1) < 0) {
+		err_clear();
+		return;
+	}
+	out->flop = lm_config_train_flop(&c, PREFILL_MAX) / 3 *
+		(streams ? STREAMS_MAX * BATCHES : PREFILL_MAX);
+	out->bytes = (double)bytes;
+	out->tests = streams ? BATCHES : 2;
+}
+
 static const struct suite_lm_kind kind = { &suite_serve, PRODUCT_F32, count_models,
-	open_one, close_model };
+	open_one, close_model, weigh };
 
 static struct suite_lm workload = { .kind = &kind };
 static const struct suite_workload functions = SUITE_LM_WORKLOAD(&workload);

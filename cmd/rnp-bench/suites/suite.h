@@ -1,8 +1,9 @@
 /* suite.h - defines a benchmark: a step of work that is repeated and timed. */
-#ifndef RNP_BENCH_SUITE_H
-#define RNP_BENCH_SUITE_H
+#ifndef RNP_BENCH_SUITES_SUITE_H
+#define RNP_BENCH_SUITES_SUITE_H
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,6 +17,8 @@ struct settings {
 	const char *device;              /* of --device; NULL: not given */
 	const char *peer;                /* of net and comm: a URL, or NULL */
 	const struct opt_list *backends; /* of comm; none: all that are available */
+	/* set when the user ends the run: what takes long ends early, and keeps what it has */
+	const volatile sig_atomic_t *interrupted;
 };
 
 /* A test keeps its state in its own file, since one runs at a time. It is opened, measured and
@@ -66,7 +69,10 @@ struct suite_workload {
 	/* Prepares, measures, and frees the machine for others. Returns 0, or -1 with
 	 * err_set(), after which it is not called again. */
 	int (*segment)(void *state, const struct settings *s);
-	/* Emits the records. Returns 0, or -1 with err_set. */
+	/* Returns how long all segments will take, about; NULL: as long as the settings say. */
+	int64_t (*expect_ms)(void *state, const struct settings *s);
+	/* Emits the records of what was measured, which may be less than all segments. Returns
+	 * 0, or -1 with err_set. */
 	int (*tell)(void *state, suite_emit emit, void *ctx);
 	void (*release)(void *state); /* called even without a segment */
 	void *state;                  /* of the suite; NULL: it has its own */

@@ -1,11 +1,11 @@
-/* suite_train.c - measures training steps over the presets, and the machine's roofs beside
+/* train.c - measures training steps over the presets, and the machine's roofs beside
  * them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/gpu.h"
-#include "cmd/rnp-bench/suite_lm.h"
+#include "cmd/rnp-bench/suites/gpu.h"
+#include "cmd/rnp-bench/suites/lm.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/lm/train/train.h"
@@ -118,8 +118,22 @@ static int count_presets(const struct settings *s)
 	return s->quick ? SUITE_LM_QUICK_PRESETS : SUITE_LM_PRESETS;
 }
 
+#define MADE_BYTES 18 /* of a parameter: master, moments, gradient, copy */
+
+static void weigh(const struct settings *s, int i, struct suite_lm_work *out)
+{
+	const struct shape *shape = s->quick ? &quick_shapes[i] : &shapes[i];
+	struct lm_config c;
+
+	lm_config_preset(&c, lm_preset_names[i], 0);
+	out->flop = lm_config_train_flop(&c, shape->length) * shape->batch *
+		shape->length;
+	out->bytes = MADE_BYTES * (double)lm_config_params(&c);
+	out->tests = 1;
+}
+
 static const struct suite_lm_kind kind = { &suite_train, PRODUCT_BF16, count_presets,
-	open_preset, close_model };
+	open_preset, close_model, weigh };
 
 static struct suite_lm workload = { .kind = &kind };
 static const struct suite_workload functions = SUITE_LM_WORKLOAD(&workload);

@@ -1,18 +1,19 @@
 /* cost.c - computes what an hour of a node costs: energy, depreciation, network, margin, fee. */
-#include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/cost/cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/keys.h"
+#include "cmd/rnp-price/text/keys.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
 #include "common/base/money.h"
 
 /* a billion dollars is beyond every node */
-#define UUSD_MAX (INT64_C(1000000000) * 1000000)
+#define UUSD_MAX  (INT64_C(1000000000) * 1000000)
+#define WATTS_MAX 10000000
 
 const char cost_example[] = "{\n"
 			    "  \"watts_load\": 450,\n"
@@ -27,12 +28,12 @@ const char cost_example[] = "{\n"
 
 /* Reads one price for all hours, or a tariff. */
 static int read_energy(struct costs *c, const json_t *obj, const char *where,
-	const char *path, int64_t from_ms, const char **doubtful)
+	const char *path, const struct amount_rate *rates, int64_t from_ms)
 {
 	static const struct keys_amount flat = { .micro = "uusd_per_kwh",
 		.dollars = "per_kwh",
+		.of = &amount_per_kwh,
 		.required = true,
-		.cents_at_least = true,
 		.max_uusd = UUSD_MAX };
 	const json_t *tariff = json_object_get(obj, "tariff");
 	const char *other = json_object_get(obj, "per_kwh") ? "per_kwh" : "uusd_per_kwh";
@@ -43,8 +44,8 @@ static int read_energy(struct costs *c, const json_t *obj, const char *where,
 		return err_set(EX_DATAERR, "%s: 'tariff' and '%s' exclude each other",
 			where, other);
 	if (tariff)
-		return tariff_read(c->uusd_per_kwh, tariff, where, path, from_ms);
-	if (keys_amount(obj, where, &flat, &price, doubtful) < 0)
+		return tariff_read(c->uusd_per_kwh, tariff, where, path, rates, from_ms);
+	if (keys_amount(obj, where, &flat, rates, &price) < 0)
 		return -1;
 	for (int h = 0; h < TARIFF_HOURS; h++)
 		c->uusd_per_kwh[h] = price;
@@ -52,39 +53,40 @@ static int read_energy(struct costs *c, const json_t *obj, const char *where,
 }
 
 int cost_parse(struct costs *c, const json_t *obj, const char *where, const char *path,
-	int64_t from_ms, const char **doubtful)
+	int64_t from_ms)
 {
 	static const char *const names[] = { "kind", "v", "watts_load", "watts_idle",
 		"uusd_per_kwh", "per_kwh", "tariff", "hardware_uusd", "hardware",
 		"depreciation_days", "network_uusd_per_hour", "network_per_hour",
-		"fee_ppm", "margin_ppm", NULL };
+		"fee_ppm", "margin_ppm", "usd_per", NULL };
 	static const struct keys_amount hardware = { .micro = "hardware_uusd",
 		.dollars = "hardware",
-		.cents_at_least = true,
+		.of = &amount_hardware,
 		.max_uusd = UUSD_MAX };
 	static const struct keys_amount network = { .micro = "network_uusd_per_hour",
 		.dollars = "network_per_hour",
+		.of = &amount_per_hour,
 		.max_uusd = UUSD_MAX };
-	const char *ignored = NULL;
+	struct amount_rate rates[KEYS_RATES_MAX + 1];
 
 	memset(c, 0, sizeof *c);
-	if (!doubtful)
-		doubtful = &ignored;
-	*doubtful = NULL;
 	if (keys_check(obj, where, names) < 0 ||
 		(json_object_get(obj, "kind") &&
 			json_check_kind(obj, where, "rnp.costs") < 0) ||
-		json_get_i64(obj, where, "watts_load", 0, 10000000, &c->watts_load) < 0 ||
-		json_opt_i64(obj, where, "watts_idle", 0, 10000000, &c->watts_idle) < 0 ||
-		read_energy(c, obj, where, path, from_ms, doubtful) < 0 ||
-		keys_amount(obj, where, &hardware, &c->hardware_uusd, doubtful) < 0 ||
-		json_opt_i64(obj, where, "depreciation_days", 1, 36500,
+		keys_rates(obj, where, rates) < 0 ||
+		keys_whole(obj, where, "watts_load", true, &amount_watts, 0, WATTS_MAX,
+			&c->watts_load) < 0 ||
+		keys_whole(obj, where, "watts_idle", false, &amount_watts, 0, WATTS_MAX,
+			&c->watts_idle) < 0 ||
+		read_energy(c, obj, where, path, rates, from_ms) < 0 ||
+		keys_amount(obj, where, &hardware, rates, &c->hardware_uusd) < 0 ||
+		keys_whole(obj, where, "depreciation_days", false, &amount_days, 1, 36500,
 			&c->depreciation_days) < 0 ||
-		keys_amount(obj, where, &network, &c->network_uusd_per_hour, doubtful) <
-			0 ||
-		json_opt_i64(obj, where, "fee_ppm", 0, MONEY_PPM - 1, &c->fee_ppm) < 0 ||
-		json_opt_i64(obj, where, "margin_ppm", 0, 1000 * MONEY_PPM,
-			&c->margin_ppm) < 0)
+		keys_amount(obj, where, &network, rates, &c->network_uusd_per_hour) < 0 ||
+		keys_whole(obj, where, "fee_ppm", false, &amount_ppm, 0, MONEY_PPM - 1,
+			&c->fee_ppm) < 0 ||
+		keys_whole(obj, where, "margin_ppm", false, &amount_ppm, 0,
+			1000 * MONEY_PPM, &c->margin_ppm) < 0)
 		return -1;
 	if (c->watts_idle > c->watts_load)
 		return err_set(EX_DATAERR,
@@ -96,7 +98,7 @@ int cost_parse(struct costs *c, const json_t *obj, const char *where, const char
 	return 0;
 }
 
-int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **doubtful)
+int cost_load(struct costs *c, const char *path, int64_t from_ms)
 {
 	struct buf text = BUF_INIT;
 	json_t *obj = NULL;
@@ -105,7 +107,7 @@ int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **d
 	if (io_read(&text, path, COST_FILE_BYTES_MAX) == 0)
 		obj = json_parse_object(buf_text(&text), text.len, path);
 	if (obj)
-		rc = cost_parse(c, obj, path, path, from_ms, doubtful);
+		rc = cost_parse(c, obj, path, path, from_ms);
 	json_decref(obj);
 	buf_release(&text);
 	return rc;

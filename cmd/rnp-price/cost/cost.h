@@ -2,14 +2,14 @@
  *
  * Uses json, money. Every term is rounded up to 10^-6 dollars: a price floor must not be
  * rounded down. */
-#ifndef RNP_PRICE_COST_H
-#define RNP_PRICE_COST_H
+#ifndef RNP_PRICE_COST_COST_H
+#define RNP_PRICE_COST_COST_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/tariff.h"
+#include "cmd/rnp-price/cost/tariff.h"
 #include "common/base/buf.h"
 
 #define COST_FILE_BYTES_MAX ((size_t)1 << 16)
@@ -33,14 +33,13 @@ struct cost_floor {
 };
 
 /* Reads the costs of an object, for the hours from from_ms on; unknown keys are refused. path:
- * the file that it is from, beside which a day-ahead file lies (NULL: none). *doubtful (may be
- * NULL) becomes the first amount that is so small that dollars were probably meant, or NULL.
- * Returns 0, or -1 with EX_DATAERR naming where and the field. */
+ * the file that it is from, beside which a day-ahead file lies (NULL: none). Unusual amounts are
+ * doubted, see amount_doubt. Returns 0, or -1 with EX_DATAERR naming where and the field. */
 int cost_parse(struct costs *c, const json_t *obj, const char *where, const char *path,
-	int64_t from_ms, const char **doubtful);
+	int64_t from_ms);
 
 /* Reads the same from the file at path ("-": standard input). Returns 0, or -1. */
-int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **doubtful);
+int cost_load(struct costs *c, const char *path, int64_t from_ms);
 
 /* An example file of costs to start from, as --example prints it. */
 extern const char cost_example[];

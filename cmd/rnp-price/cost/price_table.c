@@ -1,5 +1,5 @@
 /* price_table.c - reads the break-even prices of GPU models from a policy's section "prices". */
-#include "cmd/rnp-price/price_table.h"
+#include "cmd/rnp-price/cost/price_table.h"
 
 #include "common/base/err.h"
 #include "common/json/json.h"

@@ -1,8 +1,8 @@
 /* price_table.h - the break-even price of GPU models, from a policy's section "prices".
  *
  * Pure except for the given policy. Uses policy, money, json. */
-#ifndef RNP_PRICE_PRICE_TABLE_H
-#define RNP_PRICE_PRICE_TABLE_H
+#ifndef RNP_PRICE_COST_PRICE_TABLE_H
+#define RNP_PRICE_COST_PRICE_TABLE_H
 
 #include <jansson.h>
 #include <stdint.h>

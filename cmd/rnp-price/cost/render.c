@@ -1,12 +1,12 @@
 /* render.c - amounts of RENDER beside amounts of dollars: see render.h. */
-#include "cmd/rnp-price/render.h"
+#include "cmd/rnp-price/cost/render.h"
 
-#include <string.h>
+#include <ctype.h>
+#include <unistd.h>
 
+#include "common/base/amount.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
-#include "common/base/money.h"
-#include "common/base/num.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
@@ -30,9 +30,10 @@ static int from_file(const char *path, int64_t *price_uusd)
 
 int render_price(const char *text, int64_t *price_uusd)
 {
-	if (!*text || strspn(text, "0123456789.") != strlen(text))
+	/* "1.90", "1.90 USD", "$1.90": no file is called so, or it is meant */
+	if ((!isdigit((unsigned char)*text) && *text != '$') || access(text, F_OK) == 0)
 		return from_file(text, price_uusd);
-	if (num_decimal(text, "--render", MONEY_USD_DECIMALS, 0, price_uusd) < 0)
+	if (amount_read(text, "--render", &amount_usd, "", NULL, price_uusd) < 0)
 		return -1;
 	if (*price_uusd < 1 || *price_uusd > RENDER_PRICE_MAX)
 		return err_set(EX_USAGE, "--render: %.40s $ is no price of RENDER", text);

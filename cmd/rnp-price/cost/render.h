@@ -1,7 +1,7 @@
 /* render.h - amounts of RENDER beside amounts of dollars, where a price of RENDER is given. Uses
  * io, json, schema. */
-#ifndef RNP_PRICE_RENDER_H
-#define RNP_PRICE_RENDER_H
+#ifndef RNP_PRICE_COST_RENDER_H
+#define RNP_PRICE_COST_RENDER_H
 
 #include <jansson.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* tariff.c - reads tariffs: see tariff.h for the three forms. Each is turned into a week of
  * hourly prices, so that computations need to know neither zones nor files. */
-#include "cmd/rnp-price/tariff.h"
+#include "cmd/rnp-price/cost/tariff.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/rnp-price/keys.h"
+#include "cmd/rnp-price/text/keys.h"
+#include "common/base/amount.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
-#include "common/base/num.h"
 #include "common/json/json.h"
 
 #define HOUR_MS        INT64_C(3600000)
@@ -90,7 +90,15 @@ static int read_hours(const char *text, const char *what, uint32_t *hours)
 	return 0;
 }
 
-static int read_rate(struct rate *r, const json_t *v, const char *where)
+/* Reads a price of a file that a person wrote. */
+static int read_price(const json_t *v, const char *what, const struct amount_rate *worth,
+	int64_t max_uusd, int64_t *uusd)
+{
+	return keys_amount_of(v, what, &amount_per_kwh, worth, max_uusd, uusd);
+}
+
+static int read_rate(struct rate *r, const json_t *v, const char *where,
+	const struct amount_rate *worth)
 {
 	static const char *const names[] = { "days", "hours", "per_kwh", NULL };
 	const char *days = NULL, *hours = NULL;
@@ -111,7 +119,7 @@ static int read_rate(struct rate *r, const json_t *v, const char *where)
 	if (hours && read_hours(hours, what, &r->hours) < 0)
 		return -1;
 	snprintf(what, sizeof what, "%.300s: per_kwh", where);
-	return keys_amount_of(json_object_get(v, "per_kwh"), what, KWH_UUSD_MAX,
+	return read_price(json_object_get(v, "per_kwh"), what, worth, KWH_UUSD_MAX,
 		&r->uusd);
 }
 
@@ -176,7 +184,8 @@ static int check_whole_week(const struct rate *rates, size_t n, const char *wher
 	return 0;
 }
 
-static int read_zone(int64_t *uusd, const json_t *v, const char *where, int64_t from_ms)
+static int read_zone(int64_t *uusd, const json_t *v, const char *where,
+	const struct amount_rate *worth, int64_t from_ms)
 {
 	static const char *const names[] = { "zone", "rates", "otherwise", NULL };
 	struct rate rates[RATES_MAX];
@@ -200,12 +209,12 @@ static int read_zone(int64_t *uusd, const json_t *v, const char *where, int64_t 
 		return err_set(EX_DATAERR, "%s: rates: more than %d", where, RATES_MAX);
 	for (size_t i = 0; i < n; i++) {
 		snprintf(what, sizeof what, "%.300s: rates[%zu]", where, i);
-		if (read_rate(&rates[i], json_array_get(list, i), what) < 0)
+		if (read_rate(&rates[i], json_array_get(list, i), what, worth) < 0)
 			return -1;
 	}
 	snprintf(what, sizeof what, "%.300s: otherwise", where);
 	if (json_object_get(v, "otherwise") ?
-			keys_amount_of(json_object_get(v, "otherwise"), what,
+			read_price(json_object_get(v, "otherwise"), what, worth,
 				KWH_UUSD_MAX, &otherwise) < 0 :
 			check_whole_week(rates, n, where) < 0)
 		return -1;
@@ -221,27 +230,54 @@ static int read_zone(int64_t *uusd, const json_t *v, const char *where, int64_t 
 
 /* --- a day-ahead file ------------------------------------------------------------------------ */
 
-/* Parses one line's hour and price; header lines begin with a letter. */
-static int read_line(char *line, const char *where, int64_t *at_ms, int64_t *uusd)
-{
-	char *comma = strchr(line, ','), *rest;
+/* What a day-ahead file says of its prices. */
+struct day_ahead {
+	int64_t add;
+	const struct amount_rate *worth;
+	char unit[40];   /* of prices that have none: that of the heading; "": USD/kWh */
+	int64_t largest; /* the price that is furthest from 0, and where it stands */
+	char where[200];
+};
 
-	if (!comma)
+/* Takes the unit from a heading such as "time,price (EUR/MWh)" or "start;EUR/MWh". */
+static void read_heading(struct day_ahead *d, char *line)
+{
+	char *save = NULL;
+
+	for (char *word = strtok_r(line, ",; \t\r()[]", &save); word;
+		word = strtok_r(NULL, ",; \t\r()[]", &save))
+		if (strlen(word) < sizeof d->unit &&
+			amount_is_unit(word, &amount_spot_kwh))
+			memcpy(d->unit, word, strlen(word) + 1);
+}
+
+/* Parses one line's hour and price, which is all that follows. */
+static int read_line(struct day_ahead *d, char *line, const char *where, int64_t *at_ms,
+	int64_t *uusd)
+{
+	char *rest = line + strcspn(line, ",;\t");
+	size_t n;
+
+	if (!*rest)
 		return err_set(EX_DATAERR, "%s: not \"TIME,PRICE\"", where);
-	*comma = '\0';
-	rest = comma + 1 + strspn(comma + 1, " ");
-	rest[strcspn(rest, " \r,")] = '\0';
+	*rest++ = '\0';
+	rest += strspn(rest, " ");
+	for (n = strlen(rest); n && strchr(" \r", rest[n - 1]); n--)
+		rest[n - 1] = '\0';
 	if (clock_parse(line, where, at_ms) < 0 ||
-		num_decimal(rest, where, 6, 1, uusd) < 0)
+		amount_read(rest, where, &amount_spot_kwh, d->unit, d->worth, uusd) < 0)
 		return -1;
 	if (*uusd > DAY_AHEAD_MAX || *uusd < -DAY_AHEAD_MAX)
-		return err_set(EX_DATAERR, "%s: %.20s $/kWh is out of range", where,
-			rest);
+		return err_set(EX_DATAERR, "%s: %.20s is out of range", where, rest);
+	if (llabs(*uusd) > llabs(d->largest)) {
+		d->largest = *uusd;
+		snprintf(d->where, sizeof d->where, "%s", where);
+	}
 	return 0;
 }
 
 /* In a quarter-hourly market, an hour costs the mean of the prices it has, rounded up. */
-static int read_file(int64_t *uusd, char *path, int64_t from_ms, int64_t add)
+static int read_file(int64_t *uusd, char *path, int64_t from_ms, struct day_ahead *d)
 {
 	int64_t sum[TARIFF_HOURS] = { 0 }, last = INT64_MIN, at, price;
 	int count[TARIFF_HOURS] = { 0 }, rc;
@@ -254,9 +290,13 @@ static int read_file(int64_t *uusd, char *path, int64_t from_ms, int64_t add)
 		const char *where = lines_where(&in);
 		int64_t hour;
 
-		if (isalpha((unsigned char)*line) && last == INT64_MIN)
+		if (last == INT64_MIN && strncmp(line, "\xef\xbb\xbf", 3) == 0)
+			line += 3;
+		if (last == INT64_MIN && !isdigit((unsigned char)*line)) {
+			read_heading(d, line);
 			continue;
-		rc = read_line(line, where, &at, &price);
+		}
+		rc = read_line(d, line, where, &at, &price);
 		if (rc == 0 && at <= last)
 			rc = err_set(EX_DATAERR, "%s: not later than the line before",
 				where);
@@ -274,18 +314,19 @@ static int read_file(int64_t *uusd, char *path, int64_t from_ms, int64_t add)
 		int64_t n = count[h], s = sum[h];
 
 		if (n)
-			uusd[h] = (s >= 0 ? (s + n - 1) / n : -(-s / n)) + add;
+			uusd[h] = (s >= 0 ? (s + n - 1) / n : -(-s / n)) + d->add;
 	}
-	return rc;
+	return rc < 0 ? -1 : amount_doubt(d->largest, d->where, &amount_spot_kwh);
 }
 
 static int read_day_ahead(int64_t *uusd, const json_t *v, const char *where,
-	const char *base_path, int64_t from_ms)
+	const char *base_path, const struct amount_rate *worth, int64_t from_ms)
 {
 	static const char *const names[] = { "day_ahead", "add", "otherwise", NULL };
 	const char *file, *slash = base_path ? strrchr(base_path, '/') : NULL;
+	struct day_ahead d = { .worth = worth };
 	struct buf path = BUF_INIT;
-	int64_t add = 0, otherwise;
+	int64_t otherwise;
 	char what[400], *text;
 	int rc;
 
@@ -294,8 +335,8 @@ static int read_day_ahead(int64_t *uusd, const json_t *v, const char *where,
 		return -1;
 	snprintf(what, sizeof what, "%.300s: add", where);
 	if (json_object_get(v, "add") &&
-		keys_amount_of(json_object_get(v, "add"), what, KWH_UUSD_MAX / 2, &add) <
-			0)
+		read_price(json_object_get(v, "add"), what, worth, KWH_UUSD_MAX / 2,
+			&d.add) < 0)
 		return -1;
 	if (!json_object_get(v, "otherwise"))
 		return err_set(EX_DATAERR,
@@ -303,7 +344,7 @@ static int read_day_ahead(int64_t *uusd, const json_t *v, const char *where,
 			"file lacks",
 			where);
 	snprintf(what, sizeof what, "%.300s: otherwise", where);
-	if (keys_amount_of(json_object_get(v, "otherwise"), what, KWH_UUSD_MAX,
+	if (read_price(json_object_get(v, "otherwise"), what, worth, KWH_UUSD_MAX,
 		    &otherwise) < 0)
 		return -1;
 	for (int h = 0; h < TARIFF_HOURS; h++)
@@ -312,14 +353,15 @@ static int read_day_ahead(int64_t *uusd, const json_t *v, const char *where,
 		buf_add(&path, base_path, (size_t)(slash + 1 - base_path));
 	buf_adds(&path, file);
 	text = buf_take(&path);
-	rc = read_file(uusd, text, from_ms, add);
+	rc = read_file(uusd, text, from_ms, &d);
 	free(text);
 	return rc;
 }
 
 /* --- all ------------------------------------------------------------------------------------ */
 
-static int read_array(int64_t *uusd, const json_t *v, const char *where, int64_t from_ms)
+static int read_array(int64_t *uusd, const json_t *v, const char *where,
+	const struct amount_rate *worth, int64_t from_ms)
 {
 	int64_t day[24];
 	char what[400];
@@ -329,7 +371,8 @@ static int read_array(int64_t *uusd, const json_t *v, const char *where, int64_t
 			json_array_size(v));
 	for (size_t h = 0; h < 24; h++) {
 		snprintf(what, sizeof what, "%.300s[%zu]", where, h);
-		if (keys_amount_of(json_array_get(v, h), what, KWH_UUSD_MAX, &day[h]) < 0)
+		if (read_price(json_array_get(v, h), what, worth, KWH_UUSD_MAX, &day[h]) <
+			0)
 			return -1;
 	}
 	for (int h = 0; h < TARIFF_HOURS; h++)
@@ -338,16 +381,16 @@ static int read_array(int64_t *uusd, const json_t *v, const char *where, int64_t
 }
 
 int tariff_read(int64_t uusd[TARIFF_HOURS], const json_t *v, const char *where,
-	const char *base_path, int64_t from_ms)
+	const char *base_path, const struct amount_rate *rates, int64_t from_ms)
 {
 	char what[300];
 
 	snprintf(what, sizeof what, "%.280s: tariff", where);
 	if (json_is_array(v))
-		return read_array(uusd, v, what, from_ms);
+		return read_array(uusd, v, what, rates, from_ms);
 	if (!json_is_object(v))
 		return err_set(EX_DATAERR, "%s: neither an array nor an object", what);
 	if (json_object_get(v, "day_ahead"))
-		return read_day_ahead(uusd, v, what, base_path, from_ms);
-	return read_zone(uusd, v, what, from_ms);
+		return read_day_ahead(uusd, v, what, base_path, rates, from_ms);
+	return read_zone(uusd, v, what, rates, from_ms);
 }

@@ -1,10 +1,10 @@
-/* feed_akash.c - reads the GPU prices that Akash's console publishes: one row for each model,
+/* akash.c - reads the GPU prices that Akash's console publishes: one row for each model,
  * memory and interface, with what its providers bid for one GPU.
  *
  * Pitfalls: a row is a statistic of bids and no offer: the median is taken, because the lowest
  * bid is what one stranger likes; the price is null where nobody bids; memory is "80Gi"; the
  * interface names the number of a socket ("SXM4"), which a model's name does not. */
-#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/feed/item.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -102,15 +102,14 @@ static int read_row(struct feed *f, const struct item *it)
 
 int feed_akash(struct feed *f, const char *text, size_t len, const char *name)
 {
-	json_t *doc = json_parse_object(text, len, name), *models = NULL;
-	struct item it;
-	int rc = doc ? json_get_array(doc, name, "models", &models) : -1;
+	static const char *const fields[] = { "vendor", "model", "ram", "interface",
+		"availability", "price", NULL };
+	static const struct feed_form form = {
+		.list = "models",
+		.no_list = "no 'models': not Akash's prices of GPUs",
+		.fields = fields,
+		.item = read_row,
+	};
 
-	for (size_t i = 0; rc == 0 && i < json_array_size(models); i++) {
-		it.obj = json_array_get(models, i);
-		snprintf(it.where, sizeof it.where, "%.200s: models[%zu]", name, i);
-		rc = read_row(f, &it);
-	}
-	json_decref(doc);
-	return rc;
+	return feed_list_read(f, &form, text, len, name);
 }

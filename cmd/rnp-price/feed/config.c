@@ -1,11 +1,11 @@
-/* feed_config.c - reads which markets are asked, and how: see feed_config.h. */
-#include "cmd/rnp-price/feed_config.h"
+/* config.c - reads which markets are asked, and how: see config.h. */
+#include "cmd/rnp-price/feed/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/keys.h"
+#include "cmd/rnp-price/text/keys.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"

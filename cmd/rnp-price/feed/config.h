@@ -1,4 +1,4 @@
-/* feed_config.h - the file of feed --config: which markets are asked, and how. Pure; uses
+/* config.h - the file of feed --config: which markets are asked, and how. Pure; uses
  * feed_run, json. */
 #ifndef RNP_PRICE_FEED_CONFIG_H
 #define RNP_PRICE_FEED_CONFIG_H
@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#include "cmd/rnp-price/feed_run.h"
+#include "cmd/rnp-price/feed/run.h"
 
 #define FEED_CONFIG_BYTES_MAX ((size_t)1 << 20)
 #define FEED_CONFIG_MAX       64 /* markets */

@@ -7,14 +7,17 @@
  * Prices are decimals in the feed. They are taken as text (JSON reals: their shortest digits),
  * to 12 decimals, half to even beyond; divided by the number of GPUs; rounded half up to 10^-6
  * dollars. An amount of money is never a binary fraction. */
-#ifndef RNP_PRICE_FEED_H
-#define RNP_PRICE_FEED_H
+#ifndef RNP_PRICE_FEED_FEED_H
+#define RNP_PRICE_FEED_FEED_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/offers/offer.h"
+#include "common/base/buf.h"
+#include "common/base/index.h"
 #include "common/record/gpu.h"
 
 /* Notes about a feed for people: once per text, with how often and where first. */
@@ -35,7 +38,7 @@ struct feed {
 		[FEED_CURSOR_MAX]; /* where the next page begins; "": this was the last */
 	struct feed_note *notes;
 	size_t nnotes, notes_cap;
-	size_t *ids, ids_cap; /* hash table of the offer ids */
+	struct hash_index ids; /* of the offers, by id */
 };
 #define FEED_INIT                                    \
 	{                                            \
@@ -80,5 +83,49 @@ void feed_add(struct feed *f, struct offer *o, const char *where);
 /* Copies the two capital letters of "Texas, US", "Hungary, HU, EU" or "FR" to out. Returns
  * false if there are none. */
 bool feed_country(const char *place, char out[3]);
+
+/* --- list.c: takes the items of a list of JSON as they arrive, with memory for one and the
+ * results, whatever the list's length -------------------------------------------------------- */
+
+struct item;
+struct feed_list;
+
+/* How a market's list looks. */
+struct feed_form {
+	const char *list, *inside; /* as json_items; inside may be NULL */
+	const char *no_list;       /* "no 'items': not a list of Prime's offers" */
+	const char *const *fields; /* of an item, those that count; ends with NULL */
+	int (*item)(struct feed *f, const struct item *it);
+	/* takes a field of the document; or NULL */
+	int (*field)(struct feed_list *l, const char *key, const json_t *v);
+	bool single; /* a document that is a single item is read, too */
+};
+
+struct feed_list {
+	struct feed *feed;
+	const struct feed_form *form;
+	struct buf part; /* an item without the fields that do not count */
+	char name[200];
+	int64_t stated; /* how many items the document says that it has; -1: it does not */
+	struct json_items *items;
+};
+
+/* Begins a list; name: the file, for errors and notes. Offers go to f, which is borrowed. */
+struct feed_list *feed_list_open(struct feed *f, const struct feed_form *form,
+	const char *name);
+
+/* Takes the next bytes of the list, in pieces of any size. Returns 0, or -1 with EX_DATAERR. */
+int feed_list_push(struct feed_list *l, const void *data, size_t len);
+
+/* The list ends here. Returns 0, or -1 with EX_DATAERR: it is not whole, or no list. */
+int feed_list_end(struct feed_list *l);
+
+void feed_list_close(struct feed_list *l); /* l may be NULL */
+
+/* Reads a whole list of len bytes. Returns 0, or -1 with EX_DATAERR. */
+int feed_list_read(struct feed *f, const struct feed_form *form, const char *text,
+	size_t len, const char *name);
+
+extern const struct feed_form feed_vast_form;
 
 #endif

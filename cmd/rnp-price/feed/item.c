@@ -1,5 +1,5 @@
-/* feed_item.c - fields of one offer in a market's JSON: see feed_item.h. */
-#include "cmd/rnp-price/feed_item.h"
+/* item.c - fields of one offer in a market's JSON: see item.h. */
+#include "cmd/rnp-price/feed/item.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,9 @@ int item_wrong(const struct item *it, const char *key, const char *wanted)
 	return err_set(EX_DATAERR, "%s.%s: not %s", it->where, key, wanted);
 }
 
-int item_decimal(const struct item *it, const char *key, struct buf *out)
+/* Reads a number as a decimal: an integer's own digits, otherwise the shortest digits that mean
+ * the same double. Returns 1, 0 if the field is unknown, -1 on error. */
+static int item_decimal(const struct item *it, const char *key, struct buf *out)
 {
 	const json_t *v = item_field(it, key);
 

@@ -1,4 +1,4 @@
-/* feed_item.h - reads fields of one offer in a market's JSON, for the readers of feeds. Pure;
+/* item.h - reads fields of one offer in a market's JSON, for the readers of feeds. Pure;
  * uses feed, json.
  *
  * A field that is absent or null is unknown and leaves *out as it is. Each function returns 0,
@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed/feed.h"
 #include "common/base/buf.h"
 
 /* One offer and its place, for messages. */
@@ -23,10 +23,6 @@ const json_t *item_field(const struct item *it, const char *key);
 
 /* Sets the error "where.key: not wanted". Returns -1. */
 int item_wrong(const struct item *it, const char *key, const char *wanted);
-
-/* Reads a number as a decimal: an integer's own digits, otherwise the shortest digits that mean
- * the same double. Returns 1, 0 if the field is unknown, -1 on error. */
-int item_decimal(const struct item *it, const char *key, struct buf *out);
 
 /* Reads a number, times 10^decimals times unit, at least 0, as an integer. */
 int item_scaled(const struct item *it, const char *key, int decimals, int64_t unit,

@@ -1,5 +1,5 @@
-/* feed_market.c - gets a market's list of prices: files, URLs, pages, keys. */
-#include "cmd/rnp-price/feed_market.h"
+/* market.c - gets a market's list of prices: files, URLs, pages, keys. */
+#include "cmd/rnp-price/feed/market.h"
 
 #include <fcntl.h>
 #include <sodium.h>
@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/rnp-price/feed_vast.h"
+#include "cmd/rnp-price/feed/feed.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/sha256.h"
 #include "common/record/key.h"
 
 #define PAGE_ROWS   100
@@ -22,14 +23,18 @@
 	"{gpuCount: 1}) { minimumBidPrice uninterruptablePrice } } }\"}"
 
 static const struct feed_market markets[] = {
-	{ "akash", feed_akash, FEED_WHOLE, NULL, NULL, NULL },
-	{ "nosana", feed_nosana, FEED_WHOLE, NULL, NULL, NULL },
-	{ "prime", feed_prime, FEED_NUMBERED, NULL, NULL, NULL },
-	{ "rnp", feed_rnp, FEED_CURSOR, "/v1/nodes?quotes=true&limit=500", NULL, NULL },
-	{ "runpod", feed_runpod, FEED_WHOLE, NULL, NULL, RUNPOD_QUERY },
-	{ "salad", feed_salad, FEED_WHOLE, NULL, "Salad-Api-Key: ", NULL },
-	{ "skypilot", feed_skypilot, FEED_WHOLE, NULL, NULL, NULL },
-	{ "vast", feed_vast, FEED_STREAM, NULL, NULL, NULL },
+	{ "akash", feed_akash, FEED_WHOLE,
+		.url = "https://console-api.akash.network/v1/gpu-prices" },
+	{ "nosana", feed_nosana, FEED_WHOLE, .url = NULL },
+	{ "prime", feed_prime, FEED_NUMBERED,
+		.url = "https://api.primeintellect.ai/api/v1/availability/gpus" },
+	{ "rnp", feed_rnp, FEED_CURSOR, .path = "/v1/nodes?quotes=true&limit=500" },
+	{ "runpod", feed_runpod, FEED_WHOLE, .post = RUNPOD_QUERY,
+		.url = "https://api.runpod.io/graphql" },
+	{ "salad", feed_salad, FEED_WHOLE, .key_header = "Salad-Api-Key: " },
+	{ "skypilot", feed_skypilot, FEED_WHOLE, .url = NULL },
+	{ "vast", feed_vast, FEED_STREAM,
+		.url = "https://console.vast.ai/api/v0/bundles/" },
 };
 
 const struct feed_market *feed_market_find(const char *name)
@@ -57,28 +62,30 @@ static int stream_file(const struct feed_source *s, struct feed *f)
 	bool in = strcmp(s->place, "-") == 0;
 	const char *name = feed_place_name(s->place);
 	int fd = in ? STDIN_FILENO : open(s->place, O_RDONLY | O_CLOEXEC), rc = 0;
-	struct feed_vast *v;
+	struct feed_list *v;
 	char *piece;
 	size_t total = 0;
 	ssize_t n = 0;
 
 	if (fd < 0)
 		return err_sys(0, "cannot open '%s'", s->place);
-	v = feed_vast_open(f, name);
+	if (in)
+		io_say_typed();
+	v = feed_list_open(f, &feed_vast_form, name);
 	piece = xmalloc(PIECE_BYTES);
 	while (rc == 0 && (n = read(fd, piece, PIECE_BYTES)) > 0) {
 		total += (size_t)n;
 		rc = total > FEED_BYTES_MAX ?
 			err_set(EX_DATAERR, "'%s' is larger than %zu bytes", name,
 				FEED_BYTES_MAX) :
-			feed_vast_push(v, piece, (size_t)n);
+			feed_list_push(v, piece, (size_t)n);
 	}
 	if (n < 0)
 		rc = err_sys(EX_IOERR, "cannot read '%s'", name);
 	if (rc == 0)
-		rc = feed_vast_end(v);
+		rc = feed_list_end(v);
 	free(piece);
-	feed_vast_close(v);
+	feed_list_close(v);
 	if (!in)
 		close(fd);
 	return rc;
@@ -144,7 +151,7 @@ static int add_key(struct buf *header, const struct feed_source *s)
 struct arriving {
 	struct feed *f;
 	const char *name;
-	struct feed_vast *vast;
+	struct feed_list *vast;
 	size_t bytes;
 };
 
@@ -157,15 +164,15 @@ static int take_piece(void *ctx, const void *data, size_t len)
 		return err_set(EX_DATAERR, "'%s' answered with more than %zu bytes",
 			a->name, FEED_BYTES_MAX);
 	if (!a->vast)
-		a->vast = feed_vast_open(a->f, a->name);
-	return feed_vast_push(a->vast, data, len);
+		a->vast = feed_list_open(a->f, &feed_vast_form, a->name);
+	return feed_list_push(a->vast, data, len);
 }
 
 static int restart(void *ctx)
 {
 	struct arriving *a = ctx;
 
-	feed_vast_close(a->vast);
+	feed_list_close(a->vast);
 	a->vast = NULL;
 	a->bytes = 0;
 	feed_release(a->f);
@@ -196,10 +203,10 @@ static int fetch_stream(const struct feed_source *s, struct http *http,
 		note_answer(s, &r, out);
 	if (rc == 0 && !out->unchanged) {
 		if (!a.vast)
-			a.vast = feed_vast_open(f, s->place);
-		rc = feed_vast_end(a.vast);
+			a.vast = feed_list_open(f, &feed_vast_form, s->place);
+		rc = feed_list_end(a.vast);
 	}
-	feed_vast_close(a.vast);
+	feed_list_close(a.vast);
 	http_response_release(&r);
 	return rc;
 }
@@ -278,8 +285,7 @@ static int fetch_pages(const struct feed_source *s, struct http *http,
 		if (rc == 0 && bytes > FEED_BYTES_MAX)
 			rc = err_set(EX_DATAERR, "'%s' answered with more than %zu bytes",
 				s->place, FEED_BYTES_MAX);
-		crypto_hash_sha256(hash, (const unsigned char *)buf_text(&r.body),
-			r.body.len);
+		sha256(hash, buf_text(&r.body), r.body.len);
 		if (rc == 0 && page > 1 && memcmp(hash, last, sizeof hash) == 0)
 			rc = err_set(EX_DATAERR, "%s: page %d is page %d again", s->place,
 				page, page - 1);
@@ -329,6 +335,8 @@ static int fetch_url(const struct feed_source *s, struct feed *f,
 		rc = fetch_pages(s, &http, &q, f, out);
 	if (rc == 0 && !out->unchanged)
 		rc = feed_complete(f, s->place);
+	if (rc < 0 && !s->key_file && err_get()->code == EX_NOPERM)
+		err_hint("the market may want its API key: --key-file F");
 	if (key.data)
 		sodium_memzero(key.data, key.len);
 	buf_release(&key);

@@ -1,4 +1,4 @@
-/* feed_market.h - the markets: how each is asked for its prices, and who reads the answer. Uses
+/* market.h - the markets: how each is asked for its prices, and who reads the answer. Uses
  * feed, http. */
 #ifndef RNP_PRICE_FEED_MARKET_H
 #define RNP_PRICE_FEED_MARKET_H
@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/feed.h"
-#include "common/net/http.h"
+#include "cmd/rnp-price/feed/feed.h"
+#include "common/http/http.h"
 
 /* of an answer, or of all pages together, decompressed */
 #define FEED_BYTES_MAX ((size_t)128 << 20)
@@ -28,6 +28,7 @@ struct feed_market {
 	/* what stands before the key; NULL: Authorization: Bearer */
 	const char *key_header;
 	const char *post; /* body of the request; NULL: it is a GET */
+	const char *url;  /* where everybody finds the list; NULL: it has no one place */
 };
 
 /* The names of all markets, as choices of an option. */

@@ -1,6 +1,6 @@
-/* feed_nosana.c - reads Nosana's markets: they state what a host gets for an hour; its customer
+/* nosana.c - reads Nosana's markets: they state what a host gets for an hour; its customer
  * pays a tenth more, which is the price. */
-#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/feed/item.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,17 +49,14 @@ static int read_market(struct feed *f, const struct item *it)
 
 int feed_nosana(struct feed *f, const char *text, size_t len, const char *name)
 {
-	json_t *doc = json_parse(text, len, JSON_DEPTH_MAX, name);
-	struct item it;
-	int rc = doc ? 0 : -1;
+	static const char *const fields[] = { "name", "type", "usd_reward_per_hour",
+		"gpu_types", "lowest_vram", NULL };
+	static const struct feed_form form = {
+		.list = "",
+		.no_list = "not a list of Nosana's markets",
+		.fields = fields,
+		.item = read_market,
+	};
 
-	if (rc == 0 && !json_is_array(doc))
-		rc = err_set(EX_DATAERR, "%s: not a list of Nosana's markets", name);
-	for (size_t i = 0; rc == 0 && i < json_array_size(doc); i++) {
-		it.obj = json_array_get(doc, i);
-		snprintf(it.where, sizeof it.where, "%.200s: [%zu]", name, i);
-		rc = read_market(f, &it);
-	}
-	json_decref(doc);
-	return rc;
+	return feed_list_read(f, &form, text, len, name);
 }

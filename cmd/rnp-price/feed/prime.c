@@ -1,12 +1,13 @@
-/* feed_prime.c - reads Prime Intellect's availability: one row for each provider, place, GPU
- * and number of GPUs.
+/* prime.c - reads Prime Intellect's availability, of its API or its command line: one row for each
+ * provider, place, GPU and number of GPUs.
  *
  * Pitfalls: most fields may be null; the list is paginated, and one page is not the market; a
  * price is for all GPUs of the row; the form of the chip is in `socket`, which does not give
  * the number of an SXM socket. */
-#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/feed/item.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
@@ -109,29 +110,99 @@ static int read_row(struct feed *f, const struct item *it)
 	return 0;
 }
 
+/* --- what Prime's own command line writes ---------------------------------------------------- */
+
+static void copy(json_t *to, const char *name, const json_t *v)
+{
+	const char *text = json_string_value(v);
+
+	if (v && !json_is_null(v) && !(text && strcmp(text, "N/A") == 0))
+		json_object_set(to, name, (json_t *)v);
+}
+
+/* "8", or "8-16" for several machines that are alike: the least of them. */
+static json_t *counted(const char *text)
+{
+	json_t *out = json_object();
+
+	if (text && *text >= '0' && *text <= '9')
+		json_set_i64(out, "defaultCount", strtol(text, NULL, 10));
+	return out;
+}
+
+/* Returns a row of `prime availability list --output json` as the API would have it. */
+static json_t *api_row(const json_t *row)
+{
+	static const char *const same[][2] = { { "cloudId", "cloud_id" },
+		{ "socket", "socket" }, { "provider", "provider" },
+		{ "country", "location" }, { "gpuCount", "gpu_count" },
+		{ "gpuMemory", "gpu_memory" }, { "stockStatus", "stock_status" },
+		{ "isSpot", "is_spot" }, { "dataCenter", "id" } };
+	const char *type = json_string_value(json_object_get(row, "gpu_type")),
+		   *security = json_string_value(json_object_get(row, "security"));
+	const char *spot = type ? strstr(type, " (Spot)") : NULL;
+	json_t *out = json_object(), *prices = json_object();
+
+	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+		copy(out, same[i][0], json_object_get(row, same[i][1]));
+	if (type)
+		json_object_set_new(out, "gpuType",
+			json_stringn(type, spot ? (size_t)(spot - type) : strlen(type)));
+	if (security)
+		json_set_text(out, "security",
+			strcmp(security, "community") == 0 ? "community_cloud" :
+							     "secure_cloud");
+	copy(prices, "onDemand", json_object_get(row, "price_value"));
+	json_set(out, "prices", prices);
+	json_set(out, "vcpu", counted(json_string_value(json_object_get(row, "vcpus"))));
+	json_set(out, "memory",
+		counted(json_string_value(json_object_get(row, "memory_gb"))));
+	return out;
+}
+
+static int read_any(struct feed *f, const struct item *it)
+{
+	struct item row = *it;
+	json_t *made = json_object_get(it->obj, "gpu_type") ? api_row(it->obj) : NULL;
+	int rc;
+
+	if (made)
+		row.obj = made;
+	rc = read_row(f, &row);
+	json_decref(made);
+	return rc;
+}
+
+static int read_field(struct feed_list *l, const char *key, const json_t *v)
+{
+	int64_t total = json_integer_value(v);
+
+	if (strcmp(key, "totalCount") != 0 && strcmp(key, "total_count") != 0)
+		return 0;
+	if (!json_is_integer(v) || total < 0 || total > JSON_SAFE_INTEGER_MAX)
+		return err_set(EX_DATAERR, "%s: %s: not a number of rows", l->name, key);
+	if (l->feed->stated >= 0 && l->feed->stated != total)
+		return err_set(EX_TEMPFAIL,
+			"%s: the list changed from %lld to %lld rows while it was read",
+			l->name, (long long)l->feed->stated, (long long)total);
+	l->feed->stated = total;
+	return 0;
+}
+
 int feed_prime(struct feed *f, const char *text, size_t len, const char *name)
 {
-	json_t *doc = json_parse_object(text, len, name), *items = NULL;
-	struct item it;
-	int64_t total = -1;
-	int rc = -1;
+	static const char *const fields[] = { "cloudId", "gpuType", "socket", "provider",
+		"region", "dataCenter", "country", "gpuCount", "gpuMemory", "vcpu",
+		"memory", "stockStatus", "security", "prices", "isSpot", "id", "cloud_id",
+		"gpu_type", "gpu_count", "location", "stock_status", "price_value",
+		"vcpus", "memory_gb", "gpu_memory", "is_spot", NULL };
+	static const struct feed_form form = {
+		.list = "items|gpu_resources",
+		.no_list = "no 'items': not a list of Prime's",
+		.fields = fields,
+		.item = read_any,
+		.field = read_field,
+	};
 
-	if (doc && json_get_array(doc, name, "items", &items) == 0 &&
-		json_opt_i64(doc, name, "totalCount", 0, JSON_SAFE_INTEGER_MAX, &total) ==
-			0)
-		rc = 0;
-	if (rc == 0 && total >= 0) {
-		if (f->stated >= 0 && f->stated != total)
-			rc = err_set(EX_TEMPFAIL,
-				"%s: the list changed from %lld to %lld rows while it was read",
-				name, (long long)f->stated, (long long)total);
-		f->stated = total;
-	}
-	for (size_t i = 0; rc == 0 && i < json_array_size(items); i++) {
-		it.obj = json_array_get(items, i);
-		snprintf(it.where, sizeof it.where, "%.200s: items[%zu]", name, i);
-		rc = read_row(f, &it);
-	}
-	json_decref(doc);
-	return rc;
+	return feed_list_read(f, &form, text, len, name);
 }

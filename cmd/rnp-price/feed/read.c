@@ -1,5 +1,5 @@
-/* feed_read.c - functions that the readers of all markets share. */
-#include "cmd/rnp-price/feed.h"
+/* read.c - functions that the readers of all markets share. */
+#include "cmd/rnp-price/feed/feed.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -8,11 +8,13 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/record/gpu.h"
 #include "common/base/money.h"
 #include "common/base/num.h"
 
 #define PRICE_DECIMALS 12
+#define NOTES_MAX      20 /* of several texts; a market is a stranger */
 #define PRICE_MAX_UUSD INT64_C(1000000000000000) /* a billion dollars */
 
 void feed_release(struct feed *f)
@@ -23,7 +25,7 @@ void feed_release(struct feed *f)
 		free(f->notes[i].where);
 	}
 	free(f->notes);
-	free(f->ids);
+	hash_index_release(&f->ids);
 	memset(f, 0, sizeof *f);
 	f->at_ms = OFFER_UNKNOWN;
 	f->stated = -1;
@@ -51,10 +53,12 @@ void feed_note(struct feed *f, const char *where, const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	for (size_t i = 0; i < f->nnotes; i++)
-		if (strcmp(f->notes[i].text, text) == 0) {
+		if (strcmp(f->notes[i].text, text) == 0 || i == NOTES_MAX) {
 			f->notes[i].times++;
 			return;
 		}
+	if (f->nnotes == NOTES_MAX)
+		snprintf(text, sizeof text, "as much of other kinds, which is not told");
 	f->notes = xgrow(f->notes, &f->notes_cap, f->nnotes + 1, sizeof *f->notes);
 	n = &f->notes[f->nnotes++];
 	n->text = xstrdup(text);
@@ -99,41 +103,29 @@ void feed_name_model(struct feed *f, struct offer *o, const struct gpu_model *m,
 
 /* --- ids that were there ------------------------------------------------------------------ */
 
-/* Open addressing over the offer ids: ids[slot] is 1 + the offer's index. */
-static size_t slot_of(const struct feed *f, const char *id, bool spot)
+static uint32_t hash_of(const struct offer *o)
 {
-	uint64_t h = 14695981039346656037u ^ spot; /* FNV-1a */
+	uint64_t h = fnv1a_text(hash_seed() ^ o->spot, o->id);
 
-	for (const char *p = id; *p; p++)
-		h = (h ^ (unsigned char)*p) * 1099511628211u;
-	for (h &= f->ids_cap - 1; f->ids[h]; h = (h + 1) & (f->ids_cap - 1)) {
-		const struct offer *o = &f->offers.items[f->ids[h] - 1];
-
-		if (o->spot == spot && strcmp(o->id, id) == 0)
-			break;
-	}
-	return h;
+	return (uint32_t)((h ^ (h >> 32)) * 0x9e3779b97f4a7c15u >> 32);
 }
 
-static void grow_ids(struct feed *f)
+static bool has_id(const void *offers, uint32_t i, const void *key)
 {
-	free(f->ids);
-	f->ids_cap = f->ids_cap ? f->ids_cap * 2 : 1024;
-	f->ids = xcalloc(f->ids_cap, sizeof *f->ids);
-	for (size_t i = 0; i < f->offers.n; i++)
-		f->ids[slot_of(f, f->offers.items[i].id, f->offers.items[i].spot)] = i +
-			1;
+	const struct offer *a = &((const struct offer *)offers)[i], *b = key;
+
+	return a->spot == b->spot && strcmp(a->id, b->id) == 0;
 }
 
 void feed_add(struct feed *f, struct offer *o, const char *where)
 {
-	size_t slot;
+	uint32_t hash = hash_of(o);
+	uint64_t *slot;
 
-	if (f->offers.n * 2 >= f->ids_cap)
-		grow_ids(f);
-	slot = slot_of(f, o->id, o->spot);
-	if (f->ids[slot]) {
-		const struct offer *first = &f->offers.items[f->ids[slot] - 1];
+	hash_index_reserve(&f->ids);
+	slot = hash_index_slot(&f->ids, hash, has_id, f->offers.items, o);
+	if (*slot) {
+		const struct offer *first = &f->offers.items[(uint32_t)*slot - 1];
 
 		if (first->uusd_per_gpu_hour == o->uusd_per_gpu_hour)
 			feed_note(f, where, "the same offer again, left out");
@@ -145,8 +137,8 @@ void feed_add(struct feed *f, struct offer *o, const char *where)
 				(long long)first->uusd_per_gpu_hour);
 		return;
 	}
+	hash_index_set(&f->ids, slot, hash, f->offers.n);
 	offer_list_add(&f->offers, o);
-	f->ids[slot] = f->offers.n;
 }
 
 /* --- places ------------------------------------------------------------------------------- */

@@ -1,17 +1,17 @@
-/* feed_rnp.c - reads the nodes of an rnp registry with their quotes.
+/* rnp.c - reads the nodes of an rnp registry with their quotes.
  *
  * A registry is a stranger too: a price counts only with the node's own signature over it, and for
  * the GPUs that the node itself signed for. The price is what the customer pays, as with every
  * other market. Nodes of one wallet are one host. */
-#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/feed/item.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/money.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
+#include "common/record/gpus.h"
 #include "common/record/party.h"
 #include "common/record/signature.h"
 
@@ -26,31 +26,30 @@ static bool signed_by(const json_t *record, const char *node)
 	return party_check(record, &r, NULL, 0, &who) == PARTY_GOOD;
 }
 
-/* The GPUs of a node are of one kind, or there is no price for one of them. */
+/* Of GPUs of several models those are offered that the quote is for; without a word of it the most
+ * powerful ones. */
 static bool read_gpus(struct feed *f, struct offer *o, const json_t *record,
-	const char *where)
+	const json_t *quote, const char *where)
 {
-	const json_t *gpus = json_object_get(record, "gpus"), *g;
-	const char *name = NULL;
-	int64_t memory = 0;
-	size_t i;
+	const char *priced = json_string_value(
+		json_object_get(json_object_get(quote, "spec"), "gpu_model"));
+	struct gpu_group groups[GPUS_MAX];
+	int n = gpus_group(record, groups), i = 0;
+	const json_t *first;
+	const char *name;
 
-	json_array_foreach(gpus, i, g) {
-		const char *model = json_string_value(json_object_get(g, "model"));
-
-		if (!model || !*model || strlen(model) > 200 ||
-			(name && strcmp(name, model) != 0))
-			return false;
-		name = model;
-		memory = json_integer_value(json_object_get(g, "memory_bytes"));
-	}
-	o->gpu_count = (int64_t)json_array_size(gpus);
-	if (o->gpu_count < 1 || o->gpu_count > 1024)
+	while (priced && i < n && strcmp(groups[i].model, priced) != 0)
+		i++;
+	if (i >= n)
+		i = 0;
+	if (!n || !*groups[i].model || strlen(groups[i].model) > 200)
 		return false;
-	if (memory > 0)
-		o->gpu_memory_bytes = memory;
-	feed_name_model(f, o, offer_list_find(&f->offers, name, memory > 0 ? memory : 0),
-		name, where);
+	first = json_array_get(groups[i].gpus, (size_t)groups[i].at[0]);
+	name = json_string_value(json_object_get(first, "model"));
+	o->gpu_count = groups[i].count;
+	if (groups[i].memory_bytes)
+		o->gpu_memory_bytes = groups[i].memory_bytes;
+	feed_name_model(f, o, groups[i].known, name, where);
 	return true;
 }
 
@@ -119,8 +118,8 @@ static const char *read_node(struct feed *f, const struct item *it, struct offer
 		return "a node whose record or quote it has not signed, left out";
 	if (!json_array_size(json_object_get(record, "gpus")))
 		return "a node without a GPU, left out";
-	if (!read_gpus(f, o, record, it->where))
-		return "a node whose GPUs are of several kinds, left out";
+	if (!read_gpus(f, o, record, quote, it->where))
+		return "a node whose GPUs have no name, left out";
 	why = read_quote(o, quote);
 	if (why)
 		return why;
@@ -133,7 +132,7 @@ static const char *read_node(struct feed *f, const struct item *it, struct offer
 	return NULL;
 }
 
-static void take_node(struct feed *f, const struct item *it)
+static int take_node(struct feed *f, const struct item *it)
 {
 	struct offer o;
 	const char *why;
@@ -146,28 +145,33 @@ static void take_node(struct feed *f, const struct item *it)
 		feed_note(f, it->where, "%s", why);
 	else
 		feed_add(f, &o, it->where);
+	return 0;
+}
+
+static int read_field(struct feed_list *l, const char *key, const json_t *v)
+{
+	const char *next = json_string_value(v);
+
+	if (strcmp(key, "next") != 0)
+		return 0;
+	if (!next)
+		return err_set(EX_DATAERR, "%s: field 'next' is not a text", l->name);
+	if (strlen(next) >= sizeof l->feed->next)
+		return err_set(EX_DATAERR, "%s: next: longer than %zu bytes", l->name,
+			sizeof l->feed->next - 1);
+	memcpy(l->feed->next, next, strlen(next) + 1);
+	return 0;
 }
 
 int feed_rnp(struct feed *f, const char *text, size_t len, const char *name)
 {
-	json_t *doc = json_parse_object(text, len, name), *nodes = NULL;
-	const char *next = "";
-	struct item it;
-	int rc = -1;
+	static const struct feed_form form = {
+		.list = "nodes",
+		.no_list = "no 'nodes': not the list of a registry",
+		.item = take_node,
+		.field = read_field,
+	};
 
-	if (doc && json_get_array(doc, name, "nodes", &nodes) == 0 &&
-		json_opt_text(doc, name, "next", &next) == 0)
-		rc = 0;
-	if (rc == 0 && strlen(next) >= sizeof f->next)
-		rc = err_set(EX_DATAERR, "%s: next: longer than %zu bytes", name,
-			sizeof f->next - 1);
-	if (rc == 0)
-		snprintf(f->next, sizeof f->next, "%s", next);
-	for (size_t i = 0; rc == 0 && i < json_array_size(nodes); i++) {
-		it.obj = json_array_get(nodes, i);
-		snprintf(it.where, sizeof it.where, "%.200s: nodes[%ld]", name, f->rows);
-		take_node(f, &it);
-	}
-	json_decref(doc);
-	return rc;
+	f->next[0] = '\0';
+	return feed_list_read(f, &form, text, len, name);
 }

@@ -1,14 +1,15 @@
-/* feed_run.c - one market's feed from its source to records: see feed_run.h. */
-#include "cmd/rnp-price/feed_run.h"
+/* run.c - one market's feed from its source to records: see run.h. */
+#include "cmd/rnp-price/feed/run.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/feed_state.h"
+#include "cmd/rnp-price/feed/state.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/sha256.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
@@ -18,7 +19,7 @@
 #define FUTURE_MESSAGE "%s: the feed's time %s is in the future"
 
 /* State of a run; feed_run() releases everything in it. */
-struct session {
+struct feed_run {
 	const struct feed_job *job;
 	char *state_path; /* NULL: no state is stored */
 	struct feed_state state;
@@ -28,11 +29,11 @@ struct session {
 };
 
 /* Returns $XDG_CACHE_HOME/rnp/feed-MARKET-HASH.json for a URL. */
-static int default_state(struct session *s)
+static int default_state(struct feed_run *s)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	const char *place = s->job->source.place;
-	unsigned char hash[crypto_hash_sha256_BYTES];
+	unsigned char hash[SHA256_BYTES];
 	struct buf path = BUF_INIT;
 	int rc = 0;
 
@@ -45,8 +46,8 @@ static int default_state(struct session *s)
 			"no place for the cache: neither XDG_CACHE_HOME nor HOME "
 			"is set");
 	if (rc == 0)
-		rc = io_make_dirs(buf_text(&path), 0700);
-	crypto_hash_sha256(hash, (const unsigned char *)place, strlen(place));
+		rc = io_make_default_dirs(buf_text(&path), 0700);
+	sha256(hash, place, strlen(place));
 	buf_addf(&path, "/feed-%s-", s->job->source.market->name);
 	buf_add_hex(&path, hash, 8);
 	buf_adds(&path, ".json");
@@ -58,12 +59,12 @@ static int default_state(struct session *s)
 
 /* --- is it good? -------------------------------------------------------------------------- */
 
-static const char *source_name(const struct session *s)
+static const char *source_name(const struct feed_run *s)
 {
 	return feed_place_name(s->job->source.place);
 }
 
-static int check_age(const struct session *s, int64_t limit_ms)
+static int check_age(const struct feed_run *s, int64_t limit_ms)
 {
 	char at[CLOCK_TEXT_MAX];
 
@@ -81,7 +82,7 @@ static int check_age(const struct session *s, int64_t limit_ms)
 }
 
 /* If a new price level lasts longer than the last good feed is valid, it is accepted. */
-static bool history_counts(const struct session *s)
+static bool history_counts(const struct feed_run *s)
 {
 	int64_t at = feed_state_at(&s->state), max_age_ms = s->job->max_age_ms;
 
@@ -90,7 +91,7 @@ static bool history_counts(const struct session *s)
 
 /* The age of a feed is what it states itself; else that of Last-Modified or of the file; else it
  * is new. */
-static void set_time(struct session *s)
+static void set_time(struct feed_run *s)
 {
 	bool url = feed_is_url(s->job->source.place);
 	int64_t modified_ms = s->fetched.modified_ms;
@@ -114,7 +115,7 @@ static void set_time(struct session *s)
 		s->feed.at_ms = s->now_ms;
 }
 
-static int load(struct session *s)
+static int load(struct feed_run *s)
 {
 	struct feed_source source = s->job->source;
 
@@ -149,10 +150,28 @@ static bool is_own(const struct feed_job *job, const struct offer *o)
 	return false;
 }
 
-static int write_offers(struct session *s)
+/* By model, then the cheapest first: as people look for them. */
+static int by_price(const void *a, const void *b)
+{
+	const struct offer *x = a, *y = b;
+	int names = strcmp(x->model, y->model);
+
+	if (names)
+		return names;
+	if (x->uusd_per_gpu_hour != y->uusd_per_gpu_hour)
+		return x->uusd_per_gpu_hour < y->uusd_per_gpu_hour ? -1 : 1;
+	return strcmp(x->id, y->id);
+}
+
+static int write_offers(struct feed_run *s)
 {
 	struct buf text = BUF_INIT;
 	int rc = 0;
+
+	if (out_for_people() &&
+		s->feed.offers.n) /* the state is of prices, in any order */
+		qsort(s->feed.offers.items, s->feed.offers.n,
+			sizeof *s->feed.offers.items, by_price);
 
 	for (size_t i = 0; i < s->feed.offers.n && rc == 0; i++) {
 		struct offer *o = &s->feed.offers.items[i];
@@ -190,7 +209,7 @@ static void print_notes(const struct feed *f)
 
 /* The feed was refused: writes the last good one if it is recent enough. Leaves the error as it
  * is if there is none. */
-static void last_good(struct session *s)
+static void last_good(struct feed_run *s)
 {
 	struct err why;
 	char at[CLOCK_TEXT_MAX];
@@ -208,7 +227,7 @@ static void last_good(struct session *s)
 		at);
 }
 
-static int run_session(struct session *s)
+static int run_session(struct feed_run *s)
 {
 	const struct feed_job *job = s->job;
 	const char *market = job->source.market->name;
@@ -238,7 +257,7 @@ static int run_session(struct session *s)
 
 int feed_run(const struct feed_job *job)
 {
-	struct session s = { .job = job, .feed = FEED_INIT };
+	struct feed_run s = { .job = job, .feed = FEED_INIT };
 	int rc;
 
 	if (sodium_init() < 0)

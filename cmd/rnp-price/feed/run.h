@@ -1,11 +1,11 @@
-/* feed_run.h - one market's feed from its source to records: read, judged, written, remembered.
+/* run.h - one market's feed from its source to records: read, judged, written, remembered.
  * Uses feed_market, feed_state, out. */
 #ifndef RNP_PRICE_FEED_RUN_H
 #define RNP_PRICE_FEED_RUN_H
 
 #include <stdint.h>
 
-#include "cmd/rnp-price/feed_market.h"
+#include "cmd/rnp-price/feed/market.h"
 
 #define FEED_NAME_MAX 32
 

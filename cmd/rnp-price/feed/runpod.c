@@ -1,15 +1,14 @@
-/* feed_runpod.c - reads RunPod's GPU types: a price per GPU for each tier, on demand and spot.
+/* runpod.c - reads RunPod's GPU types: a price per GPU for each tier, on demand and spot.
  *
  * Pitfalls: prices are null where nothing is in stock; GraphQL wraps the list in `data`, while
  * the documentation shows a single type; older answers have only `lowestPrice`, which does not
  * state the tier. */
-#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/feed/item.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/json/json.h"
 
 static const struct tier {
 	const char *price, *name;
@@ -71,30 +70,28 @@ static int read_type(struct feed *f, const struct item *it)
 	return 0;
 }
 
+static int read_field(struct feed_list *l, const char *key, const json_t *v)
+{
+	(void)v;
+	return strcmp(key, "errors") == 0 ?
+		err_set(EX_DATAERR, "%s: the market answered with errors", l->name) :
+		0;
+}
+
 int feed_runpod(struct feed *f, const char *text, size_t len, const char *name)
 {
-	json_t *doc = json_parse(text, len, JSON_DEPTH_MAX, name);
-	const json_t *types = json_object_get(json_object_get(doc, "data"), "gpuTypes");
-	struct item it;
-	int rc = doc ? 0 : -1;
+	static const char *const fields[] = { "id", "displayName", "memoryInGb",
+		"securePrice", "communityPrice", "secureSpotPrice", "communitySpotPrice",
+		"lowestPrice", NULL };
+	static const struct feed_form form = {
+		.list = "gpuTypes",
+		.inside = "data",
+		.no_list = "no 'data.gpuTypes': not a list of RunPod's",
+		.fields = fields,
+		.item = read_type,
+		.field = read_field,
+		.single = true,
+	};
 
-	if (rc == 0 && json_object_get(doc, "errors"))
-		rc = err_set(EX_DATAERR, "%s: the market answered with errors", name);
-	if (json_is_array(doc))
-		types = doc;
-	snprintf(it.where, sizeof it.where, "%.200s", name);
-	it.obj = doc;
-	if (rc == 0 && !types && json_object_get(doc, "id"))
-		rc = read_type(f, &it);
-	else if (rc == 0 && !json_is_array(types))
-		rc = err_set(EX_DATAERR, "%s: no 'data.gpuTypes': not a list of RunPod's",
-			name);
-	for (size_t i = 0; rc == 0 && json_is_array(types) && i < json_array_size(types);
-		i++) {
-		it.obj = json_array_get(types, i);
-		snprintf(it.where, sizeof it.where, "%.200s: gpuTypes[%zu]", name, i);
-		rc = read_type(f, &it);
-	}
-	json_decref(doc);
-	return rc;
+	return feed_list_read(f, &form, text, len, name);
 }

@@ -1,6 +1,6 @@
-/* feed_salad.c - reads Salad's GPU classes: a price for each priority. Pitfalls: prices are
+/* salad.c - reads Salad's GPU classes: a price for each priority. Pitfalls: prices are
  * texts; anything below high priority may be taken away by a customer who pays more. */
-#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/feed/item.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -83,15 +83,14 @@ static int read_class(struct feed *f, const struct item *it)
 
 int feed_salad(struct feed *f, const char *text, size_t len, const char *name)
 {
-	json_t *doc = json_parse_object(text, len, name), *items = NULL;
-	struct item it;
-	int rc = doc ? json_get_array(doc, name, "items", &items) : -1;
+	static const char *const fields[] = { "id", "name", "prices", "gpu_class_type",
+		NULL };
+	static const struct feed_form form = {
+		.list = "items",
+		.no_list = "no 'items': not a list of Salad's GPU classes",
+		.fields = fields,
+		.item = read_class,
+	};
 
-	for (size_t i = 0; rc == 0 && i < json_array_size(items); i++) {
-		it.obj = json_array_get(items, i);
-		snprintf(it.where, sizeof it.where, "%.200s: items[%zu]", name, i);
-		rc = read_class(f, &it);
-	}
-	json_decref(doc);
-	return rc;
+	return feed_list_read(f, &form, text, len, name);
 }

@@ -1,4 +1,4 @@
-/* feed_skypilot.c - reads SkyPilot's catalogue: one CSV per cloud, one row per kind of machine
+/* skypilot.c - reads SkyPilot's catalogue: one CSV per cloud, one row per kind of machine
  * and region.
  *
  * Pitfalls, all of them in real files: the columns' order and number differ; Price and
@@ -7,14 +7,14 @@
  * ("RTX4060" for a 4060 Ti, "H100" for an H100 NVL), the machine's name keeps it; GpuInfo is a
  * Python literal, JSON, a bare name or nothing, and its "SizeInMiB" is per GPU, a total (Vast,
  * Prime) or GiB (RunPod). */
-#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed/feed.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-price/csv.h"
-#include "cmd/rnp-price/pyliteral.h"
+#include "cmd/rnp-price/text/csv.h"
+#include "cmd/rnp-price/text/pyliteral.h"
 #include "common/base/err.h"
 #include "common/base/num.h"
 
@@ -362,7 +362,10 @@ static int read_row(struct feed *f, const struct csv *c, const int at[COLUMNS])
 		goto out;
 	gpu_of_machine(r.text[INSTANCE_TYPE], r.machine_gpu);
 	rc = 0;
-	if (!*r.text[INSTANCE_TYPE])
+	if (!*r.text[INSTANCE_TYPE] && r.count_micro && *r.text[ACCELERATOR_NAME])
+		feed_note(f, r.where,
+			"a GPU that is sold without its machine (Google), left out");
+	else if (!*r.text[INSTANCE_TYPE])
 		rc = err_set(EX_DATAERR, "%s: InstanceType is empty", r.where);
 	else if (r.count_micro == 0)
 		feed_note(f, r.where, "a machine without a GPU, left out");

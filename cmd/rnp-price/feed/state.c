@@ -1,5 +1,5 @@
-/* feed_state.c - stores earlier results of a feed: the last good offers, and medians over time. */
-#include "cmd/rnp-price/feed_state.h"
+/* state.c - stores earlier results of a feed: the last good offers, and medians over time. */
+#include "cmd/rnp-price/feed/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* feed_state.h - earlier results of a feed: the last good offers, and its medians over time.
+/* state.h - earlier results of a feed: the last good offers, and its medians over time.
  *
  * Stored as one file that is replaced atomically: a line with everything but the offers, then the
  * offers as JSON Lines, which are read only when they are wanted. feed_check is pure. Uses feed,
@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed/feed.h"
 
 #define FEED_STATE_BYTES_MAX ((size_t)256 << 20)
 #define FEED_HISTORY_MAX     16 /* feeds whose medians are stored */
@@ -22,8 +22,8 @@ struct feed_state {
 
 void feed_state_release(struct feed_state *s);
 
-/* Reads the file at path (borrowed until the release). If it does not exist, the state is empty. market: the state must be
- * of this market. Returns 0, or -1 (65, 74, 77). */
+/* Reads the file at path (borrowed until the release). If it does not exist, the state is empty.
+ * market: the state must be of this market. Returns 0, or -1 (65, 74, 77). */
 int feed_state_load(struct feed_state *s, const char *path, const char *market);
 
 /* Returns when the last good feed was made, in ms; OFFER_UNKNOWN if there is none. */

@@ -1,7 +1,8 @@
-/* feed_vast.c - reads Vast's offers, from its API or from an exporter that wraps them, piece by
- * piece as they arrive.
+/* vast.c - reads Vast's offers, from its API, its command line (vastai search offers --raw) or an
+ * exporter that wraps them, piece by piece as they arrive.
  *
- * Pitfalls: `offers` is an array or, for one, the object itself; the documentation's example
+ * Pitfalls: `offers` is an array or, for one, the object itself; the command line writes the array
+ * alone; the documentation's example
  * nests them in `response_example`; ids repeat; gpu_ram and cpu_ram are MiB, network is Mbit/s;
  * all prices are for all GPUs of the offer. dph_total includes the renter's disk, which our
  * price does not: dph_base is the price of the machine. min_bid is the minimum price of an
@@ -9,14 +10,12 @@
  *
  * A list has 19,000 offers of 2.5 kB, so that it is never in memory as a whole: json_items cuts
  * it into offers, and of each offer only the fields that count become objects. */
-#include "cmd/rnp-price/feed_vast.h"
+#include "cmd/rnp-price/feed/feed.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/feed_item.h"
-#include "cmd/rnp-price/json_items.h"
+#include "cmd/rnp-price/feed/item.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
@@ -137,115 +136,33 @@ static int read_item(struct feed *f, const struct item *it)
 
 /* --- the list ----------------------------------------------------------------------------- */
 
-struct feed_vast {
-	struct feed *f;
-	struct json_items items;
-	struct buf part; /* an offer without the fields that do not count */
-	char name[200];
-	int64_t stated; /* how many offers the feed says that it has; -1: it does not */
-};
-
-static int take_offer(struct feed_vast *v, const char *text, size_t len, const char *path,
-	long index)
+static int read_field(struct feed_list *l, const char *key, const json_t *v)
 {
-	struct item it;
-	json_t *obj;
-	int rc;
+	json_t *doc;
+	int rc = 0;
 
-	if (index < 0)
-		snprintf(it.where, sizeof it.where, "%s: %s", v->name, path);
-	else
-		snprintf(it.where, sizeof it.where, "%s: %s[%ld]", v->name, path, index);
-	if (json_items_pick(&v->part, text, len, fields)) {
-		text = v->part.data;
-		len = v->part.len;
-	}
-	obj = json_parse(text, len, JSON_DEPTH_MAX, it.where);
-	it.obj = obj;
-	rc = obj ? read_item(v->f, &it) : -1;
-	json_decref(obj);
-	return rc;
-}
-
-static int take_field(struct feed_vast *v, const char *key, const char *text, size_t len)
-{
-	json_t *value = json_parse(text, len, JSON_DEPTH_MAX, v->name), *doc;
-	int rc = value ? 0 : -1;
-
-	if (rc == 0 && strcmp(key, "count") == 0 && json_is_integer(value))
-		v->stated = json_integer_value(value);
-	if (rc == 0 && strcmp(key, "timestamp") == 0) {
+	if (strcmp(key, "count") == 0 && json_is_integer(v))
+		l->stated = json_integer_value(v);
+	if (strcmp(key, "timestamp") == 0) {
 		doc = json_object();
-		json_object_set(doc, key, value);
-		rc = json_get_time(doc, v->name, key, &v->f->at_ms);
-		v->f->own_time = rc == 0;
+		json_object_set(doc, key, (json_t *)v);
+		rc = json_get_time(doc, l->name, key, &l->feed->at_ms);
+		l->feed->own_time = rc == 0;
 		json_decref(doc);
 	}
-	json_decref(value);
 	return rc;
 }
 
-/* Takes a value of the document: an offer, or a field of the envelope. */
-static int take_value(void *ctx, const struct json_items_value *value)
-{
-	struct feed_vast *v = ctx;
-
-	if (strcmp(value->path, "offers") == 0 ||
-		strcmp(value->path, "response_example.offers") == 0) {
-		if (value->index < 0 && *value->text != '{')
-			return err_set(EX_DATAERR,
-				"%s: no 'offers': not a list of Vast's offers", v->name);
-		return take_offer(v, value->text, value->len, value->path, value->index);
-	}
-	return take_field(v, value->path, value->text, value->len);
-}
-
-struct feed_vast *feed_vast_open(struct feed *f, const char *name)
-{
-	struct feed_vast *v = xcalloc(1, sizeof *v);
-
-	v->f = f;
-	v->stated = -1;
-	snprintf(v->name, sizeof v->name, "%s", name);
-	json_items_init(&v->items, v->name, "offers", "response_example", take_value, v);
-	return v;
-}
-
-int feed_vast_push(struct feed_vast *v, const void *data, size_t len)
-{
-	return json_items_push(&v->items, data, len);
-}
-
-int feed_vast_end(struct feed_vast *v)
-{
-	if (json_items_end(&v->items) < 0)
-		return -1;
-	if (!v->items.lists)
-		return err_set(EX_DATAERR, "%s: no 'offers': not a list of Vast's offers",
-			v->name);
-	if (v->stated >= 0 && v->stated != v->f->rows)
-		feed_note(v->f, v->name,
-			"the feed says that it has %lld offers, it holds %ld",
-			(long long)v->stated, v->f->rows);
-	return 0;
-}
-
-void feed_vast_close(struct feed_vast *v)
-{
-	if (!v)
-		return;
-	json_items_release(&v->items);
-	buf_release(&v->part);
-	free(v);
-}
+const struct feed_form feed_vast_form = {
+	.list = "offers",
+	.inside = "response_example",
+	.no_list = "no 'offers': not a list of Vast's offers",
+	.fields = fields,
+	.item = read_item,
+	.field = read_field,
+};
 
 int feed_vast(struct feed *f, const char *text, size_t len, const char *name)
 {
-	struct feed_vast *v = feed_vast_open(f, name);
-	int rc = feed_vast_push(v, text, len);
-
-	if (rc == 0)
-		rc = feed_vast_end(v);
-	feed_vast_close(v);
-	return rc;
+	return feed_list_read(f, &feed_vast_form, text, len, name);
 }

@@ -1,5 +1,5 @@
 /* auction.c - McAfee's double auction: see auction.h. */
-#include "cmd/rnp-price/auction.h"
+#include "cmd/rnp-price/match/auction.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * RNP-021's way to prices that nodes set: sealed asks and bids for one GPU model and hour. A bid
  * or ask may be for several units at one price; it counts as that many equal ones, and a bid is
  * served whole or not at all. */
-#ifndef RNP_PRICE_AUCTION_H
-#define RNP_PRICE_AUCTION_H
+#ifndef RNP_PRICE_MATCH_AUCTION_H
+#define RNP_PRICE_MATCH_AUCTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,14 +1,14 @@
-/* match_choose.c - which nodes are best for a job: see match_parts.h. */
+/* choose.c - which nodes are best for a job: see parts.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match_parts.h"
+#include "cmd/rnp-price/match/parts.h"
 #include "common/base/mem.h"
 
 #define SPEED_STEPS 1024.0
 
-/* --- what fits a job --------------------------------------------------------------------------- */
+/* --- what fits a job -------------------------------------------------------------------------- */
 
 static bool is_in(const char *const *names, int n, const char *name)
 {

@@ -1,12 +1,12 @@
-/* match_core.c - matches jobs with nodes as time passes: see match_core.h. */
-#include "cmd/rnp-price/match_core.h"
+/* core.c - matches jobs with nodes as time passes: see core.h. */
+#include "cmd/rnp-price/match/core.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match_parts.h"
-#include "cmd/rnp-price/sched.h"
+#include "cmd/rnp-price/match/parts.h"
+#include "cmd/rnp-price/match/share.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
@@ -58,7 +58,7 @@ static double turn_of(const struct match *m, const struct match_job *j, size_t o
 			-MATCH_HEAP_NONE :
 			-(double)j->limit_uusd * MATCH_MILLI / (j->gpus * j->milli);
 	if (match_is_fair(m))
-		return sched_attained(m->owners[owner].served * 1e6,
+		return share_attained(m->owners[owner].served * 1e6,
 			(double)j->share_ppm);
 	return 0;
 }
@@ -187,9 +187,9 @@ static double gain_of(const struct match *m, const struct match_job *j, int64_t 
 	return (max - (double)c->uusd) * (double)left_ms;
 }
 
-/* Copies those of n that have a place now to `fit`: the others have none either after these took
- * theirs. Returns how many; *alone becomes the sum of what each would gain if it were the only
- * one. */
+/* Copies those of n that have a place now to `fit`: the others will have none either when these
+ * have taken theirs. Returns how many; *alone becomes the sum of what each would gain if it were
+ * the only one. */
 static size_t those_that_fit(struct run *r, struct waiting *queue, size_t n,
 	struct waiting *fit, struct choice *c, double *alone)
 {
@@ -253,9 +253,9 @@ static int by_size(const void *a, const void *b)
 	return by_turn(a, b);
 }
 
-/* Looks for an order of n jobs in which they gain more together; `tries` of them. At first an
- * order that gains a little less is gone on from, too (threshold accepting, Dueck and Scheuer
- * 1990). `work` has room for 2 n. */
+/* Looks for an order of n jobs in which they gain more together; tries so many orders. At first
+ * the search also continues from an order that gains a little less (threshold accepting, Dueck and
+ * Scheuer 1990). `work` has room for 2 n. */
 static void search_order(struct run *r, struct waiting *best, size_t n, size_t tries,
 	double alone, struct waiting *work, struct choice *choices)
 {
@@ -285,10 +285,10 @@ static void search_order(struct run *r, struct waiting *best, size_t n, size_t t
 	}
 }
 
-/* Who pays most per GPU first is within a few percent of the most that all gain together:
- * gangs leave GPUs over. Those that fit are put into a better order, of which one is the best
- * there is: the jobs of the cheapest node in any plan, then those of the next. Those of a higher
- * rank stay before the others. */
+/* Serving first who pays most per GPU comes within a few percent of the most that all can gain
+ * together, because jobs that need several GPUs leave some over. This puts the jobs that fit
+ * into a better order. Some order is the best there is: take the best plan, and place the jobs of
+ * its cheapest node first, then those of the next. Jobs of a higher rank stay before the others. */
 static void improve_order(struct run *r, size_t from)
 {
 	size_t n = r->nqueue - from, tries = n < 2 ? 0 : ORDER_TRIES / n, k;

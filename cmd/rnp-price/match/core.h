@@ -1,4 +1,4 @@
-/* match_core.h - decides which job runs on which GPUs of which nodes, at which price. Pure:
+/* core.h - decides which job runs on which GPUs of which nodes, at which price. Pure:
  * values in, values out, no clock. The live command and simulations call the same function, so
  * a log of jobs that is played again gives the same matches.
  *
@@ -7,7 +7,7 @@
  * placed on the best GPUs that are free and fit it. Jobs that fit nowhere wait; others may
  * overtake them. Nothing that runs is interrupted unless match_preempt() allows it: then a job
  * that has no place stops running ones that agreed to it (spot) and come after it, see
- * match_stop.c.
+ * stop.c.
  *
  * Nodes that are alike but for price and load share a group with heaps by free GPUs, so that a
  * placement costs the number of kinds of nodes and not the number of nodes. */
@@ -49,12 +49,19 @@ struct match_node {
 	uint32_t compliance;    /* a bit for each that the node has */
 	bool spot;
 	int gpus;
+	/* where these are in its record, a bit for each place; 0: from place 0 on */
+	uint64_t places;
 	/* state */
 	int free_gpus;                /* whole ones */
 	int16_t left[MATCH_GPUS_MAX]; /* thousandths of each */
 	int64_t worked_ms;            /* GPU-milliseconds in this epoch */
 	size_t heap_at, group;        /* of the core */
 };
+
+/* Returns the place in the node's record of its GPU number i, and the other way; -1: there is none.
+ */
+int match_place_of(const struct match_node *n, int i);
+int match_gpu_at(const struct match_node *n, int place);
 
 struct match_job {
 	const char *id, *owner;               /* owner: NULL is an owner, too */
@@ -132,8 +139,5 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 
 /* Why a job is placed nowhere now: how many nodes each of its wishes leaves. */
 void match_why(struct match *m, const struct match_job *job, char *out, size_t size);
-
-/* GPUs that are free, and all. */
-void match_free_gpus(const struct match *m, double *free_gpus, double *all);
 
 #endif

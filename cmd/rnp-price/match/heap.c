@@ -1,5 +1,5 @@
-/* match_heap.c - binary heaps of nodes: see match_heap.h. */
-#include "cmd/rnp-price/match_heap.h"
+/* heap.c - binary heaps of nodes: see parts.h. */
+#include "cmd/rnp-price/match/parts.h"
 
 #include "common/base/mem.h"
 

@@ -1,11 +1,33 @@
-/* match_parts.h - what the files of match_core.h share: the state of a cluster, and what may be done
+/* parts.h - what the files of core.h share: the state of a cluster, and what may be done
  * with it. */
 #ifndef RNP_PRICE_MATCH_PARTS_H
 #define RNP_PRICE_MATCH_PARTS_H
 
-#include "cmd/rnp-price/match_core.h"
-#include "cmd/rnp-price/match_heap.h"
-#include "cmd/rnp-price/place.h"
+#include "cmd/rnp-price/match/core.h"
+#include "cmd/rnp-price/match/place.h"
+#include "common/base/index.h"
+
+/* --- heap.c: binary heaps of nodes by score, with removal from the middle ------------------------
+ *
+ * A node is in one heap at a time and knows its place in it (heap_at). */
+
+#define MATCH_HEAP_NONE 1e300 /* a score that no node has */
+
+struct match_heap {
+	struct match_heap_entry {
+		double score;
+		size_t node;
+	} * at; /* freed by the owner */
+	size_t n, cap;
+};
+
+/* Equal scores go to the lower index. */
+bool match_heap_less(const struct match_heap_entry *a, const struct match_heap_entry *b);
+void match_heap_push(struct match_heap *h, double score, size_t node,
+	struct match_node *nodes);
+void match_heap_remove(struct match_heap *h, size_t place, struct match_node *nodes);
+
+/* --- the state -------------------------------------------------------------------------------- */
 
 /* Nodes that are alike for every job but for price, load and reputation. */
 struct group {
@@ -83,7 +105,7 @@ struct match {
 	size_t nrunning, running_cap, started;
 	struct owner *owners;
 	size_t nowners, owners_cap;
-	size_t *owner_slots, owner_slots_cap; /* open addressing by name, 1 + index */
+	struct hash_index owner_index; /* of owners, by name */
 	struct stoppable stoppable;
 	struct priced *by_price; /* all nodes; NULL until it is asked why a job waits */
 	struct place_classes *classes; /* of the jobs, for fgd */
@@ -91,7 +113,7 @@ struct match {
 	bool preempts;
 };
 
-/* --- match_state.c ------------------------------------------------------------------------ */
+/* --- state.c ------------------------------------------------------------------------ */
 
 /* The rank of a node for any job: lower is better. For fgd, nodes with a shared GPU come after
  * all others of their heap, because they are examined one by one. */
@@ -130,7 +152,7 @@ struct running match_take_out(struct match *m, size_t order);
 /* Gives back the GPUs of all that end by now. Returns whether there were any. */
 bool match_give_back(struct match *m, int64_t now_ms);
 
-/* --- match_choose.c ------------------------------------------------------------------------ */
+/* --- choose.c ------------------------------------------------------------------------ */
 
 /* Where a job would go. */
 struct choice {
@@ -164,13 +186,13 @@ void match_classify(struct match *m, const struct match_job *jobs, size_t n);
 /* The best place for a job now; false: there is none. Fewest nodes first. */
 bool match_choose(struct match *m, const struct match_job *j, struct choice *best);
 
-/* --- match_why.c --------------------------------------------------------------------------- */
+/* --- why.c --------------------------------------------------------------------------- */
 
 /* Whether a job would have a place if nothing ran. May say so of several nodes together that
  * have none. */
 bool match_could_fit(struct match *m, const struct match_job *j);
 
-/* --- match_stop.c -------------------------------------------------------------------------- */
+/* --- stop.c -------------------------------------------------------------------------- */
 
 /* Jobs of a higher rank come first. */
 int match_rank(const struct match *m, const struct match_job *j);

@@ -1,18 +1,19 @@
-/* match_read.c - reads jobs, nodes for sale and earlier matches: see match_read.h. long because
+/* read.c - reads jobs, nodes for sale and earlier matches: see read.h. long because
  * all of them share one table of texts and one of names. */
-#include "cmd/rnp-price/match_read.h"
+#include "cmd/rnp-price/match/read.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "cmd/rnp-price/throughputs.h"
+#include "cmd/rnp-price/match/throughputs.h"
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/cli/records.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/facts.h"
-#include "common/record/gpu.h"
+#include "common/record/gpus.h"
 
 #define HOUR_MS    INT64_C(3600000)
 #define UPTIME_PPM 1000000
@@ -20,7 +21,8 @@
 /* The records of a node that have been read, and their times; -1: none yet. */
 struct match_sale {
 	int64_t node_ms, quote_ms;
-	int64_t uusd; /* of the whole node, as its customer pays */
+	int64_t uusd;       /* of the whole node, as its customer pays */
+	const char *priced; /* model that the quote is for; NULL: it does not say */
 };
 
 static const char *const compliances[] = { "SOC2", "HIPAA", "GDPR",
@@ -28,87 +30,45 @@ static const char *const compliances[] = { "SOC2", "HIPAA", "GDPR",
 
 /* --- texts and names ---------------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *text)
+/* Texts that differ in case alone have the same hash. */
+static uint32_t hash_of(const char *text)
 {
-	uint64_t h = 14695981039346656037u; /* FNV-1a, case aside */
+	uint64_t h = hash_seed();
 
 	for (; *text; text++) {
 		unsigned char c = (unsigned char)*text;
 
-		h = (h ^ (c >= 'A' && c <= 'Z' ? c + 32u : c)) * 1099511628211u;
+		h = fnv1a_add(h, c >= 'A' && c <= 'Z' ? c + 32u : c);
 	}
-	return h ^ (h >> 29);
+	return (uint32_t)((h ^ (h >> 32)) * 0x9e3779b97f4a7c15u >> 32);
 }
 
-static void grow_texts(struct match_texts *t)
+static bool is_text(const void *items, uint32_t i, const void *text)
 {
-	size_t cap = t->cap ? 2 * t->cap : 256;
-	const char **slots = xcalloc(cap, sizeof *slots);
+	return strcasecmp(((const struct match_text *)items)[i].text, text) == 0;
+}
 
-	for (size_t i = 0; i < t->cap; i++) {
-		size_t at;
+/* The entry of a text, made when it is new. Valid until the next call. */
+static struct match_text *entry_of(struct match_texts *t, const char *text)
+{
+	uint32_t hash = hash_of(text);
+	uint64_t *slot;
 
-		if (!t->slots[i])
-			continue;
-		for (at = hash_of(t->slots[i]) & (cap - 1); slots[at];)
-			at = (at + 1) & (cap - 1);
-		slots[at] = t->slots[i];
+	hash_index_reserve(&t->index);
+	slot = hash_index_slot(&t->index, hash, is_text, t->items, text);
+	if (!*slot) {
+		t->items = xgrow(t->items, &t->cap, t->n + 1, sizeof *t->items);
+		t->items[t->n].text = arena_strdup(&t->arena, text);
+		t->items[t->n].node = t->items[t->n].job = 0;
+		hash_index_set(&t->index, slot, hash, t->n++);
 	}
-	free(t->slots);
-	t->slots = slots;
-	t->cap = cap;
+	return &t->items[(uint32_t)*slot - 1];
 }
 
 /* The one pointer of a text; NULL stays NULL. */
 static const char *one_text(struct match_texts *t, const char *text)
 {
-	size_t at;
-
-	if (!text)
-		return NULL;
-	if (2 * t->n >= t->cap)
-		grow_texts(t);
-	for (at = hash_of(text) & (t->cap - 1); t->slots[at];
-		at = (at + 1) & (t->cap - 1))
-		if (strcasecmp(t->slots[at], text) == 0)
-			return t->slots[at];
-	t->n++;
-	return t->slots[at] = arena_strdup(&t->arena, text);
-}
-
-/* The place of a name's index: 1 + index, or 0 when it is new. Names are interned. */
-static size_t *find(struct match_index *x, size_t n, const char *name,
-	const char *(*name_of)(const void *list, size_t i), const void *list)
-{
-	size_t at;
-
-	if (2 * (n + 1) >= x->cap) {
-		size_t cap = x->cap ? 2 * x->cap : 256;
-
-		free(x->slots);
-		x->slots = xcalloc(cap, sizeof *x->slots);
-		x->cap = cap;
-		for (size_t i = 0; i < n; i++) {
-			for (at = hash_of(name_of(list, i)) & (cap - 1); x->slots[at];)
-				at = (at + 1) & (cap - 1);
-			x->slots[at] = i + 1;
-		}
-	}
-	for (at = hash_of(name) & (x->cap - 1); x->slots[at];
-		at = (at + 1) & (x->cap - 1))
-		if (name_of(list, x->slots[at] - 1) == name)
-			break;
-	return &x->slots[at];
-}
-
-static const char *node_name(const void *list, size_t i)
-{
-	return ((const struct match_node *)list)[i].id;
-}
-
-static const char *job_name(const void *list, size_t i)
-{
-	return ((const struct match_job *)list)[i].id;
+	return text ? entry_of(t, text)->text : NULL;
 }
 
 static const char *model_name(struct match_texts *t, const char *name,
@@ -192,13 +152,19 @@ struct jobs_reader {
 	int64_t now_ms;
 };
 
+static void add_job(struct match_market *m, const struct match_job *j)
+{
+	m->jobs = xgrow(m->jobs, &m->jobs_cap, m->njobs + 1, sizeof *m->jobs);
+	m->jobs[m->njobs++] = *j;
+	entry_of(&m->texts, j->id)->job = (uint32_t)m->njobs;
+}
+
 static int read_job(void *ctx, const struct record *rec)
 {
 	struct jobs_reader *reader = ctx;
 	struct match_market *m = reader->m;
 	const json_t *r = rec->json;
 	struct match_job j = { .at_ms = reader->now_ms };
-	size_t *slot;
 
 	if (schema_check(r, rec->where, "rnp.job") < 0 ||
 		json_opt_time(r, rec->where, "at", &j.at_ms) < 0 ||
@@ -223,31 +189,35 @@ static int read_job(void *ctx, const struct record *rec)
 	j.spot = json_is_true(json_object_get(r, "spot"));
 	j.render = is_render(r);
 	j.checkpoint_ms = whole(r, "checkpoint_s", 0) * 1000;
-	slot = find(&m->by_job, m->njobs, j.id, job_name, m->jobs);
-	if (*slot)
+	if (entry_of(&m->texts, j.id)->job)
 		return err_set(EX_DATAERR, "%s: there is a job '%.80s' already",
 			rec->where, j.id);
-	*slot = m->njobs + 1;
-	m->jobs = xgrow(m->jobs, &m->jobs_cap, m->njobs + 1, sizeof *m->jobs);
-	m->jobs[m->njobs++] = j;
+	add_job(m, &j);
 	return 0;
 }
 
-/* Stable: insertion keeps the input's order where times are equal. */
-static void sort_jobs(struct match_job *jobs, size_t n)
+/* Sorts by time of arrival; jobs of one time stay in the order of the input. */
+static void sort_by_time(struct match_job *jobs, size_t n)
 {
 	struct match_job *half = xmalloc((n / 2 + 1) * sizeof *half);
 	size_t k = n / 2, a = 0, b = k;
 
 	if (n > 1) {
-		sort_jobs(jobs, k);
-		sort_jobs(jobs + k, n - k);
+		sort_by_time(jobs, k);
+		sort_by_time(jobs + k, n - k);
 		memcpy(half, jobs, k * sizeof *half);
 		for (size_t i = 0; a < k; i++)
 			jobs[i] = b < n && jobs[b].at_ms < half[a].at_ms ? jobs[b++] :
 									   half[a++];
 	}
 	free(half);
+}
+
+static void sort_jobs(struct match_market *m)
+{
+	sort_by_time(m->jobs, m->njobs);
+	for (size_t i = 0; i < m->njobs; i++)
+		entry_of(&m->texts, m->jobs[i].id)->job = (uint32_t)i + 1;
 }
 
 int match_read_jobs(struct match_market *m, const char *path, int64_t now_ms)
@@ -257,7 +227,7 @@ int match_read_jobs(struct match_market *m, const char *path, int64_t now_ms)
 
 	if (records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_job, &reader) < 0)
 		return -1;
-	sort_jobs(m->jobs, m->njobs);
+	sort_jobs(m);
 	return 0;
 }
 
@@ -265,16 +235,15 @@ int match_read_jobs(struct match_market *m, const char *path, int64_t now_ms)
 
 static size_t node_of(struct match_market *m, const char *id)
 {
-	const char *name = one_text(&m->texts, id);
-	size_t *slot = find(&m->by_id, m->nnodes, name, node_name, m->nodes);
+	struct match_text *name = entry_of(&m->texts, id);
 
-	if (*slot)
-		return *slot - 1;
-	*slot = m->nnodes + 1;
+	if (name->node)
+		return name->node - 1;
+	name->node = (uint32_t)m->nnodes + 1;
 	m->nodes = xgrow(m->nodes, &m->nodes_cap, m->nnodes + 1, sizeof *m->nodes);
 	m->sales = xgrow(m->sales, &m->sales_cap, m->nnodes + 1, sizeof *m->sales);
-	m->sales[m->nnodes] = (struct match_sale){ -1, -1, -1 };
-	m->nodes[m->nnodes] = (struct match_node){ .id = name,
+	m->sales[m->nnodes] = (struct match_sale){ -1, -1, -1, NULL };
+	m->nodes[m->nnodes] = (struct match_node){ .id = name->text,
 		.reputation_ppm = -1,
 		.uptime_ppm = UPTIME_PPM };
 	return m->nnodes++;
@@ -284,9 +253,9 @@ static int read_node(struct match_market *m, const json_t *r, const char *where)
 {
 	const json_t *labels = json_object_get(r, "labels");
 	struct match_sale *sale;
+	struct gpu_group groups[GPUS_MAX];
 	struct match_node *n;
 	int64_t at_ms = 0;
-	struct fact f;
 	size_t i;
 
 	if (!text(r, "node"))
@@ -300,12 +269,15 @@ static int read_node(struct match_market *m, const json_t *r, const char *where)
 		return 0;
 	sale->node_ms = at_ms;
 	n->gpus = 0;
-	if (!fact_read(r, "gpu_count", &f) || !f.known)
+	n->places = 0;
+	/* of GPUs of several models the most powerful are let, as they are quoted */
+	if (!gpus_group(r, groups))
 		return 0;
-	n->gpus = f.value > MATCH_GPUS_MAX ? MATCH_GPUS_MAX : (int)f.value;
-	n->memory_bytes = fact_read(r, "gpu_memory_bytes", &f) && f.known ? f.value : 0;
-	if (fact_read(r, "gpu_model", &f) && f.known && f.text)
-		n->model = one_text(&m->texts, f.text);
+	n->gpus = (int)groups->count;
+	for (int k = 0; k < n->gpus; k++)
+		n->places |= (uint64_t)1 << groups->at[k];
+	n->memory_bytes = groups->memory_bytes;
+	n->model = one_text(&m->texts, groups->model);
 	n->country = one_text(&m->texts, text(labels, "country"));
 	n->region = one_text(&m->texts, text(labels, "region"));
 	n->compliance = compliance_bits(json_object_get(labels, "compliance"));
@@ -314,6 +286,7 @@ static int read_node(struct match_market *m, const json_t *r, const char *where)
 
 static int read_quote(struct match_market *m, const json_t *r, const char *where)
 {
+	const char *spec = text(json_object_get(r, "spec"), "gpu_model");
 	struct match_sale *sale;
 	int64_t at_ms = 0;
 	size_t i;
@@ -328,6 +301,7 @@ static int read_quote(struct match_market *m, const json_t *r, const char *where
 	if (at_ms >= sale->quote_ms) {
 		sale->quote_ms = at_ms;
 		sale->uusd = whole(r, "customer_uusd", -1);
+		sale->priced = spec ? model_name(&m->texts, spec, 0) : NULL;
 	}
 	return 0;
 }
@@ -360,6 +334,7 @@ static int read_offer(struct match_market *m, const json_t *r, const char *where
 			id);
 	n = &m->nodes[i];
 	n->gpus = (int)gpus;
+	n->places = 0;
 	n->memory_bytes = whole(r, "gpu_memory_bytes", 0);
 	n->model = model_name(&m->texts, text(r, "gpu_model"), n->memory_bytes);
 	n->country = one_text(&m->texts, text(r, "country"));
@@ -367,7 +342,7 @@ static int read_offer(struct match_market *m, const json_t *r, const char *where
 	n->reputation_ppm = whole(r, "reliability_ppm", -1);
 	n->uusd = whole(r, "uusd_per_gpu_hour", 0);
 	n->spot = json_is_true(json_object_get(r, "spot"));
-	m->sales[i] = (struct match_sale){ 0, 0, 0 };
+	m->sales[i] = (struct match_sale){ 0, 0, 0, NULL };
 	return 0;
 }
 
@@ -399,7 +374,7 @@ static void close_sales(struct match_market *m)
 		const struct match_sale *s = &m->sales[i];
 
 		if (s->node_ms < 0 || s->quote_ms < 0 || s->uusd < 0 || node.gpus < 1 ||
-			!node.model) {
+			!node.model || (s->priced && s->priced != node.model)) {
 			m->unpriced++;
 			continue;
 		}
@@ -409,8 +384,10 @@ static void close_sales(struct match_market *m)
 		m->nodes[n++] = node;
 	}
 	m->nnodes = n;
-	free(m->by_id.slots);
-	m->by_id = (struct match_index){ NULL, 0 };
+	for (size_t i = 0; i < m->texts.n; i++)
+		m->texts.items[i].node = 0;
+	for (size_t i = 0; i < n; i++)
+		entry_of(&m->texts, m->nodes[i].id)->node = (uint32_t)i + 1;
 }
 
 int match_read_nodes(struct match_market *m, char **files, int n)
@@ -421,20 +398,18 @@ int match_read_nodes(struct match_market *m, char **files, int n)
 	return 0;
 }
 
-/* --- what else is known of them ------------------------------------------------------------------ */
+/* --- what else is known of them -------------------------------------------------------------- */
 
 static int read_reputation(void *ctx, const struct record *rec)
 {
 	struct match_market *m = ctx;
-	size_t *slot;
+	uint32_t node;
 
 	if (schema_check(rec->json, rec->where, "rnp.reputation") < 0)
 		return -1;
-	slot = find(&m->by_id, m->nnodes, one_text(&m->texts, text(rec->json, "node")),
-		node_name, m->nodes);
-	if (*slot)
-		m->nodes[*slot - 1].reputation_ppm = whole(rec->json, "reputation_ppm",
-			0);
+	node = entry_of(&m->texts, text(rec->json, "node"))->node;
+	if (node)
+		m->nodes[node - 1].reputation_ppm = whole(rec->json, "reputation_ppm", 0);
 	return 0;
 }
 
@@ -489,19 +464,19 @@ static int read_part(struct match_market *m, const json_t *entry, int milli,
 	struct match_part *p)
 {
 	const json_t *gpus = json_object_get(entry, "gpus");
-	size_t *slot = find(&m->by_id, m->nnodes,
-		one_text(&m->texts, text(entry, "node")), node_name, m->nodes);
+	uint32_t node = entry_of(&m->texts, text(entry, "node"))->node;
 
-	if (!*slot) {
+	if (!node) {
 		err_warn("a match runs on %.80s, which is not for sale here",
 			text(entry, "node"));
 		return 0;
 	}
-	p->node = *slot - 1;
+	p->node = node - 1;
 	p->milli = milli;
 	p->gpus = (int)json_array_size(gpus);
 	for (int i = 0; i < p->gpus; i++)
-		p->gpu[i] = (int)json_integer_value(json_array_get(gpus, (size_t)i));
+		p->gpu[i] = match_gpu_at(&m->nodes[node - 1],
+			(int)json_integer_value(json_array_get(gpus, (size_t)i)));
 	return 1;
 }
 
@@ -588,17 +563,6 @@ static int read_past(void *ctx, const struct record *rec)
 	return rc < 0 ? -1 : 0;
 }
 
-static size_t *slot_of_job(struct match_market *m, const char *name)
-{
-	return find(&m->by_job, m->njobs, name, job_name, m->jobs);
-}
-
-static void forget_jobs_index(struct match_market *m)
-{
-	free(m->by_job.slots);
-	m->by_job = (struct match_index){ NULL, 0 };
-}
-
 /* What the last match of a job means for it: it has begun, or was stopped and waits for what is
  * left of it. Nothing happens before the last decision. */
 static void settle_jobs(struct past_reader *reader)
@@ -606,22 +570,18 @@ static void settle_jobs(struct past_reader *reader)
 	struct match_market *m = reader->m;
 	int64_t last_ms = INT64_MIN;
 
-	forget_jobs_index(m); /* they were sorted */
 	for (size_t i = 0; i < reader->n; i++) {
 		const struct past *p = &reader->items[i];
 		int64_t decided_ms = p->left_ms < 0 ? p->r.start_ms : p->r.end_ms;
-		size_t *slot = slot_of_job(m, p->job);
+		uint32_t job = entry_of(&m->texts, p->job)->job;
 		struct match_job *j;
 
 		last_ms = decided_ms > last_ms ? decided_ms : last_ms;
-		if (!*slot) {
-			*slot = m->njobs + 1;
-			m->jobs = xgrow(m->jobs, &m->jobs_cap, m->njobs + 1,
-				sizeof *m->jobs);
-			m->jobs[m->njobs++] = p->what;
+		if (!job) {
+			add_job(m, &p->what);
 			continue;
 		}
-		j = &m->jobs[*slot - 1];
+		j = &m->jobs[job - 1];
 		j->begun = j->elsewhere || p->left_ms < 0;
 		if (p->left_ms >= 0 && !j->elsewhere) {
 			j->length_ms = p->left_ms;
@@ -631,8 +591,7 @@ static void settle_jobs(struct past_reader *reader)
 	for (size_t i = 0; i < m->njobs; i++)
 		if (!m->jobs[i].begun && m->jobs[i].at_ms < last_ms)
 			m->jobs[i].at_ms = last_ms;
-	sort_jobs(m->jobs, m->njobs);
-	forget_jobs_index(m);
+	sort_jobs(m);
 	reader->last_ms = last_ms;
 }
 
@@ -644,7 +603,7 @@ static int settle_matches(struct past_reader *reader, int64_t from_ms, struct ma
 
 	for (size_t i = 0; i < reader->n; i++) {
 		struct past *p = &reader->items[i];
-		size_t job = *slot_of_job(reader->m, p->job) - 1;
+		size_t job = entry_of(&reader->m->texts, p->job)->job - 1;
 
 		if (!p->r.nparts)
 			continue;
@@ -686,11 +645,10 @@ int match_read_running(struct match_market *m, const char *path, int64_t now_ms,
 void match_market_release(struct match_market *m)
 {
 	arena_release(&m->texts.arena);
-	free(m->texts.slots);
+	free(m->texts.items);
+	hash_index_release(&m->texts.index);
 	free(m->nodes);
 	free(m->jobs);
 	free(m->sales);
-	free(m->by_id.slots);
-	free(m->by_job.slots);
 	memset(m, 0, sizeof *m);
 }

@@ -1,15 +1,21 @@
-/* match_read.h - reads jobs and nodes for sale from records. Uses jansson, gpu, match_core. */
+/* read.h - reads jobs and nodes for sale from records. Uses jansson, gpu, match_core. */
 #ifndef RNP_PRICE_MATCH_READ_H
 #define RNP_PRICE_MATCH_READ_H
 
-#include "cmd/rnp-price/match_core.h"
+#include "cmd/rnp-price/match/core.h"
+#include "common/base/index.h"
 #include "common/base/mem.h"
 
 /* Equal texts, case aside, become one pointer. */
 struct match_texts {
 	struct arena arena;
-	const char **slots;
+	struct match_text {
+		const char *text;
+		uint32_t node,
+			job; /* 1 + the index of those with this id; 0: there is none */
+	} * items;
 	size_t n, cap;
+	struct hash_index index; /* of items, by text */
 };
 
 struct match_market {
@@ -20,9 +26,6 @@ struct match_market {
 	size_t njobs, jobs_cap;
 	size_t unpriced,
 		left_out; /* nodes without a quote or GPUs; offers of no whole GPU */
-	struct match_index {
-		size_t *slots, cap;
-	} by_id, by_job;          /* open addressing, 1 + index */
 	struct match_sale *sales; /* beside each node: what its records said, and when */
 	size_t sales_cap;
 };

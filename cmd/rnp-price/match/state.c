@@ -1,13 +1,35 @@
-/* match_state.c - the nodes of a cluster in heaps, the jobs that run on them, and how much each
+/* state.c - the nodes of a cluster in heaps, the jobs that run on them, and how much each
  * customer has had. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match_parts.h"
+#include "cmd/rnp-price/match/parts.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
 #define SHARED 1e17 /* above every price */
+
+/* --- places ------------------------------------------------------------------------------- */
+
+int match_gpu_at(const struct match_node *n, int place)
+{
+	uint64_t before;
+
+	if (!n->places)
+		return place;
+	if (place < 0 || place >= 64 || !(n->places >> place & 1))
+		return -1;
+	before = n->places & (((uint64_t)1 << place) - 1);
+	return __builtin_popcountll(before);
+}
+
+int match_place_of(const struct match_node *n, int i)
+{
+	for (int place = 0; n->places && place < 64; place++)
+		if (n->places >> place & 1 && match_gpu_at(n, place) == i)
+			return place;
+	return n->places ? -1 : i;
+}
 
 /* --- groups ------------------------------------------------------------------------------- */
 
@@ -153,7 +175,7 @@ void match_close(struct match *m)
 	free(m->groups);
 	free(m->running);
 	free(m->owners);
-	free(m->owner_slots);
+	hash_index_release(&m->owner_index);
 	free(m->by_price);
 	free(m->stoppable.list);
 	free(m->classes);
@@ -240,39 +262,27 @@ struct running match_take_out(struct match *m, size_t order)
 	return running_remove(m, i);
 }
 
-/* The place of a name's index among the owners: names are interned. */
-static size_t *owner_slot(const struct match *m, const char *name)
+static bool is_owner(const void *owners, uint32_t i, const void *name)
 {
-	uint64_t h = (uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u;
-	size_t at = (size_t)(h >> 32) & (m->owner_slots_cap - 1);
-
-	while (m->owner_slots[at] && m->owners[m->owner_slots[at] - 1].name != name)
-		at = (at + 1) & (m->owner_slots_cap - 1);
-	return &m->owner_slots[at];
+	return ((const struct owner *)owners)[i].name == name;
 }
 
-static void grow_owner_slots(struct match *m)
-{
-	m->owner_slots_cap = m->owner_slots_cap ? 2 * m->owner_slots_cap : 64;
-	free(m->owner_slots);
-	m->owner_slots = xcalloc(m->owner_slots_cap, sizeof *m->owner_slots);
-	for (size_t i = 0; i < m->nowners; i++)
-		*owner_slot(m, m->owners[i].name) = i + 1;
-}
-
+/* Names are interned, so that their pointers are compared. */
 size_t match_owner_of(struct match *m, const char *name)
 {
-	size_t *slot;
+	uint32_t hash = (uint32_t)((uintptr_t)name * 0x9e3779b97f4a7c15u >> 32);
+	uint64_t *slot;
 
-	if (2 * (m->nowners + 1) > m->owner_slots_cap)
-		grow_owner_slots(m);
-	slot = owner_slot(m, name);
-	if (*slot)
-		return *slot - 1;
-	m->owners = xgrow(m->owners, &m->owners_cap, m->nowners + 1, sizeof *m->owners);
-	m->owners[m->nowners] = (struct owner){ .name = name, .left_at_ms = INT64_MIN };
-	*slot = ++m->nowners;
-	return m->nowners - 1;
+	hash_index_reserve(&m->owner_index);
+	slot = hash_index_slot(&m->owner_index, hash, is_owner, m->owners, name);
+	if (!*slot) {
+		m->owners = xgrow(m->owners, &m->owners_cap, m->nowners + 1,
+			sizeof *m->owners);
+		m->owners[m->nowners] = (struct owner){ .name = name,
+			.left_at_ms = INT64_MIN };
+		hash_index_set(&m->owner_index, slot, hash, m->nowners++);
+	}
+	return (uint32_t)*slot - 1;
 }
 
 void match_account(struct match *m, size_t owner, double served, int64_t now_ms)

@@ -1,10 +1,10 @@
-/* match_stop.c - which running matches are stopped for a waiting job: those that agreed to it
+/* stop.c - which running matches are stopped for a waiting job: those that agreed to it
  * (spot) and come after it, as few and with as little lost work as there can be. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match_parts.h"
-#include "cmd/rnp-price/sched.h"
+#include "cmd/rnp-price/match/parts.h"
+#include "cmd/rnp-price/match/share.h"
 #include "common/base/mem.h"
 
 int match_rank(const struct match *m, const struct match_job *j)
@@ -46,7 +46,7 @@ static double attained(const struct match *m, size_t owner, const struct match_j
 	const struct owner *o = &m->owners[owner];
 	double left = o->left_at_ms == now_ms ? o->left : 0;
 
-	return sched_attained((o->served - left - lost) * 1e6, (double)j->share_ppm);
+	return share_attained((o->served - left - lost) * 1e6, (double)j->share_ppm);
 }
 
 /* Whether a match may be stopped at all: what started at this instant stays. */

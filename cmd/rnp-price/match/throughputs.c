@@ -1,5 +1,5 @@
 /* throughputs.c - reads throughputs by type of job and GPU model: see throughputs.h. */
-#include "cmd/rnp-price/throughputs.h"
+#include "cmd/rnp-price/match/throughputs.h"
 
 #include <math.h>
 

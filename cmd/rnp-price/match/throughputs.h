@@ -1,6 +1,6 @@
 /* throughputs.h - reads how much work each GPU model does for each type of job. Uses jansson. */
-#ifndef RNP_PRICE_THROUGHPUTS_H
-#define RNP_PRICE_THROUGHPUTS_H
+#ifndef RNP_PRICE_MATCH_THROUGHPUTS_H
+#define RNP_PRICE_MATCH_THROUGHPUTS_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
-/* match_why.c - why a job waits, in a sentence. */
+/* why.c - why a job waits, in a sentence. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cmd/rnp-price/match_parts.h"
+#include "cmd/rnp-price/match/parts.h"
 #include "common/base/mem.h"
 
 /* --- why not ------------------------------------------------------------------------------- */
@@ -151,14 +151,4 @@ void match_why(struct match *m, const struct match_job *j, char *out, size_t siz
 			(long long)(c.cheapest % 1000000));
 	else
 		snprintf(out, size, "all %zu nodes that fit are busy", c.price);
-}
-
-void match_free_gpus(const struct match *m, double *free_gpus, double *all)
-{
-	*free_gpus = *all = 0;
-	for (size_t i = 0; i < m->n; i++) {
-		*all += m->nodes[i].gpus;
-		for (int g = 0; g < m->nodes[i].gpus; g++)
-			*free_gpus += (double)m->nodes[i].left[g] / MATCH_MILLI;
-	}
 }

@@ -1,10 +1,11 @@
 /* offer.c - stores offers, and reads and writes them as records. */
-#include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/offers/offer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/fnv.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/gpu.h"
@@ -182,10 +183,8 @@ const struct gpu_model *offer_list_find(struct offer_list *l, const char *name,
 	int64_t memory_bytes)
 {
 	struct offer_name *slot;
-	uint64_t h = 14695981039346656037u; /* FNV-1a */
+	uint64_t h = fnv1a_text(FNV1A, name);
 
-	for (const char *p = name; *p; p++)
-		h = (h ^ (unsigned char)*p) * 1099511628211u;
 	slot = &l->names[h % OFFER_NAMES];
 	if (!slot->name || strcmp(slot->name, name) != 0 ||
 		slot->memory_bytes != memory_bytes) {

@@ -1,6 +1,6 @@
 /* offer.h - offers: the prices that a market lists for its GPUs. Pure; uses mem, json, gpu. */
-#ifndef RNP_PRICE_OFFER_H
-#define RNP_PRICE_OFFER_H
+#ifndef RNP_PRICE_OFFERS_OFFER_H
+#define RNP_PRICE_OFFERS_OFFER_H
 
 #include <jansson.h>
 #include <stdbool.h>

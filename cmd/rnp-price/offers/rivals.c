@@ -1,7 +1,7 @@
 /* rivals.c - groups comparable offers by host and removes the hosts that are too cheap to be
- * believed. The header states the rule; tests/unit/rnp-price/rivals.c compares it with a plain
+ * believed. The header states the rule; tests/unit/rnp-price/quote/quote.c compares it with a plain
  * implementation. */
-#include "cmd/rnp-price/rivals.h"
+#include "cmd/rnp-price/offers/rivals.h"
 
 #include <stdlib.h>
 #include <string.h>

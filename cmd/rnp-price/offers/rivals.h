@@ -7,14 +7,14 @@
  * a price that does not come from these hosts (the fitted one, else an eighth of the break-even
  * price of the model's list price). Hosts are removed one by one, the cheapest first, until the
  * cheapest is believed, so that the price is the same as if they had never been there. */
-#ifndef RNP_PRICE_RIVALS_H
-#define RNP_PRICE_RIVALS_H
+#ifndef RNP_PRICE_OFFERS_RIVALS_H
+#define RNP_PRICE_OFFERS_RIVALS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/offers/offer.h"
 #include "common/record/gpu.h"
 
 #define RIVALS_NONE      (-1)

@@ -1,11 +1,11 @@
-/* bid_core.c - what a deployment on Akash costs per block: see bid_core.h. */
-#include "cmd/rnp-price/bid_core.h"
+/* akash.c - what a deployment on Akash costs per block: see akash.h. */
+#include "cmd/rnp-price/publish/akash.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-price/keys.h"
+#include "cmd/rnp-price/text/keys.h"
 #include "common/base/err.h"
 #include "common/base/num.h"
 #include "common/json/json.h"
@@ -90,7 +90,9 @@ static int read_gpus(struct bid_prices *p, const json_t *obj, const char *where,
 			return err_set(EX_DATAERR,
 				"%s: the name is too long, or there are over %d", path,
 				BID_GPUS_MAX);
-		if (!stock && keys_amount_of(v, path, UUSD_MAX, &g->uusd) < 0)
+		if (!stock &&
+			keys_amount_of(v, path, &amount_per_month, NULL, UUSD_MAX,
+				&g->uusd) < 0)
 			return -1;
 		if (!stock)
 			continue;
@@ -116,7 +118,7 @@ static int read_tokens(struct bid_prices *p, const json_t *obj, const char *wher
 		char path[200];
 
 		snprintf(path, sizeof path, "%s: tokens: %.80s", where, key);
-		if (keys_amount_of(v, path, UUSD_MAX, &uusd) < 0)
+		if (keys_amount_of(v, path, &amount_usd, NULL, UUSD_MAX, &uusd) < 0)
 			return -1;
 		if (!uusd)
 			return err_set(EX_DATAERR, "%s: a price of 0", path);
@@ -156,7 +158,9 @@ int bid_parse(struct bid_prices *p, json_t *obj, const char *where)
 		char path[200];
 
 		snprintf(path, sizeof path, "%s: %s", where, items[i]);
-		if (v && keys_amount_of(v, path, UUSD_MAX, &p->uusd[i]) < 0)
+		if (v &&
+			keys_amount_of(v, path, &amount_per_month, NULL, UUSD_MAX,
+				&p->uusd[i]) < 0)
 			return -1;
 	}
 	return read_gpus(p, obj, where, false) < 0 ||

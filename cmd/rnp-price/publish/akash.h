@@ -1,10 +1,10 @@
-/* bid_core.h - what a deployment on Akash costs per block. Pure; uses jansson, keys, err.
+/* akash.h - what a deployment on Akash costs per block. Pure; uses jansson, keys, err.
  *
  * The order is what Akash's provider gives a price script on standard input: CPU in thousandths,
  * memory and storage in bytes, each resource `count` times, and the most that the tenant pays per
  * block. Sums are exact; the rate is rounded up once, at its last decimal. */
-#ifndef RNP_PRICE_BID_CORE_H
-#define RNP_PRICE_BID_CORE_H
+#ifndef RNP_PRICE_PUBLISH_AKASH_H
+#define RNP_PRICE_PUBLISH_AKASH_H
 
 #include <jansson.h>
 #include <stdbool.h>

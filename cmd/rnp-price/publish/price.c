@@ -1,5 +1,5 @@
-/* publish_core.c - which price may be listed: see publish_core.h. */
-#include "cmd/rnp-price/publish_core.h"
+/* price.c - which price may be listed: see market.h. */
+#include "cmd/rnp-price/publish/market.h"
 
 #include <stdio.h>
 

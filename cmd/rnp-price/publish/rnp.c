@@ -1,12 +1,12 @@
-/* publish_rnp.c - lists a node's price in an rnp registry: its newest signed rnp.quote counts. */
-#include "cmd/rnp-price/publish_market.h"
+/* rnp.c - lists a node's price in an rnp registry: its newest signed rnp.quote counts. */
+#include "cmd/rnp-price/publish/market.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/net/registry_client.h"
+#include "common/registry/client.h"
 #include "common/record/key.h"
 #include "common/record/signature.h"
 
@@ -44,24 +44,20 @@ out:
 static int look(struct publish_target *t)
 {
 	const char *node = json_string_value(json_object_get(t->quote, "node"));
+	const struct registry_call p = { .base = t->url,
+		.ca = t->ca,
+		.public_redirects = true };
 	struct http_response r = HTTP_RESPONSE_INIT;
-	struct buf url = BUF_INIT;
-	struct http_request q = { .ca_file = t->ca, .public_redirects = true };
+	json_t *reply;
 	int rc;
 
 	if (!node)
 		return err_set(EX_DATAERR, "the quote names no node");
 	snprintf(t->unit, sizeof t->unit, "%.60s", node);
-	rc = http_url(&url, t->url, "/v1/nodes/");
-	if (rc == 0) {
-		buf_adds(&url, node);
-		q.url = url.data;
-		rc = http_fetch(&t->http, &q, &r);
-	}
-	if (rc == 0)
-		rc = read_listed(t, buf_text(&r.body), r.body.len);
+	reply = registry_node(&t->http, &p, node, &r);
+	rc = reply ? read_listed(t, buf_text(&r.body), r.body.len) : -1;
+	json_decref(reply);
 	http_response_release(&r);
-	buf_release(&url);
 	return rc;
 }
 
@@ -109,10 +105,13 @@ static int plan(struct publish_target *t, const struct publish_price *p, int64_t
 
 static int send_it(struct publish_target *t)
 {
+	const struct registry_call p = { .base = t->url, .ca = t->ca };
 	struct http_response r = HTTP_RESPONSE_INIT;
-	int rc = registry_post(&t->http, t->url, t->ca, 0, t->wanted, t->body.data,
-		t->body.len, &r);
+	json_t *stored = registry_post(&t->http, &p, t->wanted, t->body.data, t->body.len,
+		&r);
+	int rc = stored ? 0 : -1;
 
+	json_decref(stored);
 	http_response_release(&r);
 	return rc;
 }

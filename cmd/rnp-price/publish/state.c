@@ -1,14 +1,14 @@
-/* publish_state.c - what was listed where and when: see publish_state.h. */
-#include "cmd/rnp-price/publish_state.h"
+/* state.c - what was listed where and when: see state.h. */
+#include "cmd/rnp-price/publish/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/lock.h"
 
 #define KEEP_MS (90 * PUBLISH_DAY_MS)
 #define SKEW_MS INT64_C(300000)
@@ -29,10 +29,8 @@ static int lock(struct publish_state *s, const char *path)
 	s->lock = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (s->lock < 0)
 		rc = err_sys(0, "cannot open '%s'", name.data);
-	else if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
-		rc = errno == EWOULDBLOCK ?
-			err_set(EX_TEMPFAIL, "'%s': another publish is at work", path) :
-			err_sys(EX_OSERR, "cannot lock '%s'", name.data);
+	else
+		rc = lock_take(s->lock, path, "another publish is at work");
 	buf_release(&name);
 	return rc;
 }

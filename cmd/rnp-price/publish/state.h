@@ -1,4 +1,4 @@
-/* publish_state.h - what was listed where and when, so that a price moves only so far in a day.
+/* state.h - what was listed where and when, so that a price moves only so far in a day.
  * Uses store. */
 #ifndef RNP_PRICE_PUBLISH_STATE_H
 #define RNP_PRICE_PUBLISH_STATE_H

@@ -1,10 +1,10 @@
-/* publish_vast.c - lists a machine on Vast: GET /api/v0/machines/ says what is listed, PUT
+/* vast.c - lists a machine on Vast: GET /api/v0/machines/ says what is listed, PUT
  * /api/v0/machines/create_asks/ lists it anew.
  *
  * A request says everything about a listing, so that what is listed is sent again with another
  * price: what is left out would fall back to Vast's defaults, and another end_date would extend
  * the contracts that run. Contracts keep their price. price_gpu is what the customer pays. */
-#include "cmd/rnp-price/publish_market.h"
+#include "cmd/rnp-price/publish/market.h"
 
 #include <math.h>
 #include <sodium.h>
@@ -20,7 +20,7 @@
 #define ANSWER_BYTES_MAX ((int64_t)4 << 20)
 #define UUSD_MAX         INT64_C(1000000000000)
 
-/* how a machine names what a request must say again */
+/* What a request must repeat of the listing: its names in a machine's record and in the request. */
 static const struct {
 	const char *listed, *sent;
 } terms[] = { { "listed_storage_cost", "price_disk" },

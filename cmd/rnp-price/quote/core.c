@@ -1,5 +1,5 @@
-/* quote_core.c - computes a price from costs, rivals and rules, and explains every step. */
-#include "cmd/rnp-price/quote_core.h"
+/* core.c - computes a price from costs, rivals and rules, and explains every step. */
+#include "cmd/rnp-price/quote/core.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/cost/cost.h"
 #include "common/json/json.h"
 #include "common/base/money.h"
 
@@ -154,7 +154,7 @@ static void explain_worth(struct quote *q, const struct quote_input *in,
 		t ? t->name : "no tier", cost_percent(t ? t->surcharge_ppm : 0));
 }
 
-/* what the customer should pay so that this node is just below the rival */
+/* Returns what the customer should pay so that this node is just below the rival. */
 static int64_t just_under(int64_t rival_uusd, int64_t undercut_ppm)
 {
 	int64_t target = muldiv_floor(rival_uusd, MONEY_PPM - undercut_ppm, MONEY_PPM);
@@ -194,8 +194,8 @@ static int64_t against_rival(struct quote *q, const struct quote_input *in,
 }
 
 /* No rival: uses the fitted price, else the proportion, an own offer's price that must not be
- * undercut, the last price, or nothing. Where not one offer was read, all markets may be away: then the
- * last price goes before a fit, which is of another day. */
+ * undercut, the last price, or nothing. Where not one offer was read, all markets may be away: then
+ * the last price goes before a fit, which is of another day. */
 static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, const struct rivals *r)
 {
@@ -365,6 +365,11 @@ void quote_price(struct quote *q, const struct quote_input *in,
 	q->occupancy = q->occupancy_under = -1;
 	q->held = q->same_count = false;
 	q->why = json_array();
+	if (in->others && *in->others)
+		explain(q->why,
+			"not priced: %.400s; markets list one model a machine, so that "
+			"--gpu-model prices these",
+			in->others);
 	if (in->gpu_model) {
 		ask = by_market(q, in, rules, &own_uusd);
 	} else {

@@ -1,10 +1,10 @@
-/* quote_core.h - computes a price from costs, rivals and rules, and explains every step. Pure.
+/* core.h - computes a price from costs, rivals and rules, and explains every step. Pure.
  *
  * All prices are per hour of the whole node unless a name says per_gpu. A rival's price is what
  * its customer pays, so it is compared with our customer's price, including the network's fee.
  *
  * Rounding: a customer's price is rounded half up; an ask that is derived from one is rounded
- * down, so that it stays below it; the floor is rounded up (cost.h). */
+ * down, so that it stays below it; the floor is rounded up (cost/cost.h). */
 #ifndef RNP_PRICE_QUOTE_CORE_H
 #define RNP_PRICE_QUOTE_CORE_H
 
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/demand.h"
-#include "cmd/rnp-price/rivals.h"
-#include "cmd/rnp-price/worth.h"
+#include "cmd/rnp-price/quote/demand.h"
+#include "cmd/rnp-price/offers/rivals.h"
+#include "cmd/rnp-price/quote/worth.h"
 
 #define QUOTE_NONE (-1)
 
@@ -31,6 +31,7 @@ struct quote_input {
 	/* canonical, or the driver's own name; NULL: no GPU to sell */
 	const char *gpu_model;
 	const char *no_gpu;            /* why there is none, when gpu_model is NULL */
+	const char *others;            /* GPUs that are not priced; NULL or "": none */
 	const struct gpu_model *known; /* NULL: not in our table */
 	int64_t gpu_count;
 	int64_t f32_gflops; /* of one GPU, measured or from the table; 0: unknown */

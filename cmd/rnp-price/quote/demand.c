@@ -1,6 +1,6 @@
 /* demand.c - the belief about customers on a grid, and the ask that is best under it: see
  * demand.h. */
-#include "cmd/rnp-price/demand.h"
+#include "cmd/rnp-price/quote/demand.h"
 
 #include <math.h>
 #include <string.h>

@@ -17,8 +17,8 @@
  * (the chain is insensitive to the rest, as Engset's is). Expected rates are above what expected
  * occupancy would allow, so that high prices about which little is known are tried first. Prices
  * are per unit and hour, in any one currency. */
-#ifndef RNP_PRICE_DEMAND_H
-#define RNP_PRICE_DEMAND_H
+#ifndef RNP_PRICE_QUOTE_DEMAND_H
+#define RNP_PRICE_QUOTE_DEMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,13 @@
-/* fit_core.c - fits prices to hardware: see fit_core.h for the model. */
-#include "cmd/rnp-price/fit_core.h"
+/* fit.c - fits prices to hardware: see fit.h for the model. */
+#include "cmd/rnp-price/quote/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/rivals.h"
+#include "cmd/rnp-price/offers/rivals.h"
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/base/mem.h"
 
 #define HUBER 1.345
@@ -18,7 +19,6 @@
 #define SIGMA_MIN         0.01
 #define TRIPLES           64 /* sets of three offers from which a market's level is estimated */
 #define LEFT_OUT_ROWS_MAX 5000 /* with more rows, cross-validation uses a part of them */
-#define YEAR_NEWEST       2025
 
 const char *const fit_number_names[FIT_NUMBERS] = { "one", "memory", "f32", "tensor",
 	"bandwidth", "gpu_count", "spot", "years", "server" };
@@ -81,18 +81,16 @@ static const char *tier_of(const struct offer *o)
 
 static uint64_t hash_text(uint64_t h, const char *text)
 {
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * 1099511628211u; /* FNV-1a */
-	return (h ^ 0xff) * 1099511628211u;
+	return fnv1a_add(fnv1a_text(h, text), 0xff);
 }
 
 /* Hashes the seller and the goods: host, model, number of GPUs, spot or not. */
 static uint64_t seller_hash(const struct offer *o)
 {
-	uint64_t h = hash_text(14695981039346656037u, o->market);
+	uint64_t h = hash_text(FNV1A, o->market);
 
 	h = hash_text(hash_text(h, rivals_host(o)), o->gpu->name);
-	return ((h ^ (uint64_t)o->gpu_count) * 2 + o->spot) * 1099511628211u;
+	return fnv1a_add(0, (h ^ (uint64_t)o->gpu_count) * 2 + o->spot);
 }
 
 bool fit_add(struct fit *f, const struct offer *o)

@@ -1,4 +1,4 @@
-/* fit_core.h - what a GPU-hour costs as a function of the hardware, its place and its market.
+/* fit.h - what a GPU-hour costs as a function of the hardware, its place and its market.
  * Pure.
  *
  * A hedonic model (Rosen 1974): the logarithm of the price per GPU-hour is linear in logarithms
@@ -8,14 +8,15 @@
  * that a market seen three times has a level and a model never seen has none.
  *
  * What one host asks for one thing counts once, however many offers state it. Uses offer, gpu. */
-#ifndef RNP_PRICE_FIT_CORE_H
-#define RNP_PRICE_FIT_CORE_H
+#ifndef RNP_PRICE_QUOTE_FIT_H
+#define RNP_PRICE_QUOTE_FIT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/offers/offer.h"
 
 #define FIT_ROWS_MIN 8 /* fewer rows are not fitted */
 
@@ -113,5 +114,22 @@ bool fit_price(const struct fit *f, const struct fit_question *q, struct fit_pri
 
 /* Returns the column of an effect's level; -1: there is none. */
 int fit_find(const struct fit *f, enum fit_effect effect, const char *name);
+
+/* --- fit_record.c: a fit as a record, and back ---------------------------------------------------
+ *
+ * All numbers are integers in millionths, so that the record can be signed and is the same
+ * everywhere. */
+
+#define FIT_RECORD_BYTES_MAX ((size_t)1 << 20)
+
+/* Returns the record of a fit, without inputs and time; the caller owns it. */
+json_t *fit_to_json(const struct fit *f);
+
+/* Reads a record that fit_to_json made. The caller releases f. Returns 0, or -1 with EX_DATAERR
+ * naming where and the field: not an rnp.fit, or an impossible number. */
+int fit_from_json(struct fit *f, const json_t *record, const char *where);
+
+/* Reads the same from the file at path: one record, signed or not. Returns 0, or -1. */
+int fit_load(struct fit *f, const char *path);
 
 #endif

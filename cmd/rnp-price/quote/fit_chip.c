@@ -1,10 +1,10 @@
-/* fit_chip.c - the figures of a chip that the fit uses: fit_numbers of fit_core.h, from the
+/* fit_chip.c - the figures of a chip that the fit uses: fit_numbers of fit.h, from the
  * table of models. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "cmd/rnp-price/fit_core.h"
+#include "cmd/rnp-price/quote/fit.h"
 
 #define YEAR_NEWEST 2025
 

@@ -1,5 +1,5 @@
-/* fit_record.c - writes and reads rnp.fit: see fit_record.h. */
-#include "cmd/rnp-price/fit_record.h"
+/* fit_record.c - writes and reads rnp.fit: see fit.h. */
+#include "cmd/rnp-price/quote/fit.h"
 
 #include <math.h>
 #include <string.h>

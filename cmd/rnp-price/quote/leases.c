@@ -1,5 +1,5 @@
 /* leases.c - reads leases and counts them: see leases.h. */
-#include "cmd/rnp-price/leases.h"
+#include "cmd/rnp-price/quote/leases.h"
 
 #include <stdlib.h>
 #include <string.h>

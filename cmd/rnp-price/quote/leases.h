@@ -1,7 +1,7 @@
 /* leases.h - the leases of a node, as its registry, market or operator reports them. Uses
  * jansson, err. */
-#ifndef RNP_PRICE_LEASES_H
-#define RNP_PRICE_LEASES_H
+#ifndef RNP_PRICE_QUOTE_LEASES_H
+#define RNP_PRICE_QUOTE_LEASES_H
 
 #include <jansson.h>
 #include <stddef.h>

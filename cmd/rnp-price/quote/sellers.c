@@ -1,5 +1,5 @@
 /* sellers.c - which sellers are believed, and which follow our own price: see sellers.h. */
-#include "cmd/rnp-price/sellers.h"
+#include "cmd/rnp-price/quote/sellers.h"
 
 #include <math.h>
 #include <stdlib.h>

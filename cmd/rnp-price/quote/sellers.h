@@ -1,12 +1,12 @@
 /* sellers.h - the sellers of a market: which are believed, and which only follow our own price.
  * Pure. */
-#ifndef RNP_PRICE_SELLERS_H
-#define RNP_PRICE_SELLERS_H
+#ifndef RNP_PRICE_QUOTE_SELLERS_H
+#define RNP_PRICE_QUOTE_SELLERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cmd/rnp-price/demand.h"
+#include "cmd/rnp-price/quote/demand.h"
 
 /* Returns the price below which a quarter of what the sellers have is offered; the market must
  * have sellers. */

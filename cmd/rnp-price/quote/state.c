@@ -1,11 +1,11 @@
-/* quote_state.c - the state of quote in SQLite: see quote_state.h. Rows older than 90 days are
+/* state.c - the state of quote in SQLite: see state.h. Rows older than 90 days are
  * deleted, so that the file does not grow with the age of a node. */
-#include "cmd/rnp-price/quote_state.h"
+#include "cmd/rnp-price/quote/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/sellers.h"
+#include "cmd/rnp-price/quote/sellers.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"

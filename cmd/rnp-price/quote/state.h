@@ -1,4 +1,4 @@
-/* quote_state.h - what quote remembers in SQLite: prices over time, and hosts that were seen.
+/* state.h - what quote remembers in SQLite: prices over time, and hosts that were seen.
  *
  * One write transaction lasts from quote_state_open to quote_state_save or _close, so that two
  * runs on one file wait for each other and neither loses a price. Uses store, rivals. */
@@ -8,8 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/demand.h"
-#include "cmd/rnp-price/quote_core.h"
+#include "cmd/rnp-price/quote/demand.h"
+#include "cmd/rnp-price/quote/core.h"
+#include "cmd/rnp-price/quote/leases.h"
 #include "common/store/store.h"
 
 #define QUOTE_STATE_DAY_MS  INT64_C(86400000)
@@ -45,13 +46,19 @@ int quote_state_open(struct quote_state *s, const char *path, const char *node,
  * or -1. */
 int quote_state_learned(struct quote_state *s);
 
+/* Learns from the customers since the last run, at the price that they saw, against the present
+ * rivals of `market`; a first run only learns how long leases are. units: how many leases may run
+ * at a time. Sets what `in` knows of demand. Within the transaction. Returns 0, or -1. */
+int quote_learn(struct quote_state *s, struct quote_input *in, const struct leases *l,
+	int64_t units, const struct rivals_question *market, int64_t fee_ppm);
+
 /* Determines for each comparable offer of q whether its host was in an earlier snapshot: an
  * array of q->offers->n to be freed, or NULL in *seen if there was no snapshot yet. Returns 0,
  * or -1. */
 int quote_state_seen(struct quote_state *s, const struct rivals_question *q, bool **seen);
 
 /* Determines for each comparable offer of q, whose seen is set, whether its host copies our price
- * (sellers.h), and remembers what that is told by. fee_ppm is the network's, as in quote_rules.
+ * (sellers.h), and remembers the prices that show it. fee_ppm is the network's, as in quote_rules.
  * *follows becomes an array of q->offers->n to be freed, or NULL if nobody does; *n how many
  * hosts. If all believed rivals do, they are the market, and nobody is said to. Within the
  * transaction. Returns 0, or -1: 65 if what is remembered is damaged. */

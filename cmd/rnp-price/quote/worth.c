@@ -1,5 +1,5 @@
 /* worth.c - compares prices of nodes with different links and places: see worth.h. */
-#include "cmd/rnp-price/worth.h"
+#include "cmd/rnp-price/quote/worth.h"
 
 #include <math.h>
 #include <stdio.h>

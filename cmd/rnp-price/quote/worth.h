@@ -5,14 +5,14 @@
  * up and down. A rival at p with a surcharge of s is therefore worth p / (1 + s) x (1 + t) on a
  * link with a surcharge of t. Place: the ratio of the two countries' levels in a fit. What is
  * not known of either is taken to be alike. */
-#ifndef RNP_PRICE_WORTH_H
-#define RNP_PRICE_WORTH_H
+#ifndef RNP_PRICE_QUOTE_WORTH_H
+#define RNP_PRICE_QUOTE_WORTH_H
 
 #include <jansson.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/fit_core.h"
-#include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/quote/fit.h"
+#include "cmd/rnp-price/offers/offer.h"
 
 #define WORTH_TIERS_MAX 64
 #define WORTH_UNKNOWN   (-1)

@@ -4,7 +4,7 @@
  * as it has jobs, for growing tau (Boyd and Vandenberghe, Convex Optimization, 11.3). Classes
  * meet only in t and in the capacities, so that a step costs one small matrix for each class and
  * one system of as many unknowns as there are models, and one. */
-#include "cmd/rnp-price/fair.h"
+#include "cmd/rnp-price/simulate/fair.h"
 
 #include <math.h>
 #include <stdlib.h>

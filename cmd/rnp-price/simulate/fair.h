@@ -9,8 +9,8 @@
  * What a rate is decides the policy: throughput over what an equal share of every model would
  * give is max-min fairness, throughput over what is left to do is the shortest makespan, and 1
  * for every model is a policy that thinks all GPUs alike. */
-#ifndef RNP_PRICE_FAIR_H
-#define RNP_PRICE_FAIR_H
+#ifndef RNP_PRICE_SIMULATE_FAIR_H
+#define RNP_PRICE_SIMULATE_FAIR_H
 
 #include <stddef.h>
 

@@ -1,88 +1,23 @@
-/* place.c - places pods on nodes with shared GPUs: see place.h. */
-#include "cmd/rnp-price/place.h"
+/* pods.c - pods that share GPUs: see pods.h. */
+#include "cmd/rnp-price/simulate/pods.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/simulate/backtest.h"
+#include "cmd/rnp-price/simulate/trace.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
+#include "common/cli/out.h"
+#include "common/json/json.h"
 
 #define CACHE_SLOTS (1u << 18)
-#define TYPICAL     0.95 /* fraction of the pods that have a class */
-#define TRACE_LOAD  1.3  /* GPUs asked for, of all */
-#define TRACE_MAX   100  /* times the pods: a trace that asks for few GPUs ends */
 #define SCORE_MAX   100
 #define CPU_LARGEST 128000.0 /* milli, of the largest node: the unit of a free share */
 #define GPU_LARGEST (PLACE_GPUS_MAX * PLACE_MILLI)
-
-const char *const place_names[PLACE_POLICIES] = { "random", "dot-product",
-	"gpu-clustering", "gpu-packing", "best-fit", "fgd" };
-
-/* --- classes -------------------------------------------------------------------------------- */
-
-struct counted {
-	struct place_pod pod;
-	long n;
-};
-
-static int pod_order(const struct place_pod *a, const struct place_pod *b)
-{
-	if (a->gpus != b->gpus)
-		return a->gpus < b->gpus ? -1 : 1;
-	if (a->milli != b->milli)
-		return a->milli < b->milli ? -1 : 1;
-	return a->cpu_milli < b->cpu_milli ? -1 : a->cpu_milli > b->cpu_milli;
-}
-
-static int by_pod(const void *a, const void *b)
-{
-	return pod_order(&((const struct counted *)a)->pod,
-		&((const struct counted *)b)->pod);
-}
-
-static int by_count(const void *a, const void *b)
-{
-	const struct counted *x = a, *y = b;
-
-	if (x->n != y->n)
-		return x->n > y->n ? -1 : 1;
-	return pod_order(&x->pod, &y->pod);
-}
-
-void place_classify(struct place_classes *c, struct place_pod *pods, size_t n)
-{
-	struct counted *all = xcalloc(n + 1, sizeof *all);
-	size_t k = 0;
-	long sum = 0;
-
-	for (size_t i = 0; i < n; i++)
-		all[i] = (struct counted){ pods[i], 1 };
-	qsort(all, n, sizeof *all, by_pod);
-	for (size_t i = 0; i < n; i++) {
-		if (k && pod_order(&all[k - 1].pod, &all[i].pod) == 0)
-			all[k - 1].n++;
-		else
-			all[k++] = all[i];
-	}
-	qsort(all, k, sizeof *all, by_count);
-	memset(c, 0, sizeof *c);
-	for (size_t i = 0; i < k && c->n < PLACE_CLASSES_MAX && sum < TYPICAL * (double)n;
-		i++) {
-		c->pods[c->n] = all[i].pod;
-		c->part[c->n++] = (double)all[i].n;
-		sum += all[i].n;
-	}
-	for (int i = 0; i < c->n; i++)
-		c->part[i] /= (double)sum;
-	for (size_t i = 0; i < n; i++) {
-		pods[i].class = -1;
-		for (int j = 0; j < c->n && pods[i].class < 0; j++)
-			if (pod_order(&pods[i], &c->pods[j]) == 0)
-				pods[i].class = j;
-	}
-	free(all);
-}
+#define TRACE_LOAD  1.3 /* GPUs asked for, of all */
+#define TRACE_MAX   100 /* times the pods: a trace that asks for few GPUs ends */
 
 /* --- nodes ---------------------------------------------------------------------------------- */
 
@@ -112,30 +47,6 @@ static uint16_t kind_of(const struct place_pod *p)
 	return (uint16_t)(1u << (is_part(p) ? 0 : p->gpus));
 }
 
-double place_fragments(const struct place_classes *c, const struct place_node *n)
-{
-	double sum = 0;
-	int all = 0;
-
-	for (int g = 0; g < n->ngpus; g++)
-		all += n->left[g];
-	if (!all)
-		return 0;
-	for (int i = 0; i < c->n; i++) {
-		const struct place_pod *p = &c->pods[i];
-		int useless = 0, usable = 0;
-
-		for (int g = 0; g < n->ngpus; g++) {
-			usable += n->left[g] >= p->milli;
-			useless += n->left[g] < p->milli ? n->left[g] : 0;
-		}
-		if (!p->gpus || usable < p->gpus || n->cpu_milli < p->cpu_milli)
-			useless = all;
-		sum += c->part[i] * useless;
-	}
-	return sum;
-}
-
 /* Takes the pod's resources from the node. gpu: which one, for a fraction of a GPU. */
 static void take(struct place_node *n, const struct place_pod *p, int gpu)
 {
@@ -156,7 +67,7 @@ static void take(struct place_node *n, const struct place_pod *p, int gpu)
 		}
 }
 
-/* --- what an assignment costs, remembered ------------------------------------------------------ */
+/* --- what an assignment costs, remembered ------------------------------------------------- */
 
 struct place_cache {
 	struct {
@@ -225,9 +136,8 @@ static double growth(struct place_cluster *c, const struct place_node *n,
 
 /* --- policies ---------------------------------------------------------------------------------
  *
- * A policy gives each node a whole number from 0 to 100, as the schedulers did whose figures
- * pricing.md states; the first of those with the highest is taken. Whole numbers matter: to the
- * dot product, for example, most nodes are equal. */
+ * Scores are whole numbers, as those of the schedulers were whose figures Weng et al. publish.
+ * That matters: to the dot product, for example, most nodes are equal. */
 
 static int gpu_free(const struct place_node *n)
 {
@@ -266,33 +176,42 @@ static int any_gpu(const struct place_node *n, const struct place_pod *p, uint64
 }
 
 /* Little left is good: of CPU and GPUs, relative to the largest node. */
-static int score_best_fit(const struct place_node *n, const struct place_pod *p)
+static int score_best_fit(struct place_cluster *c, const struct place_node *n,
+	const struct place_pod *p, int *gpu)
 {
-	double cpu = (double)(n->cpu_milli - p->cpu_milli) / CPU_LARGEST;
-	double gpu = (double)(gpu_free(n) - p->gpus * p->milli) / GPU_LARGEST;
+	double cpus = (double)(n->cpu_milli - p->cpu_milli) / CPU_LARGEST;
+	double gpus = (double)(gpu_free(n) - p->gpus * p->milli) / GPU_LARGEST;
 
-	return (int)((1 - 0.5 * cpu - 0.5 * gpu) * SCORE_MAX);
+	(void)c;
+	(void)gpu;
+	return (int)((1 - 0.5 * cpus - 0.5 * gpus) * SCORE_MAX);
 }
 
 /* Free and requested resources should point in different directions (Tetris, SIGCOMM 2014, turned
  * around: what is plentiful is kept). */
-static int score_dot_product(const struct place_node *n, const struct place_pod *p)
+static int score_dot_product(struct place_cluster *c, const struct place_node *n,
+	const struct place_pod *p, int *gpu)
 {
-	double cpu = (double)n->cpu_milli / CPU_LARGEST *
+	double cpus = (double)n->cpu_milli / CPU_LARGEST *
 		((double)p->cpu_milli / CPU_LARGEST);
-	double gpu = (double)gpu_free(n) / GPU_LARGEST *
+	double gpus = (double)gpu_free(n) / GPU_LARGEST *
 		((double)(p->gpus * p->milli) / GPU_LARGEST);
 
-	return (int)((1 - (cpu + gpu) / 2) * SCORE_MAX);
+	(void)c;
+	(void)gpu;
+	return (int)((1 - (cpus + gpus) / 2) * SCORE_MAX);
 }
 
 /* Pods of one kind go together (Gandiva, OSDI 2018): onto nodes that only run this kind, then
  * those that also run it, then empty ones; within each, the fullest. */
-static int score_clustering(const struct place_node *n, const struct place_pod *p)
+static int score_clustering(struct place_cluster *c, const struct place_node *n,
+	const struct place_pod *p, int *gpu)
 {
 	const int quarter = SCORE_MAX / 4;
 	int full = quarter * (GPU_LARGEST - gpu_free(n)) / GPU_LARGEST;
 
+	(void)c;
+	(void)gpu;
 	if (!p->gpus)
 		return 0;
 	if (n->kinds & kind_of(p))
@@ -326,10 +245,13 @@ static int fullest(const struct place_node *n, const struct place_pod *p, int *w
 
 /* GPUs that are in use, then free ones of nodes in use, then those of empty nodes (Themis,
  * MLaaS in the Wild, NSDI 2022). */
-static int score_packing(const struct place_node *n, const struct place_pod *p)
+static int score_packing(struct place_cluster *c, const struct place_node *n,
+	const struct place_pod *p, int *gpu)
 {
 	int empty = gpus_with(n, PLACE_MILLI), whole, left, score;
 
+	(void)c;
+	(void)gpu;
 	if (!p->gpus)
 		return 0;
 	if (empty == n->ngpus) {
@@ -345,33 +267,24 @@ static int score_packing(const struct place_node *n, const struct place_pod *p)
 	return score > SCORE_MAX / 2 ? score : SCORE_MAX / 2;
 }
 
-static int score_of_growth(double growth)
+static int score_fgd(struct place_cluster *c, const struct place_node *n,
+	const struct place_pod *p, int *gpu)
 {
-	return (int)(SCORE_MAX / (1 + exp(growth / PLACE_MILLI)));
+	return (int)(SCORE_MAX / (1 + exp(growth(c, n, p, gpu) / PLACE_MILLI)));
 }
 
-/* Returns the node's score; *gpu becomes the GPU for a fraction. */
-static int score(struct place_cluster *c, enum place_policy policy,
-	const struct place_node *n, const struct place_pod *p, int *gpu)
-{
-	*gpu = tightest(n, p);
-	switch (policy) {
-	case PLACE_DOT_PRODUCT:
-		return score_dot_product(n, p);
-	case PLACE_CLUSTERING:
-		return score_clustering(n, p);
-	case PLACE_PACKING:
-		return score_packing(n, p);
-	case PLACE_BEST_FIT:
-		return score_best_fit(n, p);
-	case PLACE_FGD:
-		return score_of_growth(growth(c, n, p, gpu));
-	default:
-		return 0;
-	}
-}
+const struct place_policy place_policies[PLACE_POLICIES] = {
+	{ "random", NULL },
+	{ "dot-product",
+		score_dot_product }, /* the smallest product of free and requested */
+	{ "gpu-clustering", score_clustering }, /* pods of one kind together */
+	{ "gpu-packing", score_packing },       /* GPUs in use first, then nodes in use */
+	{ "best-fit", score_best_fit },         /* the smallest remainder */
+	{ "fgd", score_fgd },
+};
 
-void place_open(struct place_cluster *c)
+/* Computes what follows from nodes and classes. */
+static void place_open(struct place_cluster *c)
 {
 	c->gpus = 0;
 	c->gpu_left = 0;
@@ -382,14 +295,22 @@ void place_open(struct place_cluster *c)
 	c->cache = xcalloc(1, sizeof *c->cache);
 }
 
-void place_close(struct place_cluster *c)
+static void place_close(struct place_cluster *c)
 {
 	free(c->cache);
 	c->cache = NULL;
 }
 
-bool place_choose(struct place_cluster *c, enum place_policy policy,
-	const struct place_pod *pod, uint64_t luck, struct place_choice *out)
+/* Where a pod goes; gpu: for a fraction of a GPU, else -1: the first free whole ones. */
+struct choice {
+	size_t node;
+	int gpu;
+};
+
+/* Chooses the node for a pod. luck: a random number for the choice at random. Returns false if the
+ * pod fits nowhere. */
+static bool place_choose(struct place_cluster *c, const struct place_policy *policy,
+	const struct place_pod *pod, uint64_t luck, struct choice *out)
 {
 	int best = -1;
 	uint64_t fitting = 0;
@@ -400,22 +321,22 @@ bool place_choose(struct place_cluster *c, enum place_policy policy,
 
 		if (!fits(n, pod))
 			continue;
-		s = score(c, policy, n, pod, &gpu);
+		gpu = tightest(n, pod);
+		s = policy->score ? policy->score(c, n, pod, &gpu) : 0;
 		fitting++;
 		/* at random, each of k stays with probability 1 / k */
-		if (policy == PLACE_RANDOM ? mix(luck, fitting) % fitting != 0 :
-					     s <= best)
+		if (!policy->score ? mix(luck, fitting) % fitting != 0 : s <= best)
 			continue;
 		best = s;
-		*out = (struct place_choice){ i, gpu };
+		*out = (struct choice){ i, gpu };
 	}
-	if (best >= 0 && policy == PLACE_RANDOM)
+	if (best >= 0 && !policy->score)
 		out->gpu = any_gpu(&c->nodes[out->node], pod, mix(luck, 0));
 	return best >= 0;
 }
 
-void place_assign(struct place_cluster *c, const struct place_pod *pod,
-	const struct place_choice *choice)
+static void place_assign(struct place_cluster *c, const struct place_pod *pod,
+	const struct choice *choice)
 {
 	struct place_node *n = &c->nodes[choice->node];
 
@@ -476,9 +397,8 @@ static void shuffle_nodes(struct place_cluster *c, struct rng *r)
 	}
 }
 
-void place_trace(const struct place_cluster *empty, enum place_policy policy,
-	const struct place_pod *pods, size_t npods, uint64_t seed,
-	struct place_result *out)
+void pods_play(const struct place_cluster *empty, const struct place_policy *policy,
+	const struct pods *pods, uint64_t seed, struct pods_result *out)
 {
 	struct place_cluster c = *empty;
 	const struct place_pod **order;
@@ -493,10 +413,10 @@ void place_trace(const struct place_cluster *empty, enum place_policy policy,
 	all = c.gpu_left;
 	rng_seed(&r, seed, 17);
 	shuffle_nodes(&c, &r);
-	order = arrivals(pods, npods, TRACE_LOAD * all, &r, &n);
+	order = arrivals(pods->items, pods->n, TRACE_LOAD * all, &r, &n);
 	for (size_t i = 0; i < n && arrived < TRACE_LOAD * all; i++) {
 		const struct place_pod *p = order[i];
-		struct place_choice choice;
+		struct choice choice;
 		double before = arrived;
 
 		out->pods++;
@@ -505,7 +425,7 @@ void place_trace(const struct place_cluster *empty, enum place_policy policy,
 		else
 			out->failed++;
 		arrived += gpus_of(p);
-		while (percent < PLACE_PERCENTS && arrived >= (double)percent / 100 * all)
+		while (percent < PODS_PERCENTS && arrived >= (double)percent / 100 * all)
 			out->allocated[percent++] = 1 - c.gpu_left / all;
 		if (before < 0.8 * all && arrived >= 0.8 * all)
 			out->fragments_80 = all_fragments(&c);
@@ -516,4 +436,93 @@ void place_trace(const struct place_cluster *empty, enum place_policy policy,
 	place_close(&c);
 	free(c.nodes);
 	free(order);
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+static int write_pods(struct backtest *b, const struct place_policy *policy,
+	const struct place_cluster *c, const struct pods_result *all)
+{
+	struct pods_result sum = { 0 };
+	json_t *r = json_record("rnp.backtest");
+	double n = (double)b->runs;
+	int64_t count = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		count += c->nodes[i].ngpus;
+	for (int64_t i = 0; i < b->runs; i++) {
+		sum.allocated_100 += all[i].allocated_100 / n;
+		sum.allocated_130 += all[i].allocated_130 / n;
+		sum.fragments_80 += all[i].fragments_80 / n;
+		sum.pods += all[i].pods;
+		sum.failed += all[i].failed;
+	}
+	json_set_text(r, "mode", "pods");
+	json_set_text(r, "algorithm", policy->name);
+	json_set_i64(r, "gpus", count);
+	json_set_i64(r, "runs", b->runs);
+	json_set_i64(r, "seed", b->seed);
+	json_set_i64(r, "pods", sum.pods);
+	json_set_i64(r, "refused", sum.failed);
+	json_set_i64(r, "allocated_100_ppm", llround(sum.allocated_100 * 1e6));
+	json_set_i64(r, "allocated_130_ppm", llround(sum.allocated_130 * 1e6));
+	json_set_i64(r, "fragments_80_ppm", llround(sum.fragments_80 * 1e6));
+	return backtest_report_write(&b->report, r);
+}
+
+/* curve: becomes the mean part of the GPUs that is in use after each percent has arrived. */
+static int run_pods(struct backtest *b, const struct place_cluster *c,
+	const struct pods *p, const struct place_policy *policy,
+	double curve[PODS_PERCENTS])
+{
+	struct pods_result *all = xcalloc((size_t)b->runs, sizeof *all);
+	int rc;
+
+#pragma omp parallel for schedule(dynamic)
+	for (int64_t i = 0; i < b->runs; i++)
+		pods_play(c, policy, p, (uint64_t)(b->seed * 1000 + i), &all[i]);
+	for (int k = 0; k < PODS_PERCENTS; k++) {
+		curve[k] = 0;
+		for (int64_t i = 0; i < b->runs; i++)
+			curve[k] += all[i].allocated[k] * 100 / (double)b->runs;
+	}
+	rc = write_pods(b, policy, c, all);
+	free(all);
+	return rc;
+}
+
+int backtest_pods(struct backtest *b)
+{
+	struct place_cluster *c = xcalloc(1, sizeof *c);
+	struct pods pods = { 0 };
+	struct backtest_curve curves[PLACE_POLICIES];
+	static double y[PLACE_POLICIES][PODS_PERCENTS], x[PODS_PERCENTS];
+	size_t n = 0;
+	int rc = trace_read_nodes(c, b->nodes_path);
+
+	out_columns(
+		"algorithm,gpus,runs,allocated_100_ppm,allocated_130_ppm,fragments_80_ppm,"
+		"pods,refused");
+	if (rc == 0)
+		rc = trace_read_pods(&pods, b->pods_path);
+	if (rc == 0)
+		place_classify(&c->classes, pods.items, pods.n);
+	for (int a = 0; rc == 0 && a < PLACE_POLICIES; a++) {
+		const struct place_policy *policy = &place_policies[a];
+
+		if (strcmp(b->algorithm, "all") != 0 &&
+			strcmp(b->algorithm, policy->name) != 0)
+			continue;
+		rc = run_pods(b, c, &pods, policy, y[n]);
+		curves[n] = (struct backtest_curve){ policy->name, y[n] };
+		n++;
+	}
+	for (int k = 0; k < PODS_PERCENTS; k++)
+		x[k] = k;
+	backtest_report_curves(&b->report, "GPUs in use as pods arrive",
+		"GPUs asked for, %", "GPUs in use, %", x, PODS_PERCENTS, curves, n);
+	free(c->nodes);
+	free(pods.items);
+	free(c);
+	return rc;
 }

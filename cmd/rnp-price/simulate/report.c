@@ -1,6 +1,6 @@
-/* backtest_report.c - a backtest as pictures and as one self-contained page: see
- * backtest_report.h. */
-#include "cmd/rnp-price/backtest_report.h"
+/* report.c - a backtest as pictures and as one self-contained page: see
+ * backtest.h. */
+#include "cmd/rnp-price/simulate/backtest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/html.h"
+#include "common/cli/out.h"
 #include "common/json/json.h"
 
 #define CURVES_MAX 16
@@ -28,6 +29,15 @@ void backtest_report_add(struct backtest_report *r, json_t *record)
 	if (!*list)
 		*list = json_array();
 	json_push(*list, json_incref(record));
+}
+
+int backtest_report_write(struct backtest_report *r, json_t *record)
+{
+	int rc = out_record(record);
+
+	backtest_report_add(r, record);
+	json_decref(record);
+	return rc;
 }
 
 void backtest_report_curves(struct backtest_report *r, const char *title,

@@ -1,13 +1,13 @@
 /* world.c - plays price policies in markets of real offers and simulated customers: see
  * world.h. */
-#include "cmd/rnp-price/world.h"
+#include "cmd/rnp-price/simulate/world.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/sellers.h"
+#include "cmd/rnp-price/quote/sellers.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 

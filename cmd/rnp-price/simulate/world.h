@@ -1,19 +1,21 @@
 /* world.h - a market of real offers with simulated customers, in which price policies earn.
  * Pure.
  *
- * pricing.md, B.4: units of one model among the real sellers of a recorded series; in each step
- * an idle unit is leased with a probability that depends on its price and everybody else's.
+ * Units of one model stand among the real sellers of a recorded series; in each step an idle unit
+ * is leased with a probability that depends on its price and everybody else's.
  * Leases keep their price. What happens is a function of the seed alone: the same step and unit
  * have the same luck under every policy. */
-#ifndef RNP_PRICE_WORLD_H
-#define RNP_PRICE_WORLD_H
+#ifndef RNP_PRICE_SIMULATE_WORLD_H
+#define RNP_PRICE_SIMULATE_WORLD_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/demand.h"
+#include "cmd/rnp-price/quote/demand.h"
 
+#define WORLD_STEPS_MAX  100000
 #define WORLD_UNITS_MAX  64
 #define WORLD_STEP_HOURS 0.5
 #define WORLD_LEASES     64 /* quantiles of lease lengths */
@@ -41,7 +43,7 @@ enum world_kind {
 	WORLD_FOLLOW, /* the same, and the feed shows him */
 	/* the formula, and every three days something is wrong with the feed for twelve hours: */
 	WORLD_OUTAGE,  /* there is none */
-	WORLD_FROZEN,  /* it tells again and again what was before */
+	WORLD_FROZEN,  /* it repeats the last snapshot before that */
 	WORLD_HOSTILE, /* it lists somebody who has nothing to sell, for a millionth of a
 			* dollar or, every other time, for just as much as is believed */
 	WORLD_KINDS
@@ -97,11 +99,24 @@ void world_run(const struct world *w, const struct world_policy *p,
 	struct world_result *out);
 
 /* Returns the largest revenue of fixed prices, of constant ratios to the median and to the
- * lowest price, each on a grid of 20, in the same world with a feed that tells the truth. which receives its name if it is not NULL. */
+ * lowest price, each on a grid of 20, in the same world with a feed that tells the truth. If
+ * `which` is not NULL, the name of the best one is written to it. */
 double world_hindsight(const struct world *world, char which[40]);
 
 /* Returns the policy with a name: "ours", "undercut", "step10", "median", "copy"; NULL: none. */
 const struct world_policy *world_policy(const char *name);
 extern const char *const world_policy_names[];
+
+/* --- world_read.c: recorded markets, in the form of Prime's public history -------------------- */
+
+/* Adds the lines of the file at path to s: JSON objects with price_stats.median and
+ * by_provider, an object of {count, min} by name, prices in dollars. Snapshots without a
+ * provider are skipped. Returns 0, or -1: 65 naming the line and the field, 66, 74. */
+int world_series_read(struct world_series *s, char *path);
+void world_series_release(struct world_series *s);
+
+/* Reads one snapshot from its record. Returns 1, 0 if it has no provider, or -1 (65). */
+int world_snapshot_read(struct world_snapshot *out, const json_t *record,
+	const char *where);
 
 #endif

@@ -3,8 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "cmd/rnp-price/sellers.h"
-#include "cmd/rnp-price/world.h"
+#include "cmd/rnp-price/quote/sellers.h"
+#include "cmd/rnp-price/simulate/world.h"
 
 #define STEP_HIGH     0.80
 #define STEP_LOW      0.30

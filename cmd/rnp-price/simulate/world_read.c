@@ -1,10 +1,11 @@
-/* world_read.c - reads recorded markets for worlds: see world_read.h. */
-#include "cmd/rnp-price/world_read.h"
+/* world_read.c - reads recorded markets for worlds: see world.h. */
+#include "cmd/rnp-price/simulate/world.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -23,14 +24,10 @@ static int get_within(const json_t *obj, const char *where, const char *key, dou
 	return 0;
 }
 
-/* Returns the same number for the same name (FNV-1a). */
+/* Returns the same number for the same name. */
 static uint64_t id_of(const char *name)
 {
-	uint64_t h = 0xcbf29ce484222325;
-
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * 0x100000001b3;
-	return h;
+	return fnv1a_text(FNV1A, name);
 }
 
 int world_snapshot_read(struct world_snapshot *out, const json_t *r, const char *where)

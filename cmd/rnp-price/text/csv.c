@@ -1,5 +1,5 @@
 /* csv.c - reads untrusted CSV, strictly as RFC 4180. */
-#include "cmd/rnp-price/csv.h"
+#include "cmd/rnp-price/text/csv.h"
 
 #include <string.h>
 
@@ -109,6 +109,12 @@ int csv_next(struct csv *c)
 		return 0;
 	if (!c->at && c->len >= 3 && memcmp(c->text, "\x1f\x8b\x08", 3) == 0)
 		return err_set(EX_DATAERR, "%s: compressed with gzip: unpack it first",
+			c->name);
+	if (!c->at && c->len >= 2 &&
+		(memcmp(c->text, "\xff\xfe", 2) == 0 ||
+			memcmp(c->text, "\xfe\xff", 2) == 0 || !c->text[0] ||
+			!c->text[1]))
+		return err_set(EX_DATAERR, "%s: UTF-16 or UTF-32: save it as UTF-8",
 			c->name);
 	buf_reset(&c->bytes);
 	for (;;) {

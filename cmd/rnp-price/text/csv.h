@@ -5,8 +5,8 @@
  * anywhere else, text after a closing quote, a CR alone, a NUL, bad UTF-8 and a row whose
  * number of fields differs from the first are errors: a truncated feed must not pass. A UTF-8
  * byte order mark at the beginning is skipped. */
-#ifndef RNP_PRICE_CSV_H
-#define RNP_PRICE_CSV_H
+#ifndef RNP_PRICE_TEXT_CSV_H
+#define RNP_PRICE_TEXT_CSV_H
 
 #include <stddef.h>
 

@@ -1,12 +1,13 @@
 /* json_items.c - cuts a JSON document that arrives in pieces into the items of one list: see
  * json_items.h. */
-#include "cmd/rnp-price/json_items.h"
+#include "cmd/rnp-price/text/json_items.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/json/text.h"
 
 #define DEPTH_MAX JSON_DEPTH_MAX
 
@@ -44,12 +45,7 @@ void json_items_release(struct json_items *s)
 
 static int broken(const struct json_items *s)
 {
-	return err_set(EX_DATAERR, "%s: not an object in JSON", s->where);
-}
-
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+	return err_set(EX_DATAERR, "%s: not an object or a list in JSON", s->where);
 }
 
 /* --- keys --------------------------------------------------------------------------------- */
@@ -91,6 +87,7 @@ static size_t scan_key(struct json_items *s, const char *p, size_t len, bool *en
 static int pass_on(struct json_items *s)
 {
 	struct json_items_value v = { .path = s->path,
+		.item = s->is_list,
 		.index = s->in_array ? s->index++ : -1,
 		.text = s->value.data,
 		.len = s->value.len };
@@ -110,7 +107,7 @@ static size_t scan_value(struct json_items *s, const char *p, size_t len, bool *
 
 	*ended = true;
 	if (s->depth < 0) {
-		while (i < len && !is_space(p[i]) && !memchr(",]}", p[i], 3))
+		while (i < len && !json_text_is_space(p[i]) && !memchr(",]}", p[i], 3))
 			i++;
 		*ended = i < len;
 		return i;
@@ -156,21 +153,35 @@ static int begin_value(struct json_items *s, char c)
 	return 0;
 }
 
+/* Whether a key is one of "items|offers". */
+static bool is_list(const struct json_items *s)
+{
+	size_t n = strlen(s->key);
+
+	for (const char *at = s->list; n && *at;) {
+		size_t len = strcspn(at, "|");
+
+		if (len == n && memcmp(at, s->key, n) == 0)
+			return true;
+		at += len + (at[len] == '|');
+	}
+	return false;
+}
+
 /* A value of a key: the list and the object around it are entered. */
 static int enter_value(struct json_items *s, char c, bool *used)
 {
-	bool list = strcmp(s->key, s->list) == 0;
-
-	if (list && s->lists++)
-		return err_set(EX_DATAERR, "%s: '%s' is there twice", s->where, s->list);
-	s->in_array = list && c == '[';
+	s->is_list = is_list(s);
+	if (s->is_list && s->lists++)
+		return err_set(EX_DATAERR, "%s: '%s' is there twice", s->where, s->key);
+	s->in_array = s->is_list && c == '[';
 	s->index = 0;
 	*used = true;
 	if (s->in_array) {
 		s->state = FIRST_ITEM;
 		return 0;
 	}
-	if (s->level == 1 && c == '{' && strcmp(s->key, s->inside) == 0) {
+	if (s->level == 1 && c == '{' && s->inside && strcmp(s->key, s->inside) == 0) {
 		s->level = 2;
 		s->state = FIRST_KEY;
 		return 0;
@@ -186,7 +197,9 @@ static int after_value(struct json_items *s, char c)
 		return 0;
 	}
 	if (c == ']' && s->in_array) {
-		s->in_array = false;
+		s->in_array = s->is_list = false;
+		if (!s->level)
+			s->state = DONE;
 		return 0;
 	}
 	if (c != '}' || s->in_array)
@@ -197,18 +210,39 @@ static int after_value(struct json_items *s, char c)
 
 /* --- bytes -------------------------------------------------------------------------------- */
 
+/* The first byte of the document, a byte order mark aside. */
+static int start(struct json_items *s, char c)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+
+	if (s->marks < 3 && (s->marks || c == *mark))
+		return c == mark[s->marks++] ? 0 : broken(s);
+	if (!c || c == '\xff' || c == '\xfe')
+		return err_set(EX_DATAERR, "%s: UTF-16 or UTF-32: save it as UTF-8",
+			s->where);
+	if (c == '\x1f') /* no JSON begins so, and gzip does */
+		return err_set(EX_DATAERR, "%s: compressed with gzip: unpack it first",
+			s->where);
+	if (c == '[') {
+		s->in_array = s->is_list = true;
+		s->lists = 1;
+		s->state = FIRST_ITEM;
+		return 0;
+	}
+	s->level = 1;
+	s->state = FIRST_KEY;
+	return c == '{' ? 0 : broken(s);
+}
+
 /* Takes one byte that is no space, outside keys and values; *used: it is done with. */
 static int step(struct json_items *s, char c, bool *used)
 {
 	*used = true;
+	if (!c) /* a bracket of two bytes came before */
+		s->state = START;
 	switch (s->state) {
 	case START:
-		s->level = 1;
-		s->state = FIRST_KEY;
-		if (c == '\x1f') /* no JSON begins so, and gzip does */
-			return err_set(EX_DATAERR,
-				"%s: compressed with gzip: unpack it first", s->where);
-		return c == '{' ? 0 : broken(s);
+		return start(s, c);
 	case FIRST_KEY:
 		if (c == '}') {
 			s->state = AFTER_VALUE;
@@ -238,7 +272,7 @@ static int step(struct json_items *s, char c, bool *used)
 	case AFTER_VALUE:
 		return after_value(s, c);
 	}
-	return err_set(EX_DATAERR, "%s: something follows the object", s->where);
+	return err_set(EX_DATAERR, "%s: something follows the end", s->where);
 }
 
 /* Takes the bytes of a key or value in progress. Returns how many, or -1. */
@@ -267,7 +301,7 @@ int json_items_push(struct json_items *s, const char *data, size_t len)
 			if (n < 0)
 				return -1;
 			i += (size_t)n;
-		} else if (is_space(data[i])) {
+		} else if (json_text_is_space(data[i])) {
 			i++;
 		} else {
 			bool used;
@@ -292,109 +326,63 @@ int json_items_end(struct json_items *s)
 /* --- an object without some of its fields ------------------------------------------------- */
 
 struct pick {
-	const char *at, *end;
+	struct json_text t;
 	bool doubtful; /* a string that only a parser can check: escapes, bytes beyond ASCII */
 };
 
-static void skip_space(struct pick *p)
-{
-	while (p->at < p->end && is_space(*p->at))
-		p->at++;
-}
-
-static bool skip_char(struct pick *p, char c)
-{
-	if (p->at == p->end || *p->at != c)
-		return false;
-	p->at++;
-	return true;
-}
-
 static bool skip_string(struct pick *p)
 {
-	if (!skip_char(p, '"'))
+	if (!json_text_take(&p->t, '"'))
 		return false;
-	for (; p->at < p->end && *p->at != '"'; p->at++) {
-		if (*p->at >= 0x20 && *p->at < 0x7f && *p->at != '\\')
+	for (; p->t.at < p->t.end && *p->t.at != '"'; p->t.at++) {
+		if (*p->t.at >= 0x20 && *p->t.at < 0x7f && *p->t.at != '\\')
 			continue;
 		p->doubtful = true;
-		if (*p->at == '\\' && ++p->at == p->end)
+		if (*p->t.at == '\\' && ++p->t.at == p->t.end)
 			return false;
 	}
-	return skip_char(p, '"');
+	return json_text_take(&p->t, '"');
 }
 
-static bool skip_digits(struct pick *p)
-{
-	const char *start = p->at;
-
-	while (p->at < p->end && *p->at >= '0' && *p->at <= '9')
-		p->at++;
-	return p->at > start;
-}
-
-/* a number that is surely finite: its exponent has at most two digits, and there are few digits
- * before the point */
+/* Skips a number that is surely finite: its exponent has at most two digits, and there are few
+ * digits before the point. */
 static bool skip_number(struct pick *p)
 {
-	const char *start;
+	struct json_digits n;
 
-	skip_char(p, '-');
-	start = p->at;
-	if (!skip_digits(p) || (*start == '0' && p->at - start > 1) ||
-		p->at - start > 100)
-		return false;
-	if (skip_char(p, '.') && !skip_digits(p))
-		return false;
-	if (skip_char(p, 'e') || skip_char(p, 'E')) {
-		if (!skip_char(p, '-'))
-			skip_char(p, '+');
-		start = p->at;
-		return skip_digits(p) && p->at - start <= 2;
-	}
-	return true;
-}
-
-static bool skip_word(struct pick *p, const char *word)
-{
-	size_t n = strlen(word);
-
-	if ((size_t)(p->end - p->at) < n || memcmp(p->at, word, n) != 0)
-		return false;
-	p->at += n;
-	return true;
+	return json_text_number(&p->t, &n) && n.whole <= 100 && n.exponent <= 2;
 }
 
 static bool skip_value(struct pick *p, int depth);
 
 static bool skip_inside(struct pick *p, char close, bool keys, int depth)
 {
-	p->at++;
-	skip_space(p);
-	if (skip_char(p, close))
+	p->t.at++;
+	json_text_space(&p->t);
+	if (json_text_take(&p->t, close))
 		return true;
 	do {
-		skip_space(p);
+		json_text_space(&p->t);
 		if (keys) {
 			if (!skip_string(p))
 				return false;
-			skip_space(p);
-			if (!skip_char(p, ':'))
+			json_text_space(&p->t);
+			if (!json_text_take(&p->t, ':'))
 				return false;
-			skip_space(p);
+			json_text_space(&p->t);
 		}
 		if (!skip_value(p, depth - 1))
 			return false;
-		skip_space(p);
-	} while (skip_char(p, ','));
-	return skip_char(p, close);
+		json_text_space(&p->t);
+	} while (json_text_take(&p->t, ','));
+	return json_text_take(&p->t, close);
 }
 
 static bool skip_value(struct pick *p, int depth)
 {
-	if (p->at == p->end || depth < 1)
+	if (p->t.at == p->t.end || depth < 1)
 		return false;
-	switch (*p->at) {
+	switch (*p->t.at) {
 	case '"':
 		return skip_string(p);
 	case '{':
@@ -402,11 +390,11 @@ static bool skip_value(struct pick *p, int depth)
 	case '[':
 		return skip_inside(p, ']', false, depth);
 	case 't':
-		return skip_word(p, "true");
+		return json_text_word(&p->t, "true");
 	case 'f':
-		return skip_word(p, "false");
+		return json_text_word(&p->t, "false");
 	case 'n':
-		return skip_word(p, "null");
+		return json_text_word(&p->t, "null");
 	}
 	return skip_number(p);
 }
@@ -424,35 +412,35 @@ static bool is_one_of(const char *const *names, const char *text, size_t len)
 bool json_items_pick(struct buf *out, const char *text, size_t len,
 	const char *const *names)
 {
-	struct pick p = { .at = text, .end = text + len };
+	struct pick p = { .t = { text, text + len } };
 
 	buf_reset(out);
-	if (!skip_char(&p, '{'))
+	if (!json_text_take(&p.t, '{'))
 		return false;
 	buf_addc(out, '{');
 	do {
 		const char *key;
 		bool wanted;
 
-		skip_space(&p);
-		key = p.at;
+		json_text_space(&p.t);
+		key = p.t.at;
 		if (!skip_string(&p) || p.doubtful)
 			return false;
-		wanted = is_one_of(names, key, (size_t)(p.at - key));
-		skip_space(&p);
-		if (!skip_char(&p, ':'))
+		wanted = is_one_of(names, key, (size_t)(p.t.at - key));
+		json_text_space(&p.t);
+		if (!json_text_take(&p.t, ':'))
 			return false;
-		skip_space(&p);
+		json_text_space(&p.t);
 		if (!skip_value(&p, DEPTH_MAX - 1))
 			return false;
 		if (wanted || p.doubtful) {
 			if (out->len > 1)
 				buf_addc(out, ',');
-			buf_add(out, key, (size_t)(p.at - key));
+			buf_add(out, key, (size_t)(p.t.at - key));
 		}
 		p.doubtful = false;
-		skip_space(&p);
-	} while (skip_char(&p, ','));
+		json_text_space(&p.t);
+	} while (json_text_take(&p.t, ','));
 	buf_addc(out, '}');
-	return skip_char(&p, '}') && p.at == p.end;
+	return json_text_take(&p.t, '}') && p.t.at == p.t.end;
 }

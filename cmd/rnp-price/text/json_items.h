@@ -1,13 +1,14 @@
 /* json_items.h - cuts a JSON document that arrives in pieces into the items of one list, so that
  * only one item at a time is in memory. Pure; uses buf, err, json.
  *
- * The document is an object. Its field `list`, an array or a single value, holds the items; the
- * list may also stand in the object of the field `inside`. Every other field of these objects is
+ * The document is an object, or the list itself. Its field `list`, one of "a|b", an array or a
+ * single value, holds the items; the list may also stand in the object of the field `inside`. A
+ * byte order mark before it is skipped, and UTF-16 named. Every other field of these objects is
  * passed on whole, in the order of the document. What is passed on is not yet parsed: the
  * receiver does that, and so decides whether it is JSON; the document around it is checked
  * here. */
-#ifndef RNP_PRICE_JSON_ITEMS_H
-#define RNP_PRICE_JSON_ITEMS_H
+#ifndef RNP_PRICE_TEXT_JSON_ITEMS_H
+#define RNP_PRICE_TEXT_JSON_ITEMS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +19,10 @@
 #define JSON_ITEMS_BYTES_MAX ((size_t)1 << 20) /* of one item or field */
 
 struct json_items_value {
-	const char *path; /* "offers", "inside.offers", or the name of another field */
+	/* "offers", "inside.offers", "" where the document is the list; or the name of another
+	 * field */
+	const char *path;
+	bool item;        /* of the list */
 	long index;       /* in the list; -1: not in an array */
 	const char *text; /* len bytes, without space around them */
 	size_t len;
@@ -35,7 +39,8 @@ struct json_items {
 
 	/* private */
 	int state, level;
-	bool in_array, in_string, escaped;
+	int marks; /* bytes of a byte order mark so far */
+	bool in_array, is_list, in_string, escaped;
 	int depth; /* of brackets in the value in progress; -1: a scalar */
 	long index;
 	char key[JSON_ITEMS_KEY_MAX], path[2 * JSON_ITEMS_KEY_MAX];

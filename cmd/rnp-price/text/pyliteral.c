@@ -1,5 +1,5 @@
 /* pyliteral.c - turns a Python literal into a JSON value. */
-#include "cmd/rnp-price/pyliteral.h"
+#include "cmd/rnp-price/text/pyliteral.h"
 
 #include <stdbool.h>
 #include <string.h>

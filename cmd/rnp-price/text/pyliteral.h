@@ -2,8 +2,8 @@
  *
  * SkyPilot's catalogues hold str() of a Python dict in one column, and JSON in some files of
  * the same name; JSON is accepted too. Pure; uses jansson, num, err. */
-#ifndef RNP_PRICE_PYLITERAL_H
-#define RNP_PRICE_PYLITERAL_H
+#ifndef RNP_PRICE_TEXT_PYLITERAL_H
+#define RNP_PRICE_TEXT_PYLITERAL_H
 
 #include <jansson.h>
 

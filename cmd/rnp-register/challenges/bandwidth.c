@@ -1,19 +1,18 @@
-/* registry_bandwidth.c - the bandwidth test of a node that has a challenge open, by requests
+/* bandwidth.c - the bandwidth test of a node that has a challenge open, by requests
  * that it has signed. */
-#include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/challenges/challenge.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_accept.h"
-#include "cmd/rnp-register/registry_asked.h"
-#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/challenges/table.h"
+#include "cmd/rnp-register/storage/query.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/net/bandwidth_test.h"
-#include "common/net/http_sign.h"
-#include "common/net/httpd_sign.h"
+#include "common/base/sha256.h"
+#include "common/registry/bandwidth_test.h"
+#include "common/http/sign.h"
+#include "common/httpd/sign.h"
 #include "common/record/uptime.h"
 
 /* Signed requests per challenge: one transfer each way, and retries while others transfer. */
@@ -25,7 +24,7 @@ int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challe
 	struct bandwidth_test_reading reading;
 	char id[65];
 
-	asked_hex(id, c);
+	challenged_hex(id, c);
 	return bandwidth_test_take(g->challenger->exchanges, id, &reading) ?
 		reading.bytes_per_s :
 		0;
@@ -36,7 +35,7 @@ static bool is_open(struct registry *g, const char *node, const char *id)
 	bool open;
 
 	pthread_mutex_lock(&g->challenger->lock);
-	open = asked_find_open(g->challenger, node, id) != NULL;
+	open = challenged_find_open(g->challenger, node, id) != NULL;
 	pthread_mutex_unlock(&g->challenger->lock);
 	return open;
 }
@@ -60,16 +59,16 @@ static bool find_node_key(void *ctx, const char *keyid,
 static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
 {
 	const struct signed_read *s = ctx;
-	unsigned char hash[crypto_hash_sha256_BYTES];
+	unsigned char hash[SHA256_BYTES];
 	bool seen = true;
-	struct asked *a;
+	struct challenged *a;
 	uint64_t first;
 
 	(void)until_s; /* the challenge closes earlier */
-	crypto_hash_sha256(hash, (const unsigned char *)nonce, strlen(nonce));
+	sha256(hash, nonce, strlen(nonce));
 	memcpy(&first, hash, sizeof first);
 	pthread_mutex_lock(&s->g->challenger->lock);
-	a = asked_find_open(s->g->challenger, address, s->id);
+	a = challenged_find_open(s->g->challenger, address, s->id);
 	if (a && a->nnonces < NONCES_MAX) {
 		seen = false;
 		for (int i = 0; i < a->nnonces; i++)
@@ -155,7 +154,7 @@ enum httpd_when registry_begin_bandwidth_test(void *ctx, struct httpd_request *q
 {
 	struct registry *g = ctx;
 	int64_t now_ns = clock_mono_ns(), bytes;
-	struct asked *a;
+	struct challenged *a;
 
 	if (!may_exchange(g, q, r, "node token"))
 		return HTTPD_NOW;
@@ -165,7 +164,7 @@ enum httpd_when registry_begin_bandwidth_test(void *ctx, struct httpd_request *q
 	q->body_bytes_max = (size_t)bytes;
 	q->until_ns = now_ns + BANDWIDTH_TEST_SECONDS * INT64_C(1000000000);
 	pthread_mutex_lock(&g->challenger->lock);
-	a = *asked_place(g->challenger, httpd_query(q, "node"));
+	a = *challenged_place(g->challenger, httpd_query(q, "node"));
 	if (a && a->exchange)
 		a->exchange->until_ns = 1;
 	if (a)
@@ -178,12 +177,12 @@ void registry_done_bandwidth_test(void *ctx, struct httpd_request *q)
 {
 	struct registry *g = ctx;
 	const char *node = httpd_query(q, "node");
-	struct asked *a;
+	struct challenged *a;
 
 	if (!g->challenger || !node)
 		return;
 	pthread_mutex_lock(&g->challenger->lock);
-	a = *asked_place(g->challenger, node);
+	a = *challenged_place(g->challenger, node);
 	if (a && a->exchange == q)
 		a->exchange = NULL;
 	pthread_mutex_unlock(&g->challenger->lock);

@@ -1,6 +1,6 @@
-/* registry_joint.c - joint challenges: all nodes that may be one device are asked at the same
+/* joint.c - joint challenges: all nodes that may be one device are challenged at the same
  * instant. */
-#include "cmd/rnp-register/registry_asked.h"
+#include "cmd/rnp-register/challenges/table.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -11,13 +11,14 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* The most nodes that are asked at one instant, because all their answers come at one instant,
+/* The most nodes that are challenged at one instant, because all their answers come at one instant,
  * too. An operator cannot know which of his nodes are among them. And how far ahead the instant
  * is at most. */
 #define JOINT_MAX      16
 #define JOINT_AHEAD_MS 120000
-/* The most nodes with a device in common. One that is away when the instant comes is not asked, and
- * fails nothing: anybody may claim its device. Those that have proven it come first. */
+/* The most nodes with a device in common. One that is away when the instant comes is not
+ * challenged, and fails nothing: anybody may claim its device. Those that have proven it
+ * come first. */
 #define TWINS_MAX 16
 /* The most that answers of one instant may have together, besides those of the first node and of
  * those that have proven a device of it. */
@@ -47,7 +48,7 @@ static uint64_t hash_of_text(const char *text)
 	return h | 1;
 }
 
-bool joint_note(struct registry *g, struct asked *a, const struct registry_put *p)
+bool joint_note(struct registry *g, struct challenged *a, const struct registry_put *p)
 {
 	sqlite3_stmt *q = g->challenger->facts;
 	bool is_new = false;
@@ -62,7 +63,7 @@ bool joint_note(struct registry *g, struct asked *a, const struct registry_put *
 		a->wallet = hash_of_text(store_text(q, 2));
 		a->answer_bytes = ANSWER_BYTES * (1 + sqlite3_column_int64(q, 3));
 		is_new = sqlite3_column_type(q, 1) == SQLITE_NULL &&
-			strcmp(store_text(q, 0), a->asked_record) != 0;
+			strcmp(store_text(q, 0), a->challenged_record) != 0;
 		snprintf(a->record_sha256, sizeof a->record_sha256, "%s",
 			store_text(q, 0));
 	} else {
@@ -72,7 +73,8 @@ bool joint_note(struct registry *g, struct asked *a, const struct registry_put *
 	return is_new;
 }
 
-bool joint_is_there(const struct asked *a)
+/* Whether the node is online: its last heartbeat's promised interval is not long over. */
+static bool joint_is_there(const struct challenged *a)
 {
 	int64_t now_ns = clock_mono_ns();
 
@@ -80,7 +82,7 @@ bool joint_is_there(const struct asked *a)
 		now_ns - a->seen_ns <= (2 * a->interval_ms + LATE_MS) * 1000000;
 }
 
-static void add_member(struct asked **members, int *n, struct asked *a)
+static void add_member(struct challenged **members, int *n, struct challenged *a)
 {
 	if (!a || a->c || a->joint_ns)
 		return;
@@ -90,13 +92,13 @@ static void add_member(struct asked **members, int *n, struct asked *a)
 	members[(*n)++] = a;
 }
 
-static bool same_operator(const struct asked *a, const struct asked *b)
+static bool same_operator(const struct challenged *a, const struct challenged *b)
 {
 	return (a->wallet && b->wallet == a->wallet) ||
 		(a->block && b->block == a->block);
 }
 
-static bool same_second(const struct asked *a, const struct asked *b)
+static bool same_second(const struct challenged *a, const struct challenged *b)
 {
 	return a->answered_ns && b->answered_ns &&
 		llabs(a->answered_ns - b->answered_ns) < SECOND_NS;
@@ -104,11 +106,11 @@ static bool same_second(const struct asked *a, const struct asked *b)
 
 /* Adds nodes that also claim, or have proven, one of the node's devices. Returns false if one that
  * has proven it is there and has a challenge already: alone this one would prove nothing. One that
- * only claims it is not waited for, or it could keep this one from ever being asked. */
-static bool add_twins(struct registry *g, const struct asked *a, struct asked **members,
-	int *n, int64_t *bytes)
+ * only claims it is not waited for, or it could keep this one from ever being challenged. */
+static bool add_twins(struct registry *g, const struct challenged *a,
+	struct challenged **members, int *n, int64_t *bytes)
 {
-	int64_t since_ms = clock_now_ms() - ASKED_PAID_MS;
+	int64_t since_ms = clock_now_ms() - CHALLENGED_PAID_MS;
 	sqlite3_stmt *q = g->challenger->twins;
 	bool free = true;
 	int rc;
@@ -116,7 +118,8 @@ static bool add_twins(struct registry *g, const struct asked *a, struct asked **
 	store_bind(q, "t", a->node);
 	while ((rc = store_step(&g->db.store, q)) == 1 && *n < 1 + TWINS_MAX) {
 		bool proven = sqlite3_column_int64(q, 1) > since_ms;
-		struct asked *twin = *asked_place(g->challenger, store_text(q, 0));
+		struct challenged *twin = *challenged_place(g->challenger,
+			store_text(q, 0));
 
 		if (!twin || (!proven && *bytes + twin->answer_bytes > BYTES_MAX))
 			continue;
@@ -131,15 +134,15 @@ static bool add_twins(struct registry *g, const struct asked *a, struct asked **
 	return free;
 }
 
-/* Finds all nodes that are asked together with a, which is the first: those with a device in
+/* Finds all nodes that are challenged together with a, which is the first: those with a device in
  * common, of one wallet, of one block of addresses, or that answered within one second. Returns
- * how many; 0: it is to be asked later. */
-static int find_members(struct registry *g, struct asked *a,
-	struct asked *members[MEMBERS_MAX])
+ * how many; 0: it is to be challenged later. */
+static int find_members(struct registry *g, struct challenged *a,
+	struct challenged *members[MEMBERS_MAX])
 {
 	struct registry_challenger *ch = g->challenger;
 	/* starts anywhere, so that no choice of keys is always beyond JOINT_MAX */
-	uint32_t first = randombytes_uniform(ASKED_BUCKETS);
+	uint32_t first = randombytes_uniform(CHALLENGED_BUCKETS);
 	int n = 0, by_second = 0, max;
 	int64_t bytes = 0;
 
@@ -147,8 +150,8 @@ static int find_members(struct registry *g, struct asked *a,
 	if (!add_twins(g, a, members, &n, &bytes))
 		return 0;
 	max = n + JOINT_MAX - 1;
-	for (uint32_t i = 0; i < ASKED_BUCKETS; i++)
-		for (struct asked *b = ch->buckets[(first + i) % ASKED_BUCKETS];
+	for (uint32_t i = 0; i < CHALLENGED_BUCKETS; i++)
+		for (struct challenged *b = ch->buckets[(first + i) % CHALLENGED_BUCKETS];
 			b && n < max; b = b->next) {
 			int before = n;
 			bool second = by_second < SECOND_MAX && same_second(a, b);
@@ -168,7 +171,7 @@ static int find_members(struct registry *g, struct asked *a,
 
 /* Announces one instant to all of them, far enough ahead that each hears of it with a
  * heartbeat. */
-static void announce(struct registry *g, struct asked **members, int n)
+static void announce(struct registry *g, struct challenged **members, int n)
 {
 	unsigned char joint[POC_HASH_BYTES];
 	int64_t ahead_ms = 0;
@@ -184,12 +187,12 @@ static void announce(struct registry *g, struct asked **members, int n)
 		memcpy(members[i]->joint, joint, sizeof joint);
 		members[i]->joint_ns = clock_mono_ns() +
 			(ahead_ms + JOINT_MARGIN_MS) * 1000000;
-		members[i]->due_ns = asked_due_ns(g, members[i]);
+		members[i]->due_ns = challenged_due_ns(g, members[i]);
 	}
 }
 
-/* Within the writer: opens those whose instant has come. A node that is there and does not fetch its
- * challenge fails it. */
+/* Within the writer: opens those whose instant has come. A node that is there and does not fetch
+ * its challenge fails it. */
 static int open_joint(struct registry_put *p, struct registry_db *db)
 {
 	struct registry *g = p->done_ctx;
@@ -197,13 +200,13 @@ static int open_joint(struct registry_put *p, struct registry_db *db)
 
 	(void)db;
 	/* other requests may run in between, as each one is planned and signed under the lock */
-	for (int i = 0; i < ASKED_BUCKETS; i++) {
+	for (int i = 0; i < CHALLENGED_BUCKETS; i++) {
 		pthread_mutex_lock(&g->challenger->lock);
-		for (struct asked *a = g->challenger->buckets[i]; a; a = a->next) {
+		for (struct challenged *a = g->challenger->buckets[i]; a; a = a->next) {
 			if (!a->joint_ns || a->joint_ns > now_ns)
 				continue;
 			if (!a->c && joint_is_there(a))
-				(void)asked_open(g, a);
+				(void)challenged_open(g, a);
 			else
 				memset(a->joint, 0, sizeof a->joint);
 			a->joint_ns = 0;
@@ -229,9 +232,9 @@ void joint_open_soon(struct registry *g)
 	registry_db_put(&g->db, p);
 }
 
-int joint_ask(struct registry *g, struct asked *a)
+int joint_ask(struct registry *g, struct challenged *a)
 {
-	struct asked *members[MEMBERS_MAX];
+	struct challenged *members[MEMBERS_MAX];
 	int n = find_members(g, a, members);
 
 	if (!n)
@@ -239,9 +242,11 @@ int joint_ask(struct registry *g, struct asked *a)
 	if (n > 1) {
 		announce(g, members, n);
 	} else {
-		(void)asked_open(g, a); /* if it fails, the node is not asked this time */
-		a->due_ns = asked_due_ns(g, a);
+		(void)challenged_open(g,
+			a); /* if it fails, the node is not challenged this time */
+		a->due_ns = challenged_due_ns(g, a);
 	}
-	snprintf(a->asked_record, sizeof a->asked_record, "%s", a->record_sha256);
+	snprintf(a->challenged_record, sizeof a->challenged_record, "%s",
+		a->record_sha256);
 	return n;
 }

@@ -1,6 +1,6 @@
-/* registry_plan.c - makes the challenge of a node: planned from its newest record, signed, and
+/* plan.c - makes the challenge of a node: planned from its newest record, signed, and
  * stored as open. */
-#include "cmd/rnp-register/registry_asked.h"
+#include "cmd/rnp-register/challenges/table.h"
 
 #include <sodium.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static json_t *claims_of(struct registry *g, const char *node)
 
 /* Makes the challenge of a node and signs it: c and record of a. Returns 0, or -1: its record
  * claims nothing that can be challenged. */
-static int plan_challenge(struct registry *g, struct asked *a)
+static int plan_challenge(struct registry *g, struct challenged *a)
 {
 	json_t *claims = claims_of(g, a->node);
 	struct poc_challenge *c = a->c = xcalloc(1, sizeof *c);
@@ -53,7 +53,7 @@ static int plan_challenge(struct registry *g, struct asked *a)
 	return rc;
 }
 
-int asked_open(struct registry *g, struct asked *a)
+int challenged_open(struct registry *g, struct challenged *a)
 {
 	struct buf text = BUF_INIT;
 	char hex[65];
@@ -63,8 +63,8 @@ int asked_open(struct registry *g, struct asked *a)
 	if (a->record)
 		g->challenger->open_bytes += poc_plan_answer_bytes(a->c);
 	if (rc == 0) {
-		a->asked_ns = clock_mono_ns();
-		asked_hex(hex, a->c);
+		a->delivered_ns = clock_mono_ns();
+		challenged_hex(hex, a->c);
 		json_write(&text, a->record);
 		rc = store_run(&g->db.store, g->challenger->insert, "tt", hex,
 			buf_text(&text));
@@ -73,7 +73,7 @@ int asked_open(struct registry *g, struct asked *a)
 	if (rc < 0) {
 		prog_warn("node %s cannot be challenged: %s", a->node, err_get()->text);
 		err_clear();
-		asked_close(g->challenger, a);
+		challenged_close(g->challenger, a);
 	}
 	return rc;
 }

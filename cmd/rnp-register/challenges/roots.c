@@ -1,13 +1,13 @@
-/* registry_roots.c - what precedes an answer: its roots, which are due within the time of the
+/* roots.c - what precedes an answer: its roots, which are due within the time of the
  * work, and the permission to send a large body. */
-#include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/challenges/challenge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_asked.h"
-#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/challenges/table.h"
+#include "cmd/rnp-register/storage/query.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -23,20 +23,20 @@ static void take_roots(struct registry *g, const json_t *record, struct httpd_re
 	unsigned char sha256[POC_HASH_BYTES], roots[POC_HASH_BYTES];
 	json_t *ack = json_record("rnp.stored");
 	bool open, is_new = false;
-	struct asked *a;
+	struct challenged *a;
 
 	open = poc_get_hash(json_object_get(record, "challenge_sha256"), sha256) &&
 		poc_get_hash(json_object_get(record, "roots_sha256"), roots);
 	pthread_mutex_lock(&g->challenger->lock);
-	a = open ? *asked_place(g->challenger, node) : NULL;
+	a = open ? *challenged_place(g->challenger, node) : NULL;
 	open = a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0;
 	if (open && !a->has_roots) {
 		is_new = a->has_roots = true;
-		a->roots_ns = arrived_ns - a->asked_ns;
+		a->roots_ns = arrived_ns - a->delivered_ns;
 		memcpy(a->roots, roots, sizeof a->roots);
 	}
 	if (open)
-		asked_describe(a, ack);
+		challenged_describe(a, ack);
 	pthread_mutex_unlock(&g->challenger->lock);
 	if (open) {
 		json_set_text(ack, "of", "rnp.roots");
@@ -88,13 +88,13 @@ struct upload {
 };
 
 /* Called with the lock held. */
-static void begin_upload(struct asked *a, struct httpd_request *q)
+static void begin_upload(struct challenged *a, struct httpd_request *q)
 {
 	if (a->upload)
 		a->upload->until_ns = 1;
 	a->upload = q;
 	q->body_bytes_max = (size_t)poc_plan_answer_bytes(a->c);
-	q->until_ns = a->asked_ns + (a->c->deadline_ms + LATE_MS) * 1000000;
+	q->until_ns = a->delivered_ns + (a->c->deadline_ms + LATE_MS) * 1000000;
 }
 
 enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
@@ -103,7 +103,7 @@ enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
 	struct registry *g = ctx;
 	const char *node = httpd_query(q, "node"), *id = httpd_query(q, "challenge");
 	struct upload *u;
-	struct asked *a;
+	struct challenged *a;
 	bool busy;
 
 	if (!g->challenger)
@@ -114,7 +114,7 @@ enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
 	if (!node || !id)
 		return httpd_error(r, 400, "which node's challenge?");
 	pthread_mutex_lock(&g->challenger->lock);
-	a = asked_find_open(g->challenger, node, id);
+	a = challenged_find_open(g->challenger, node, id);
 	busy = a && (a->verified || a->refused >= REFUSED_MAX);
 	if (a && !busy)
 		begin_upload(a, q);
@@ -137,27 +137,27 @@ void registry_done_answer(void *ctx, struct httpd_request *q)
 {
 	struct registry *g = ctx;
 	struct upload *u = q->state;
-	struct asked *a;
+	struct challenged *a;
 
 	if (!u)
 		return;
 	q->state = NULL;
 	pthread_mutex_lock(&g->challenger->lock);
-	a = *asked_place(g->challenger, u->node);
+	a = *challenged_place(g->challenger, u->node);
 	if (a && a->upload == q)
 		a->upload = NULL;
 	pthread_mutex_unlock(&g->challenger->lock);
 	free(u);
 }
 
-bool asked_arrived(struct registry *g, struct httpd_request *q)
+bool challenged_arrived(struct registry *g, struct httpd_request *q)
 {
 	const struct upload *u = q->state;
-	struct asked *a;
+	struct challenged *a;
 	bool good;
 
 	pthread_mutex_lock(&g->challenger->lock);
-	a = u ? *asked_place(g->challenger, u->node) : NULL;
+	a = u ? *challenged_place(g->challenger, u->node) : NULL;
 	good = a && !a->verified;
 	if (good)
 		a->verified = q;
@@ -167,13 +167,13 @@ bool asked_arrived(struct registry *g, struct httpd_request *q)
 	return good;
 }
 
-void asked_verified(struct registry *g, const struct httpd_request *q, bool refused)
+void challenged_verified(struct registry *g, const struct httpd_request *q, bool refused)
 {
 	const struct upload *u = q->state;
-	struct asked *a;
+	struct challenged *a;
 
 	pthread_mutex_lock(&g->challenger->lock);
-	a = *asked_place(g->challenger, u->node);
+	a = *challenged_place(g->challenger, u->node);
 	if (a->verified == q)
 		a->verified = NULL;
 	a->refused += refused;

@@ -1,29 +1,30 @@
-/* registry_asked.h - the table of nodes that the registry challenges, shared by the parts of
- * registry_challenge.h.
+/* table.h - the table of nodes that the registry challenges, shared by the parts of
+ * challenge.h.
  *
  * One entry for each node that sent a heartbeat, all under one lock. Functions are called with
  * the lock held unless their comment says otherwise. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_ASKED_H
-#define RNP_CMD_REGISTER_REGISTRY_ASKED_H
+#ifndef RNP_CMD_REGISTER_CHALLENGES_TABLE_H
+#define RNP_CMD_REGISTER_CHALLENGES_TABLE_H
 
 #include <jansson.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "common/httpd/httpd.h"
 #include "common/poc/poc.h"
 #include "common/record/key.h"
 #include "common/store/store.h"
 
 struct bandwidth_tests;
 
-#define ASKED_BUCKETS   16384
-#define ASKED_NODES_MAX 1000000
+#define CHALLENGED_BUCKETS   16384
+#define CHALLENGED_NODES_MAX 1000000
 
 /* Addresses of other nodes that claim, or have proven, a device which this one claims, and when
  * each last proved it (0: never), last one first. */
-#define ASKED_TWINS_SQL                                                                        \
+#define CHALLENGED_TWINS_SQL                                                                   \
 	"WITH mine (uuid) AS (SELECT d.uuid FROM devices d JOIN nodes n ON n.id = d.node "     \
 	"WHERE n.address = ?1) SELECT node, max(at_ms) FROM ("                                 \
 	"SELECT m.address AS node, 0 AS at_ms FROM mine JOIN devices e ON e.uuid = mine.uuid " \
@@ -32,14 +33,14 @@ struct bandwidth_tests;
 	"WHERE node <> ?1 GROUP BY node ORDER BY 2 DESC, 1"
 
 /* A node that proved a device this recently may still be paid for it. */
-#define ASKED_PAID_MS (INT64_C(8) * 86400000)
+#define CHALLENGED_PAID_MS (INT64_C(8) * 86400000)
 
 /* A node that sent a heartbeat. */
-struct asked {
-	struct asked *next;
+struct challenged {
+	struct challenged *next;
 	char node[KEY_ADDRESS_MAX];
-	int64_t due_ns;   /* when the next challenge is due, on the monotonic clock */
-	int64_t asked_ns; /* when the open one was first delivered */
+	int64_t due_ns;       /* when the next challenge is due, on the monotonic clock */
+	int64_t delivered_ns; /* when the open one was first delivered */
 	struct poc_challenge *c; /* the open one, or NULL */
 	json_t *record;
 	/* first bytes of the signed requests about the open one; NULL: none came */
@@ -47,7 +48,7 @@ struct asked {
 	int nnonces;
 	bool has_roots; /* the answer's roots have arrived */
 	unsigned char roots[POC_HASH_BYTES];
-	int64_t roots_ns; /* and when, since asked_ns */
+	int64_t roots_ns; /* and when, since delivered_ns */
 	/* The instant of an announced joint challenge, on the monotonic clock, or 0; and the
 	 * value that challenges of that instant have in common, which stays until the next. */
 	int64_t joint_ns;
@@ -58,11 +59,12 @@ struct asked {
 	 * when it arrived, and the interval that it promised. */
 	uint64_t wallet, block;
 	int64_t seen_ns, interval_ms;
-	int64_t answered_ns;    /* when the last answer arrived, 0: never */
-	char record_sha256[65]; /* of its node record */
-	char asked_record[65];  /* of the one that was last asked about, or "" */
-	int failed;             /* challenges in a row that it did not pass */
-	/* When an answer of it last proved a device, in Unix time: known here before it is stored. */
+	int64_t answered_ns;        /* when the last answer arrived, 0: never */
+	char record_sha256[65];     /* of its node record */
+	char challenged_record[65]; /* of the one that was last challenged, or "" */
+	int failed;                 /* challenges in a row that it did not pass */
+	/* When an answer of it last proved a device, in Unix time: known here before it is
+	 * stored. */
 	int64_t proven_ms;
 	int64_t answer_bytes; /* estimate of its answer's size, by what it claims */
 	/* The answer that is being received, which a newer one replaces; the one that waits to be
@@ -74,12 +76,12 @@ struct asked {
 
 struct registry_challenger {
 	pthread_mutex_t lock;
-	/* a token bucket: how many nodes may be asked now, and when that was computed */
+	/* a token bucket: how many nodes may be challenged now, and when that was computed */
 	double asks;
 	int64_t asks_ns;
 	/* limits of the answers' sizes to open challenges, added up */
 	int64_t open_bytes;
-	struct asked *buckets[ASKED_BUCKETS];
+	struct challenged *buckets[CHALLENGED_BUCKETS];
 	int64_t nodes;
 	/* on the writer's connection */
 	sqlite3_stmt *insert, *remove, *claims, *facts, *twins;
@@ -87,55 +89,68 @@ struct registry_challenger {
 };
 
 /* Returns the slot of the node's entry, or where it would be. */
-struct asked **asked_place(struct registry_challenger *ch, const char *node);
+struct challenged **challenged_place(struct registry_challenger *ch, const char *node);
 
 /* Returns the node's entry, creating it if there is space; NULL: there is none. */
-struct asked *asked_get(struct registry *g, const char *node);
+struct challenged *challenged_get(struct registry *g, const char *node);
 
 /* Returns the node's entry if the challenge with that hash (hex) is open for it, or NULL. */
-struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
+struct challenged *challenged_find_open(struct registry_challenger *ch, const char *node,
 	const char *id);
 
 /* The time of a node's next challenge: evenly between now and twice the mean, so that nobody
  * can predict it. After the third failed challenge in a row, the mean doubles with each, up to 64
  * times: verdicts are kept for ever, and a node that never passes is not worth one an hour. */
-int64_t asked_due_ns(const struct registry *g, const struct asked *a);
+int64_t challenged_due_ns(const struct registry *g, const struct challenged *a);
 
-/* Whether a node with a new record is asked at once: not if it did not pass the last three. */
-bool asked_at_once(const struct asked *a);
+/* Whether a node with a new record is challenged at once: not if it did not pass the last three. */
+bool challenged_at_once(const struct challenged *a);
 
-void asked_hex(char out[65], const struct poc_challenge *c);
+void challenged_hex(char out[65], const struct poc_challenge *c);
 
 /* Names the open challenge in a reply to its node: "challenge_sha256", the "phase" that is awaited
  * ("roots", then "openings"), and in how many milliseconds that is due. */
-void asked_describe(const struct asked *a, json_t *reply);
+void challenged_describe(const struct challenged *a, json_t *reply);
 
-/* Plans, signs and stores a challenge (registry_plan.c), within the writer. Returns 0, or -1:
+/* Plans, signs and stores a challenge (plan.c), within the writer. Returns 0, or -1:
  * nothing is open. An error concerns only this node; other nodes are not affected. */
-int asked_open(struct registry *g, struct asked *a);
+int challenged_open(struct registry *g, struct challenged *a);
 
 /* Forgets the open challenge; if it is still a's, the size of its answer is not reserved any
  * longer. */
-void asked_close(struct registry_challenger *ch, struct asked *a);
+void challenged_close(struct registry_challenger *ch, struct challenged *a);
+
+/* The error of whoever answers, or exchanges for, a challenge to a node that is not open (any
+ * more). */
+enum httpd_when registry_challenge_none(struct httpd_reply *r, const char *node);
+
+/* Takes the open challenge of this answer; the caller frees it. j->elapsed_ns is when the
+ * answer arrived on the monotonic clock, and becomes the time since its issue; the roots that
+ * came before are set. NULL: r is filled. The answer must be the node's own, so that nobody
+ * else can use up its challenge. */
+struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
+	struct httpd_reply *r, struct poc_conditions *j);
+
+/* After the verdict on a challenge that was taken: who does not pass is challenged less often.
+ * proven: a device was. */
+void registry_challenge_verified(struct registry *g, const struct poc_challenge *c,
+	bool passed, bool proven);
 
 /* The answer's body has arrived, and is to be verified next. Returns false if there is one already
  * that waits. Called without the lock, as the next one. */
-bool asked_arrived(struct registry *g, struct httpd_request *q);
+bool challenged_arrived(struct registry *g, struct httpd_request *q);
 
 /* It was verified, or refused. */
-void asked_verified(struct registry *g, const struct httpd_request *q, bool refused);
+void challenged_verified(struct registry *g, const struct httpd_request *q, bool refused);
 
-/* Joint challenges (registry_joint.c). Records the node's state from its heartbeat. Returns
- * whether its record is pending and was never asked about: then it should not wait for a random
+/* Joint challenges (joint.c). Records the node's state from its heartbeat. Returns
+ * whether its record is pending and was never challenged: then it should not wait for a random
  * challenge. */
-bool joint_note(struct registry *g, struct asked *a, const struct registry_put *p);
-
-/* Whether the node is online: its last heartbeat's promised interval is not long over. */
-bool joint_is_there(const struct asked *a);
+bool joint_note(struct registry *g, struct challenged *a, const struct registry_put *p);
 
 /* Challenges a node that is due, within the writer, now or together with others. Returns how
  * many are challenged. */
-int joint_ask(struct registry *g, struct asked *a);
+int joint_ask(struct registry *g, struct challenged *a);
 
 /* Opens the challenges whose instant is about to come. Called without the lock. */
 void joint_open_soon(struct registry *g);

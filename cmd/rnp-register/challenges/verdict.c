@@ -1,19 +1,19 @@
-/* registry_verdict.c - verifies answers in a thread of its own, because one answer takes up to
+/* verdict.c - verifies answers in a thread of its own, because one answer takes up to
  * seconds of a core and each thread of the HTTP server has many connections. Whether an answer
  * is late depends on when its body had arrived, however long it waits here. */
-#include "cmd/rnp-register/registry_verdict.h"
+#include "cmd/rnp-register/challenges/verdict.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_accept.h"
-#include "cmd/rnp-register/registry_asked.h"
-#include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/storage/ack.h"
+#include "cmd/rnp-register/challenges/table.h"
+#include "cmd/rnp-register/challenges/challenge.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/bandwidth_test.h"
+#include "common/registry/bandwidth_test.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
@@ -50,26 +50,26 @@ struct registry_verdicts {
 
 #define UNSTORED_MS 10000
 
-/* Whether a node with one of our devices was not asked at the instant of our challenge and can
- * be paid for the device: it has proven it. One that only claims it is asked together with us
+/* Whether a node with one of our devices was not challenged at the instant of our challenge and can
+ * be paid for the device: it has proven it. One that only claims it is challenged together with us
  * when it is to prove it. joint: of our challenge, or NULL. */
 static bool was_elsewhere(struct registry *g, const char *twin, int64_t proven_ms,
 	const unsigned char *joint)
 {
 	int64_t now_ms = clock_now_ms();
-	struct asked *t;
-	bool asked;
+	struct challenged *t;
+	bool challenged;
 
 	pthread_mutex_lock(&g->challenger->lock);
-	t = *asked_place(g->challenger, twin);
-	asked = joint && t &&
+	t = *challenged_place(g->challenger, twin);
+	challenged = joint && t &&
 		(memcmp(t->joint, joint, sizeof t->joint) == 0 ||
 			memcmp(t->joint_before, joint, sizeof t->joint) == 0);
 	/* by a verdict that may not be stored yet, about whatever device */
 	if (t && t->proven_ms > now_ms - UNSTORED_MS)
 		proven_ms = t->proven_ms;
 	pthread_mutex_unlock(&g->challenger->lock);
-	return !asked && proven_ms > now_ms - ASKED_PAID_MS;
+	return !challenged && proven_ms > now_ms - CHALLENGED_PAID_MS;
 }
 
 /* Whether another node may have used one of this one's devices at another time. If that cannot
@@ -79,7 +79,7 @@ static bool is_disputed(struct registry *g, const char *node, const unsigned cha
 	struct store *s = registry_db_reader(&g->db);
 	sqlite3_stmt *q = NULL;
 	bool disputed = false;
-	int rc = store_prepare(s, &q, ASKED_TWINS_SQL);
+	int rc = store_prepare(s, &q, CHALLENGED_TWINS_SQL);
 
 	if (rc == 0)
 		store_bind(q, "t", node);
@@ -94,7 +94,7 @@ static bool is_disputed(struct registry *g, const char *node, const unsigned cha
 }
 
 /* A device that several nodes claim is proven only by a joint challenge of all of them: any
- * other one could have been asked while this one was not. */
+ * other one could have been challenged while this one was not. */
 static void set_disputed(struct registry *g, json_t *verdict)
 {
 	json_t *unknown = json_object_get(verdict, "unknown");
@@ -156,14 +156,14 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 }
 
 /* A request that nobody waits for. */
-struct unasked {
+struct unattended {
 	struct httpd_request q; /* first, because httpd_finish gets its address */
 	struct httpd_reply r;
 };
 
-static void unasked_free(struct httpd_request *q)
+static void unattended_free(struct httpd_request *q)
 {
-	struct unasked *u = (struct unasked *)q;
+	struct unattended *u = (struct unattended *)q;
 
 	buf_release(&u->q.body);
 	buf_release(&u->r.body);
@@ -175,21 +175,13 @@ void registry_fail_unanswered(struct registry *g, const struct poc_challenge *c,
 {
 	struct poc_conditions j = { .received_ms = clock_now_ms(),
 		.elapsed_ns = elapsed_ns };
-	json_t *nothing = json_object(), *check = json_object(), *checks = json_array();
-	struct unasked *u = xcalloc(1, sizeof *u);
-	bool passed;
-	json_t *verdict = poc_verify(c, nothing, &j, &passed);
+	struct unattended *u = xcalloc(1, sizeof *u);
+	json_t *verdict = poc_verify_nothing(c, &j, reason);
 
-	json_set_text(check, "check", "answer");
-	json_set_bool(check, "passed", false);
-	json_set_text(check, "reason", reason);
-	json_push(checks, check);
-	json_set(verdict, "checks", checks);
 	u->r.status = 200;
-	u->q.finish = unasked_free;
+	u->q.finish = unattended_free;
 	store_verdict(g, verdict, &u->q, &u->r);
 	json_decref(verdict);
-	json_decref(nothing);
 }
 
 /* --- answers that wait -------------------------------------------------------------------- */
@@ -230,7 +222,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 		c = registry_challenge_take(g, answer, w->r, &j);
 	err_clear();
 	j.signature = &signature;
-	asked_verified(g, q, !c);
+	challenged_verified(g, q, !c);
 	if (c) {
 		verdict = verify(g, c, answer, &j);
 		store_verdict(g, verdict, q, w->r);
@@ -305,7 +297,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 		g->refused++;
 		return httpd_error(r, 404, "this registry issues no challenges");
 	}
-	if (!asked_arrived(g, q)) {
+	if (!challenged_arrived(g, q)) {
 		g->refused++;
 		r->retry_after_s = RETRY_AFTER_S;
 		return httpd_error(r, 429, "an answer to this challenge waits already");
@@ -328,7 +320,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	if (!full)
 		return HTTPD_LATER;
 	free(w);
-	asked_verified(g, q, false);
+	challenged_verified(g, q, false);
 	g->refused++;
 	r->retry_after_s = RETRY_AFTER_S;
 	return httpd_error(r, 503, "%d answers wait to be verified already", WAITING_MAX);

@@ -1,10 +1,10 @@
-/* registry_verdict.h - queues answers to challenges when they have arrived, and verifies them
+/* verdict.h - queues answers to challenges when they have arrived, and verifies them
  * one after the other. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_VERDICT_H
-#define RNP_CMD_REGISTER_REGISTRY_VERDICT_H
+#ifndef RNP_CMD_REGISTER_CHALLENGES_VERDICT_H
+#define RNP_CMD_REGISTER_CHALLENGES_VERDICT_H
 
-#include "cmd/rnp-register/registry.h"
-#include "common/net/httpd.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "common/httpd/httpd.h"
 
 struct poc_challenge;
 

@@ -1,5 +1,5 @@
 /* measured.c - merges the measurements of rnp.bench records into an rnp.node record. */
-#include "cmd/rnp-register/measured.h"
+#include "cmd/rnp-register/node/measured.h"
 
 #include <string.h>
 

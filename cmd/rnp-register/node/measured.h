@@ -1,6 +1,6 @@
 /* measured.h - merges the measurements of rnp.bench records into an rnp.node record. Pure. */
-#ifndef RNP_REGISTER_MEASURED_H
-#define RNP_REGISTER_MEASURED_H
+#ifndef RNP_REGISTER_NODE_MEASURED_H
+#define RNP_REGISTER_NODE_MEASURED_H
 
 #include <jansson.h>
 

@@ -1,18 +1,19 @@
 /* setup_files.c - writes the files of a node below /etc: key, settings, costs, measurements,
  * units. */
-#include "cmd/rnp-register/setup.h"
+#include "cmd/rnp-register/node/setup.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/rnp-register/tool.h"
+#include "cmd/rnp-register/node/tool.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
-
-#define FILE_BYTES_MAX (1 << 20)
 
 /* scripts/systemd/rnp-{heartbeat.service,node.service,node.timer} */
 extern const char *const units_embedded_kinds[], *const units_embedded_texts[];
@@ -23,9 +24,28 @@ void setup_say(struct setup *s, const char *path, const char *what)
 	prog_info("%s: %s", path, what);
 }
 
+/* Whether this user may write to a directory, or make it: the nearest that exists decides. Makes
+ * none, for who gives up at a question leaves nothing behind. */
+static bool may_write(const char *dir)
+{
+	char *at = xstrdup(dir), *slash;
+	struct stat st;
+	bool may;
+
+	while (access(at, F_OK) < 0 && (slash = strrchr(at, '/')) && slash > at)
+		*slash = '\0';
+	if (access(at, F_OK) < 0)
+		strcpy(at, *at == '/' ? "/" : ".");
+	may = stat(at, &st) == 0 && S_ISDIR(st.st_mode) && access(at, W_OK | X_OK) == 0;
+	free(at);
+	return may;
+}
+
 /* Checks whether this user may write there, before anything is asked. */
 int setup_paths(struct setup *s)
 {
+	if (*s->given->root)
+		buf_addf(&s->again, " --root %s", s->given->root);
 	buf_addf(&s->dir, "%s/etc/rnp", s->given->root);
 	buf_addf(&s->key_path, "%s/key.json", s->dir.data);
 	buf_addf(&s->env_path, "%s/node.env", s->dir.data);
@@ -33,7 +53,7 @@ int setup_paths(struct setup *s)
 	buf_addf(&s->node_path, "%s/node.json", s->dir.data);
 	buf_addf(&s->costs_path, "%s/costs.json", s->dir.data);
 	buf_addf(&s->units_dir, "%s/etc/systemd/system", s->given->root);
-	if (io_make_dirs(s->dir.data, 0755) == 0 && access(s->dir.data, W_OK) == 0)
+	if (may_write(s->dir.data))
 		return 0;
 	err_set(EX_NOPERM, "cannot write to %s", s->dir.data);
 	return err_hint("begin with sudo, or write elsewhere with --root DIR");
@@ -43,40 +63,26 @@ int setup_key(struct setup *s)
 {
 	if (access(s->key_path.data, F_OK) == 0)
 		return key_load(&s->key, s->key_path.data, NULL);
-	if (key_generate(&s->key) < 0 || key_save(&s->key, s->key_path.data, NULL) < 0)
+	if (io_make_dirs(s->dir.data, 0755) < 0 || key_generate(&s->key) < 0 ||
+		key_save(&s->key, s->key_path.data, NULL) < 0)
 		return -1;
 	setup_say(s, s->key_path.data,
 		"the node's key; keep a copy, whoever has it is the node");
 	return 0;
 }
 
-int setup_costs(struct setup *s, struct buf *text)
+int setup_costs(struct setup *s)
 {
-	const char *const floor[] = { "rnp-price", "floor", "--costs", "-", NULL };
-	struct buf read = BUF_INIT, out = BUF_INIT;
-	int rc = 0;
+	const struct buf *text = &s->costs_text;
 
 	s->priced = access(s->costs_path.data, F_OK) == 0;
-	if (!text->len && s->given->costs) {
-		rc = io_read(&read, s->given->costs, FILE_BYTES_MAX);
-		text = &read;
-	}
-	if (rc == 0 && text->len) {
-		/* its own message names the line and the field */
-		rc = tool_run(floor, text, &out);
-		if (rc > 0)
-			rc = err_set(rc, "the costs of %s are not usable",
-				s->given->costs ? s->given->costs : "these answers");
-		if (rc == 0)
-			rc = io_replace(s->costs_path.data, text->data, text->len, 0644);
-		if (rc == 0) {
-			setup_say(s, s->costs_path.data, "what the node costs");
-			s->priced = true;
-		}
-	}
-	buf_release(&read);
-	buf_release(&out);
-	return rc;
+	if (!text->len)
+		return 0;
+	if (io_replace(s->costs_path.data, text->data, text->len, 0644) < 0)
+		return -1;
+	setup_say(s, s->costs_path.data, "what the node costs");
+	s->priced = true;
+	return 0;
 }
 
 /* Only values that are set: an empty one would hide that of another file. */
@@ -100,6 +106,7 @@ int setup_settings(struct setup *s)
 	add_setting(&env, "RNP_NODE", s->key.address);
 	add_setting(&env, "RNP_WALLET", s->given->wallet);
 	add_setting(&env, "RNP_NAME", s->given->name);
+	add_setting(&env, "RNP_GPUS", s->given->gpus);
 	add_setting(&env, "RNP_LABEL", s->given->labels.n ? list.data : NULL);
 	add_setting(&env, "RNP_BENCH", s->measured ? "/etc/rnp/bench.jsonl" : NULL);
 	add_setting(&env, "RNP_COSTS", s->priced ? "/etc/rnp/costs.json" : NULL);
@@ -124,6 +131,39 @@ static void unit_text(struct buf *out, const char *text, const char *bin)
 	buf_adds(out, text);
 }
 
+/* Whether services see the programs of that directory: their units hide home directories and /tmp,
+ * and an image has files of its own. */
+static bool services_see(const struct setup *s, const char *bin)
+{
+	static const char *const hidden[] = { "/home/", "/root/", "/tmp/", "/var/tmp/",
+		"/run/user/" };
+	struct buf path = BUF_INIT;
+	bool there;
+
+	for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+		if (strncmp(bin, hidden[i], strlen(hidden[i])) == 0)
+			return false;
+	buf_addf(&path, "%s%s/rnp-register", s->given->root, bin);
+	there = access(path.data, X_OK) == 0;
+	buf_release(&path);
+	return there;
+}
+
+/* The directory of programs that units name: that of this program where services see it, else
+ * where it is installed, or will be. */
+static void choose_bin(struct setup *s, struct buf *bin)
+{
+	static const char *const usual[] = { "/usr/local/bin", "/usr/bin" };
+
+	tool_directory(bin);
+	s->installed = services_see(s, buf_text(bin));
+	for (int i = 1; !s->installed && i >= 0; i--) {
+		buf_reset(bin);
+		buf_adds(bin, usual[i]);
+		s->installed = services_see(s, usual[i]);
+	}
+}
+
 /* Units that a package has installed beside the programs are left as they are. */
 static bool units_installed(const struct setup *s, const char *bin)
 {
@@ -142,14 +182,14 @@ static bool units_installed(const struct setup *s, const char *bin)
 int setup_units(struct setup *s)
 {
 	struct buf bin = BUF_INIT, path = BUF_INIT, text = BUF_INIT;
+	bool there;
 	int rc = 0;
 
-	tool_directory(&bin);
-	if (!units_installed(s, buf_text(&bin)))
+	choose_bin(s, &bin);
+	there = units_installed(s, buf_text(&bin));
+	if (!there)
 		rc = io_make_dirs(s->units_dir.data, 0755);
-	for (int i = 0; rc == 0 && units_embedded_kinds[i]; i++) {
-		if (units_installed(s, buf_text(&bin)))
-			break;
+	for (int i = 0; rc == 0 && !there && units_embedded_kinds[i]; i++) {
 		buf_reset(&path);
 		buf_reset(&text);
 		buf_addf(&path, "%s/%s", s->units_dir.data, units_embedded_kinds[i]);
@@ -164,6 +204,28 @@ int setup_units(struct setup *s)
 	return rc;
 }
 
+/* For scripts/price-loop: prices that anybody may ask for, without an account. */
+int setup_markets(struct setup *s)
+{
+	struct buf path = BUF_INIT, text = BUF_INIT;
+	int rc = 0;
+
+	buf_addf(&path, "%s/markets.json", s->dir.data);
+	if (access(path.data, F_OK) < 0) {
+		buf_adds(&text,
+			"{\n  \"kind\": \"rnp.markets\",\n  \"v\": 1,\n  \"markets\": [\n"
+			"    {\"market\": \"akash\", \"url\": \"https://console-api.akash.network/v1/gpu-prices\"}\n"
+			"  ]\n}\n");
+		rc = io_replace(path.data, text.data, text.len, 0644);
+		if (rc == 0)
+			setup_say(s, path.data,
+				"markets that its price is compared with");
+	}
+	buf_release(&path);
+	buf_release(&text);
+	return rc;
+}
+
 /* Keeps the network's figures of an earlier run if they are not measured now. */
 static int keep_network(struct setup *s, struct buf *records)
 {
@@ -171,7 +233,7 @@ static int keep_network(struct setup *s, struct buf *records)
 	int rc = 0;
 
 	if (!s->given->peer && access(s->bench_path.data, F_OK) == 0)
-		rc = io_read(&old, s->bench_path.data, FILE_BYTES_MAX);
+		rc = io_read(&old, s->bench_path.data, SETUP_FILE_BYTES_MAX);
 	for (char *at = rc == 0 && old.len ? old.data : NULL, *end; at && *at; at = end) {
 		end = strchr(at, '\n');
 		end = end ? end + 1 : at + strlen(at);
@@ -190,10 +252,10 @@ int setup_measure(struct setup *s)
 		"--key", s->key_path.data, "--peer", s->given->peer,
 		s->given->ca_file ? "--ca" : NULL, s->given->ca_file, NULL };
 	struct buf records = BUF_INIT;
-	int rc;
+	int rc = 0;
 
 	if (s->given->bench) {
-		rc = io_read(&records, s->given->bench, FILE_BYTES_MAX);
+		buf_add(&records, buf_text(&s->bench_text), s->bench_text.len);
 	} else {
 		prog_info("measuring memory%s; this takes some seconds",
 			s->given->peer ? " and network" : "");

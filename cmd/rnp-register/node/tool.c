@@ -1,6 +1,6 @@
 /* tool.c - runs the suite's own programs for a command that is composed of others: input from a
  * file in memory, output through a pipe. */
-#include "cmd/rnp-register/tool.h"
+#include "cmd/rnp-register/node/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* tool.h - runs the suite's own programs for a command that is composed of others. */
-#ifndef RNP_CMD_REGISTER_TOOL_H
-#define RNP_CMD_REGISTER_TOOL_H
+#ifndef RNP_CMD_REGISTER_NODE_TOOL_H
+#define RNP_CMD_REGISTER_NODE_TOOL_H
 
 #include "common/base/buf.h"
 

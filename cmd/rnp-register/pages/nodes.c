@@ -1,11 +1,13 @@
-/* registry_nodes.c - lists of nodes and of records: filters, pages, one node with its history. */
+/* nodes.c - lists of nodes and of records: filters, pages, one node with its history. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
-#include "cmd/rnp-register/registry_beats.h"
-#include "cmd/rnp-register/registry_query.h"
-#include "cmd/rnp-register/registry_reads.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "cmd/rnp-register/storage/beats.h"
+#include "cmd/rnp-register/storage/query.h"
+#include "cmd/rnp-register/storage/twins.h"
+#include "cmd/rnp-register/pages/reads.h"
+#include "common/json/json.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -122,10 +124,37 @@ static int write_quote(struct buf *out, struct store *s, sqlite3_stmt *quote,
 	return rc < 0 ? -1 : 0;
 }
 
+/* Writes "verdict", the word for the node's newest, if it has one: as / says it. */
+#define NODE_VERDICT_SQL                                                    \
+	"SELECT body FROM records WHERE node = ? AND kind = 'rnp.verdict' " \
+	"ORDER BY id DESC LIMIT 1"
+
+static int write_verdict(struct buf *out, struct store *s, sqlite3_stmt *verdict,
+	const char *node)
+{
+	json_t *r = NULL;
+	int rc;
+
+	store_bind(verdict, "t", node);
+	rc = store_step(s, verdict);
+	if (rc > 0) {
+		const char *text = store_text(verdict, 0);
+
+		r = json_parse_object(text, strlen(text), "registry");
+	}
+	if (r)
+		field(out, "verdict",
+			json_is_true(json_object_get(r, "passed")) ? "passed" : "failed");
+	json_decref(r);
+	sqlite3_reset(verdict);
+	return rc < 0 ? -1 : 0;
+}
+
 /* What a page of nodes reads beside its rows. */
 struct beside {
-	sqlite3_stmt *beat;  /* NODE_BEAT_SQL */
-	sqlite3_stmt *quote; /* NODE_QUOTE_SQL, or NULL */
+	sqlite3_stmt *beat;    /* NODE_BEAT_SQL */
+	sqlite3_stmt *quote;   /* NODE_QUOTE_SQL, or NULL */
+	sqlite3_stmt *verdict; /* NODE_VERDICT_SQL, or NULL */
 };
 
 static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
@@ -147,6 +176,9 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 		buf_adds(out, ",\"pending\":true");
 	else
 		time_field(out, "proven_at", sqlite3_column_int64(row, 8));
+	if (beside->verdict &&
+		write_verdict(out, s, beside->verdict, store_text(row, 1)) < 0)
+		return -1;
 	buf_adds(out, ",\"record\":");
 	buf_adds(out, store_text(row, 7));
 	if (beside->quote && write_quote(out, s, beside->quote, store_text(row, 1)) < 0)
@@ -183,8 +215,8 @@ static void write_beat(struct buf *out, sqlite3_stmt *row)
 		.state = (int)sqlite3_column_int64(row, 4) & 3,
 		.created_ms = sqlite3_column_int64(row, 5) };
 
-	if (sqlite3_column_bytes(row, 6) == KEY_SIGNATURE_BYTES) {
-		memcpy(b.signature, sqlite3_column_blob(row, 6), sizeof b.signature);
+	if (registry_beat_unpack(&b, sqlite3_column_blob(row, 6),
+		    sqlite3_column_bytes(row, 6))) {
 		registry_beat_write(out, store_text(row, 1), sqlite3_column_int64(row, 2),
 			&b);
 	} else {
@@ -230,7 +262,7 @@ enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	struct registry_nodes_query wanted;
 	struct filter f = { .n = 0 };
 	sqlite3_stmt *rows = NULL;
-	struct beside beside = { NULL, NULL };
+	struct beside beside = { NULL, NULL, NULL };
 	struct store *s;
 	int rc;
 
@@ -242,12 +274,15 @@ enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	rc = filter_prepare(&f, s, &rows) < 0 ||
 			store_prepare(s, &beside.beat, NODE_BEAT_SQL) < 0 ||
 			(wanted.quotes &&
-				store_prepare(s, &beside.quote, NODE_QUOTE_SQL) < 0) ?
+				(store_prepare(s, &beside.quote, NODE_QUOTE_SQL) < 0 ||
+					store_prepare(s, &beside.verdict,
+						NODE_VERDICT_SQL) < 0)) ?
 		-1 :
 		write_page(&r->body, s, rows, &beside, wanted.page.limit, PAGE_NODES);
 	sqlite3_finalize(rows);
 	sqlite3_finalize(beside.beat);
 	sqlite3_finalize(beside.quote);
+	sqlite3_finalize(beside.verdict);
 	registry_db_reader_done(&g->db, s);
 	if (rc < 0)
 		return registry_unavailable(r);
@@ -279,7 +314,7 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 {
 	struct registry *g = ctx;
 	sqlite3_stmt *row = NULL;
-	struct beside beside = { NULL, NULL };
+	struct beside beside = { NULL, NULL, NULL };
 	unsigned char key[KEY_PUBLIC_BYTES];
 	struct store *s;
 	int rc;
@@ -299,8 +334,13 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 		rc = store_step(s, row);
 	}
 	if (rc == 1) {
-		rc = write_node(&r->body, s, row, &beside, clock_now_ms());
+		int64_t now_ms = clock_now_ms(), twin_ms;
+
+		rc = write_node(&r->body, s, row, &beside, now_ms);
 		r->body.data[r->body.len - 1] = ','; /* the object continues */
+		twin_ms = twins_of(g->twins, q->arg, now_ms);
+		if (twin_ms >= 0)
+			buf_addf(&r->body, "\"twin_ms\":%lld,", (long long)twin_ms);
 		if (rc == 0)
 			rc = write_history(&r->body, s, q->arg);
 		registry_etag(r);

@@ -1,23 +1,25 @@
-/* registry_page.c - the registry in a browser. Each page calls the handlers of the API and
+/* page.c - the registry in a browser. Each page calls the handlers of the API and
  * shows their replies, so that people and programs see the same. Filters are links; there is no
  * script.
  *
  * This file is long because both pages show the same values with the same functions. */
-#include "cmd/rnp-register/registry_page.h"
+#include "cmd/rnp-register/pages/page.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
-#include "cmd/rnp-register/registry_query.h"
-#include "cmd/rnp-register/registry_reads.h"
-#include "cmd/rnp-register/registry_uptime.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "cmd/rnp-register/storage/query.h"
+#include "cmd/rnp-register/pages/reads.h"
+#include "cmd/rnp-register/pages/uptime.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/html.h"
 #include "common/cli/human.h"
 #include "common/json/json.h"
-#include "common/net/http.h"
+#include "common/http/http.h"
+#include "common/record/gpus.h"
 #include "common/record/pool.h"
 
 #define NODES_PER_PAGE "25"
@@ -126,12 +128,12 @@ static void add_pair(struct buf *url, const char *key, const char *value)
 	http_escape(url, value);
 }
 
-/* Writes "/" with the filters that are set; this one is replaced by value, or removed if it is
- * NULL. */
+/* Writes "./", which stays below a proxy's path, with the filters that are set; this one is
+ * replaced by value, or removed if it is NULL. */
 static void filter_url(struct page *p, struct buf *url, const char *but,
 	const char *value)
 {
-	buf_adds(url, "/");
+	buf_adds(url, "./");
 	for (int i = 0; filters[i]; i++) {
 		const char *set = httpd_query(p->q, filters[i]);
 
@@ -225,6 +227,9 @@ static void add_state(struct page *p, const json_t *node)
 	}
 	if (json_is_true(json_object_get(node, "pending")))
 		buf_adds(p->out, ", <span class=\"soft\">not proven yet</span>");
+	if (json_object_get(node, "twin_ms"))
+		buf_adds(p->out,
+			", <span class=\"bad\">two machines use this key</span>");
 }
 
 static void add_uptime(struct page *p, const char *node)
@@ -260,7 +265,7 @@ static void add_node_link(struct page *p, const json_t *node)
 		   *name = text_of(json_object_get(node, "record"), "name");
 	struct buf url = BUF_INIT;
 
-	buf_addf(&url, "/nodes/%s", address);
+	buf_addf(&url, "nodes/%s", address);
 	add_link(p, &url, *name ? name : address);
 	if (*name)
 		buf_addf(p->out, " <small>%.*s&hellip;</small>", SHORT_ADDRESS, address);
@@ -270,21 +275,32 @@ static void add_node_link(struct page *p, const json_t *node)
 static void add_device(struct page *p, const json_t *node)
 {
 	const json_t *pool = json_object_get(node, "pool");
-	const json_t *gpus = json_object_get(json_object_get(node, "record"), "gpus");
-	const json_t *memory = json_object_get(json_array_get(gpus, 0), "memory_bytes");
+	struct gpu_group groups[GPUS_MAX];
+	int n = gpus_group(json_object_get(node, "record"), groups);
 	bool gpu = strcmp(text_of(pool, "device"), "GPU") == 0;
+	struct buf others = BUF_INIT;
 
-	if (json_array_size(gpus) > 1)
-		buf_addf(p->out, "%zu &times; ", json_array_size(gpus));
+	if (n && groups->count > 1)
+		buf_addf(p->out, "%" PRId64 " &times; ", groups->count);
 	if (gpu)
 		filter_link(p, "gpu_model", text_of(pool, "model"),
 			text_of(pool, "model"));
 	else
 		html_name(p->out, text_of(pool, "model"));
-	if (gpu && memory) {
+	if (gpu && n && groups->memory_bytes) {
+		json_t *memory = json_integer(groups->memory_bytes);
+
 		buf_adds(p->out, ", ");
 		add_value(p, "memory_bytes", memory);
+		json_decref(memory);
 	}
+	gpus_others(&others, groups, n, 0);
+	if (others.len) {
+		buf_adds(p->out, " <small>and ");
+		html_text(p->out, buf_text(&others));
+		buf_adds(p->out, "</small>");
+	}
+	buf_release(&others);
 }
 
 static void add_node(struct page *p, const json_t *node)
@@ -336,7 +352,7 @@ static void add_nodes(struct page *p, const json_t *reply)
 
 	buf_adds(p->out, "<h2>Nodes</h2>\n");
 	if (!json_array_size(nodes)) {
-		buf_adds(p->out, "<p>No node fits. <a href=\"/\">Show all</a>.</p>\n");
+		buf_adds(p->out, "<p>No node fits. <a href=\"./\">Show all</a>.</p>\n");
 		return;
 	}
 	html_table(p->out,
@@ -390,7 +406,7 @@ static void add_pool(struct page *p, const char *const names[], const json_t *mo
 	bool gpu = strcmp(names[2], "GPU") == 0;
 	const struct pool_tier *tier = pool_tier_find(names[0]);
 
-	buf_adds(&url, "/");
+	buf_adds(&url, "./");
 	buf_adds(p->out, "<tr>");
 	for (int i = 0; i < 5; i++) {
 		static const char *const headings[] = { "Tier", "Country", "Device",
@@ -439,22 +455,24 @@ static void add_pools(struct page *p, const json_t *pools)
 	html_table_end(p->out);
 	if (shown > POOLS_SHOWN)
 		buf_addf(p->out,
-			"<p>and %d more: <a href=\"/v1/pools\">/v1/pools</a></p>\n",
+			"<p>and %d more: <a href=\"v1/pools\">/v1/pools</a></p>\n",
 			shown - POOLS_SHOWN);
 }
 
 static void add_join(struct page *p)
 {
+	struct buf url = BUF_INIT;
+
 	buf_adds(p->out,
 		"<h2>Join</h2>\n<p>On the machine that is to earn, with "
 		"<code>rnp</code> installed:</p>\n<pre>sudo rnp-register setup --registry ");
-	buf_adds(p->out, p->q->secure ? "https://" : "http://");
-	html_text(p->out,
-		p->q->authority && *p->q->authority ? p->q->authority : "HOST:PORT");
+	httpd_own_url(&url, p->q);
+	html_text(p->out, buf_text(&url));
+	buf_release(&url);
 	buf_adds(p->out,
-		"</pre>\n<p>For programs: <a href=\"/v1/nodes\">/v1/nodes</a>, "
-		"<a href=\"/v1/pools\">/v1/pools</a>, <a href=\"/openapi.json\">/openapi.json</a>, "
-		"<a href=\"/metrics\">/metrics</a>.</p>\n");
+		"</pre>\n<p>For programs: <a href=\"v1/nodes\">/v1/nodes</a>, "
+		"<a href=\"v1/pools\">/v1/pools</a>, <a href=\"openapi.json\">/openapi.json</a>, "
+		"<a href=\"metrics\">/metrics</a>.</p>\n");
 }
 
 static void add_totals(struct page *p, const json_t *pools)
@@ -611,8 +629,8 @@ static void add_summary(struct page *p, const json_t *node)
 	buf_adds(p->out, " of the last seven days; asks per hour: ");
 	add_price(p, address);
 	buf_addf(p->out,
-		".</p>\n<p><a href=\"/\">All nodes</a>; for programs "
-		"<a href=\"/v1/nodes/%s\">/v1/nodes/%s</a></p>\n",
+		".</p>\n<p><a href=\"../\">All nodes</a>; for programs "
+		"<a href=\"../v1/nodes/%s\">/v1/nodes/%s</a></p>\n",
 		address, address);
 }
 

@@ -1,8 +1,8 @@
-/* registry_page.h - the registry for people: / lists its nodes, /nodes/{address} shows one. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_PAGE_H
-#define RNP_CMD_REGISTER_REGISTRY_PAGE_H
+/* page.h - the registry for people: / lists its nodes, /nodes/{address} shows one. */
+#ifndef RNP_CMD_REGISTER_PAGES_PAGE_H
+#define RNP_CMD_REGISTER_PAGES_PAGE_H
 
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 /* The handlers of GET / and GET /nodes/{address}. They show the API's reply to the same
  * request: / takes the filters of /v1/nodes. ctx: the registry. */

@@ -1,10 +1,10 @@
-/* registry_pools.c - the pools with their counts. */
+/* pools.c - the pools with their counts. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
-#include "cmd/rnp-register/registry_query.h"
-#include "cmd/rnp-register/registry_reads.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "cmd/rnp-register/storage/query.h"
+#include "cmd/rnp-register/pages/reads.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"

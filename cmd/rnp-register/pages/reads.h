@@ -1,9 +1,9 @@
-/* registry_reads.h - the handlers that answer readers (registry_nodes.c, registry_pools.c).
+/* reads.h - the handlers that answer readers (nodes.c, pools.c).
  * ctx: the registry. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_READS_H
-#define RNP_CMD_REGISTER_REGISTRY_READS_H
+#ifndef RNP_CMD_REGISTER_PAGES_READS_H
+#define RNP_CMD_REGISTER_PAGES_READS_H
 
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r);

@@ -1,17 +1,18 @@
-/* registry_uptime.c - uptime as the registry saw it: heartbeats count from their arrival. Each
+/* uptime.c - uptime as the registry saw it: heartbeats count from their arrival. Each
  * day that is over becomes one signed rnp.uptime record per node, a few nodes at a time, so
  * that heartbeats never wait long for the writer. */
-#include "cmd/rnp-register/registry_uptime.h"
+#include "cmd/rnp-register/pages/uptime.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/storage/query.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/sha256.h"
 #include "common/cli/prog.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
@@ -21,7 +22,7 @@
 #define DAY_MS INT64_C(86400000)
 /* Heartbeats that arrived before midnight are stored by then. */
 #define SETTLED_MS 60000
-/* `at` of a heartbeat differs at most this much from its arrival (registry_accept.h), plus a
+/* `at` of a heartbeat differs at most this much from its arrival (registry/accept.h), plus a
  * margin. */
 #define SKEW_MS INT64_C(600000)
 /* If a node goes up and down more often within a day, the rest of the day counts as down. */
@@ -147,14 +148,14 @@ static json_t *make_uptime(const struct registry *g, const char *node, int64_t f
 	struct uptime_span *spans = xmalloc(SPANS_MAX * sizeof *spans);
 	size_t n = uptime_spans(spans, SPANS_MAX, b->list, b->n, from_ms,
 		from_ms + DAY_MS);
-	unsigned char hash[crypto_hash_sha256_BYTES];
+	unsigned char hash[SHA256_BYTES];
 	json_t *record = json_record("rnp.uptime"), *list;
 	char hex[2 * sizeof hash + 1];
 	int64_t up_ms, now_ms = clock_now_ms();
 
 	list = spans_json(spans, n, from_ms, &up_ms);
 	free(spans);
-	crypto_hash_sha256(hash, (const unsigned char *)buf_text(lines), lines->len);
+	sha256(hash, buf_text(lines), lines->len);
 	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
 	json_set_text(record, "node", node);
 	json_set_text(record, "signer", g->config.key->address);

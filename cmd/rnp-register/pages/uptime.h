@@ -1,10 +1,10 @@
-/* registry_uptime.h - the registry signs, day by day, when each node was up; and deletes old
+/* uptime.h - the registry signs, day by day, when each node was up; and deletes old
  * records. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_UPTIME_H
-#define RNP_CMD_REGISTER_REGISTRY_UPTIME_H
+#ifndef RNP_CMD_REGISTER_PAGES_UPTIME_H
+#define RNP_CMD_REGISTER_PAGES_UPTIME_H
 
-#include "cmd/rnp-register/registry.h"
-#include "common/net/httpd.h"
+#include "cmd/rnp-register/storage/registry.h"
+#include "common/httpd/httpd.h"
 
 /* Call it about once a second: writes an rnp.uptime for some nodes of a day that is over, and
  * deletes some records older than config.keep_ms, in the writer's thread. Without config.key

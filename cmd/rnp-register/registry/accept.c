@@ -1,18 +1,16 @@
-/* registry_accept.c - decides what a registry accepts, and what it replies after the storage
- * has reported the result. */
-#include "cmd/rnp-register/registry_accept.h"
+/* accept.c - decides what a registry accepts. */
+#include "cmd/rnp-register/registry/accept.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_beats.h"
+#include "cmd/rnp-register/storage/beats.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
-#include "common/poc/poc.h"
 #include "common/record/party.h"
 #include "common/record/signature.h"
 #include "common/record/uptime.h"
@@ -204,7 +202,7 @@ static int check_node(struct registry *g, const struct httpd_request *q,
 
 static int read_fields(struct registry_put *p, const json_t *record)
 {
-	const char *node = NULL, *state = NULL;
+	const char *node = NULL, *state = NULL, *instance = "";
 
 	strncpy(p->kind, json_string_value(json_object_get(record, "kind")),
 		sizeof p->kind - 1);
@@ -216,7 +214,9 @@ static int read_fields(struct registry_put *p, const json_t *record)
 	if (json_opt_time(record, "body", "at", &p->at_ms) < 0 ||
 		json_opt_i64(record, "body", "interval_s", 1, INT64_MAX,
 			&p->beat.interval_s) < 0 ||
-		json_opt_text(record, "body", "state", &state) < 0)
+		json_opt_text(record, "body", "state", &state) < 0 ||
+		(p->what == PUT_HEARTBEAT &&
+			json_opt_text(record, "body", "instance", &instance) < 0))
 		return -1;
 	if (strcmp(p->kind, "rnp.verdict") == 0 &&
 		json_is_true(json_object_get(record, "passed")))
@@ -225,6 +225,7 @@ static int read_fields(struct registry_put *p, const json_t *record)
 				json_string_value(
 					json_object_get(record, "node_record")) :
 				"");
+	snprintf(p->beat.instance, sizeof p->beat.instance, "%s", instance);
 	for (int i = 0; state && registry_states[i]; i++)
 		if (strcmp(registry_states[i], state) == 0)
 			p->beat.state = i;
@@ -280,165 +281,4 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 	else
 		json_decref(record);
 	return p;
-}
-
-/* --- replies ------------------------------------------------------------------------------ */
-
-struct asked {
-	struct registry *g;
-	struct httpd_request *q;
-	struct httpd_reply *r;
-	bool limited;
-	char who[LIMITS_CLIENT_MAX]; /* the client, as the limits identify it */
-};
-
-/* Reports at once what is never paid. */
-static void add_unproven(json_t *ack, const json_t *record)
-{
-	json_t *list = json_array(), *gpu;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "gpus"), i, gpu) {
-		const char *why = poc_plan_why_not(gpu);
-		json_t *one;
-
-		if (!why)
-			continue;
-		one = json_object();
-		json_set_i64(one, "gpu", (int64_t)i);
-		json_set_text(one, "reason", why);
-		json_push(list, one);
-	}
-	if (json_array_size(list))
-		json_set(ack, "unproven", list);
-	else
-		json_decref(list);
-}
-
-/* Replies how much work joining costs, and the token to work on. */
-static void ask_for_work(struct asked *a, const struct registry_put *p)
-{
-	struct registry *g = a->g;
-	int bits = limits_join_bits(g->limits, p->received_ms);
-	char token[WORK_TOKEN_MAX];
-	json_t *reply, *work;
-
-	if (!limits_take(g->limits, LIMIT_TOKENS, a->who, 1, p->received_ms)) {
-		a->r->retry_after_s = HOUR_S;
-		httpd_error(a->r, 429, "too many nodes join from this address");
-		return;
-	}
-	limits_join_token(g->limits, p->node, bits, p->received_ms, token);
-	httpd_error(a->r, 428,
-		"joining costs a proof of work of %d bits, or an invitation", bits);
-	reply = json_parse_object(buf_text(&a->r->body), a->r->body.len, "reply");
-	if (!reply)
-		bug("an error of httpd is no JSON: %s", err_get()->text);
-	work = json_object();
-	json_set_text(work, "token", token);
-	json_set_i64(work, "bits", bits);
-	json_set(reply, "work", work);
-	buf_reset(&a->r->body);
-	json_write(&a->r->body, reply);
-	buf_addc(&a->r->body, '\n');
-	json_decref(reply);
-}
-
-static void write_ack(struct httpd_reply *r, const struct registry_put *p)
-{
-	json_t *ack = json_record("rnp.stored");
-
-	json_set_text(ack, "of", p->kind);
-	json_set_text(ack, "node", p->node);
-	json_set_time(ack, "at", p->at_ms);
-	/* a heartbeat is identified by its node and time */
-	if (p->what != PUT_HEARTBEAT)
-		json_set_text(ack, "sha256", p->sha256);
-	json_set_bool(ack, "new", p->stored != STORED_SAME);
-	if (p->what == PUT_NODE) {
-		json_set_bool(ack, "pending", p->pending);
-		add_unproven(ack, p->record);
-	}
-	if (p->closes[0]) {
-		json_set_text(ack, "challenge_sha256", p->closes);
-		json_set_text(ack, "phase", "verified");
-	}
-	if (p->extra)
-		json_object_update(ack, p->extra);
-	json_write(&r->body, ack);
-	buf_addc(&r->body, '\n');
-	json_decref(ack);
-}
-
-static void reply(struct asked *a, const struct registry_put *p)
-{
-	struct httpd_reply *r = a->r;
-	char at[CLOCK_TEXT_MAX];
-
-	switch (p->stored) {
-	case STORED_FIRST:
-		r->status = 201;
-		write_ack(r, p);
-		break;
-	case STORED_NEW:
-	case STORED_SAME:
-		write_ack(r, p);
-		break;
-	case STORED_OLDER:
-		clock_format(at, p->known_at_ms);
-		httpd_error(r, 409, "a %s of %s as new or newer is here already, of %s",
-			p->what == PUT_NODE ? "record" : "heartbeat", p->node, at);
-		break;
-	case STORED_EARLY:
-		clock_format(at, p->received_ms);
-		httpd_error(r, 422,
-			"at: more than 5 minutes from our clock, which shows %s", at);
-		break;
-	case STORED_NO_NODE:
-		httpd_error(r, 404, "node %s is not registered here", p->node);
-		break;
-	case STORED_NO_WORK:
-		ask_for_work(a, p);
-		break;
-	case STORED_FULL:
-		r->retry_after_s = HOUR_S;
-		httpd_error(r, 507,
-			"the disk's bound is reached: only heartbeats, verdicts and receipts are taken");
-		break;
-	case STORED_FAILED:
-		r->retry_after_s = 1;
-		httpd_error(r, 503, "the registry cannot store records at present");
-		break;
-	}
-}
-
-static void on_stored(struct registry_put *p, void *ctx)
-{
-	struct asked *a = ctx;
-
-	reply(a, p);
-	if (a->r->status < 300)
-		a->g->stored++;
-	if (p->stored <= STORED_FIRST && a->limited && !p->by_trusted)
-		limits_charge(a->g->limits, LIMIT_BYTES, a->who, (double)a->q->body.len,
-			p->received_ms);
-	if (p->stored == STORED_FIRST && p->what == PUT_NODE && a->limited)
-		limits_joined(a->g->limits, p->received_ms);
-	if (a->r->status >= 300 && p->stored != STORED_FAILED)
-		a->g->refused++;
-	httpd_finish(a->q);
-	free(a);
-}
-
-void registry_store(struct registry *g, struct registry_put *p, struct httpd_request *q,
-	struct httpd_reply *r)
-{
-	struct asked *a = xcalloc(1, sizeof *a);
-
-	*a = (struct asked){ .g = g, .q = q, .r = r };
-	a->limited = q->client && limits_hold_for(g->limits, q->client);
-	limits_client(a->who, q->client ? q->client : "");
-	p->done = on_stored;
-	p->done_ctx = a;
-	registry_db_put(&g->db, p);
 }

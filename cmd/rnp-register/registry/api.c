@@ -1,27 +1,28 @@
-/* registry_api.c - the registry's routes. Lists are in registry_nodes.c, counts in
- * registry_pools.c. */
-#include "cmd/rnp-register/registry_api.h"
+/* api.c - the registry's routes. Lists are in pages/nodes.c, counts in
+ * pages/pools.c. */
+#include "cmd/rnp-register/registry/api.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_accept.h"
-#include "cmd/rnp-register/registry_challenge.h"
-#include "cmd/rnp-register/registry_page.h"
-#include "cmd/rnp-register/registry_query.h"
-#include "cmd/rnp-register/registry_reads.h"
-#include "cmd/rnp-register/registry_uptime.h"
-#include "cmd/rnp-register/registry_verdict.h"
+#include "cmd/rnp-register/registry/accept.h"
+#include "cmd/rnp-register/storage/ack.h"
+#include "cmd/rnp-register/challenges/challenge.h"
+#include "cmd/rnp-register/pages/page.h"
+#include "cmd/rnp-register/storage/query.h"
+#include "cmd/rnp-register/pages/reads.h"
+#include "cmd/rnp-register/pages/uptime.h"
+#include "cmd/rnp-register/challenges/verdict.h"
 #include "common/base/clock.h"
-#include "common/net/bandwidth_test.h"
+#include "common/registry/bandwidth_test.h"
 #include "common/poc/poc.h"
 
 #define RECORD_BODY_MAX ((size_t)64 << 10)
 #define NODE_BODY_MAX   ((size_t)32 << 10) /* 64 GPUs with all their fields */
 #define BEAT_BODY_MAX   ((size_t)4 << 10)
 
-extern const char *const api_embedded_texts[]; /* cmd/rnp-register/api/openapi.json */
+extern const char *const api_embedded_texts[]; /* openapi.json */
 
 static enum httpd_when post(struct registry *g, struct httpd_request *q,
 	struct httpd_reply *r, const char *kind)
@@ -74,6 +75,9 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	registry_db_quick_done(&g->db);
 	if (!ok)
 		return registry_unavailable(r);
+	/* reading may go on for long while heartbeats are lost */
+	if (store_failing(&g->db.store))
+		return registry_unwritable(r);
 	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
 	return HTTPD_NOW;
 }
@@ -111,8 +115,9 @@ void registry_metrics(void *ctx, struct buf *out)
 		"\n"
 		"# HELP rnp_registry_bytes Of the database that are in use.\n"
 		"# TYPE rnp_registry_bytes gauge\nrnp_registry_bytes %" PRId64 "\n"
-		"# HELP rnp_registry_join_bits Work that joining costs now.\n"
-		"# TYPE rnp_registry_join_bits gauge\nrnp_registry_join_bits %d\n",
+		/* promtool takes "bits" for a unit that is none of its own */
+		"# HELP rnp_registry_join_difficulty Work that joining costs now: 2 to this power.\n"
+		"# TYPE rnp_registry_join_difficulty gauge\nrnp_registry_join_difficulty %d\n",
 		g->stored, g->refused, g->db.commits, (int64_t)g->db.bytes_used,
 		limits_join_bits(g->limits, clock_now_ms()));
 }
@@ -127,6 +132,8 @@ const struct httpd_route registry_routes[] = {
 		.class = HTTPD_LARGE, .begin = registry_begin_answer,
 		.done = registry_done_answer),
 	HTTPD_POST("/v1/roots", registry_post_roots, BEAT_BODY_MAX, .class = HTTPD_SMALL),
+	HTTPD_POST("/v1/unanswered", registry_post_unanswered, BEAT_BODY_MAX,
+		.class = HTTPD_SMALL),
 	HTTPD_GET("/v1/exchange/{challenge}", registry_get_bandwidth_test, .slow = true),
 	HTTPD_POST("/v1/exchange/{challenge}", registry_post_bandwidth_test,
 		BANDWIDTH_TEST_BYTES_MAX, .class = HTTPD_OTHER, .slow = true,

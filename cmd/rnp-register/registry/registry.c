@@ -1,11 +1,12 @@
 /* registry.c - assembles the registry's parts, and takes them apart in the opposite order. */
-#include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/storage/registry.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_challenge.h"
-#include "cmd/rnp-register/registry_verdict.h"
+#include "cmd/rnp-register/challenges/challenge.h"
+#include "cmd/rnp-register/challenges/verdict.h"
+#include "cmd/rnp-register/storage/twins.h"
 
 int registry_open(struct registry *g, const struct registry_config *config)
 {
@@ -14,6 +15,7 @@ int registry_open(struct registry *g, const struct registry_config *config)
 	memset(g, 0, sizeof *g);
 	g->config = *config;
 	g->limits = limits_new(&config->limits);
+	g->twins = twins_new();
 	pthread_mutex_init(&g->pools_lock, NULL);
 	if (config->challenge_every_ms) {
 		hooks.heartbeat = registry_challenge_for;
@@ -36,6 +38,7 @@ void registry_close(struct registry *g)
 	registry_challenger_close(g);
 	registry_db_close(&g->db);
 	limits_free(g->limits);
+	twins_free(g->twins);
 	free(g->pools);
 	g->pools = NULL;
 	pthread_mutex_destroy(&g->pools_lock);

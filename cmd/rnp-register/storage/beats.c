@@ -1,8 +1,9 @@
-/* registry_beats.c - compact heartbeats. They are most of what a registry stores. One whose
+/* beats.c - compact heartbeats. They are most of what a registry stores. One whose
  * text is exactly what our own client writes is stored as its fields and its signature, a sixth
  * of the text, and reproduced byte by byte. */
-#include "cmd/rnp-register/registry_beats.h"
+#include "cmd/rnp-register/storage/beats.h"
 
+#include <sodium.h>
 #include <string.h>
 
 #include "common/base/base58.h"
@@ -32,14 +33,39 @@ void registry_beat_write(struct buf *out, const char *node, int64_t at_ms,
 		node);
 	time_text(out, at_ms);
 	buf_addf(out,
-		"\",\"interval_s\":%lld,\"state\":\"%s\",\"proof\":{\"type\":\"DataIntegrityProof\","
+		"\",\"interval_s\":%lld,\"state\":\"%s\"%s%s%s,\"proof\":{\"type\":\"DataIntegrityProof\","
 		"\"cryptosuite\":\"eddsa-jcs-2022\",\"created\":\"",
-		(long long)b->interval_s, registry_states[b->state]);
+		(long long)b->interval_s, registry_states[b->state],
+		b->instance[0] ? ",\"instance\":\"" : "", b->instance,
+		b->instance[0] ? "\"" : "");
 	time_text(out, b->created_ms);
 	buf_addf(out,
 		"\",\"verificationMethod\":\"%s#%s\",\"proofPurpose\":\"assertionMethod\","
 		"\"proofValue\":\"z%s\"}}",
 		did, did + strlen("did:key:"), value);
+}
+
+size_t registry_beat_pack(unsigned char out[BEAT_PACKED_MAX],
+	const struct registry_beat *b)
+{
+	size_t n = 0;
+
+	memcpy(out, b->signature, KEY_SIGNATURE_BYTES);
+	sodium_hex2bin(out + KEY_SIGNATURE_BYTES, BEAT_INSTANCE_BYTES, b->instance,
+		strlen(b->instance), NULL, &n, NULL);
+	return KEY_SIGNATURE_BYTES + (n == BEAT_INSTANCE_BYTES ? n : 0);
+}
+
+bool registry_beat_unpack(struct registry_beat *b, const void *packed, int n)
+{
+	const unsigned char *from = packed;
+
+	if (n != KEY_SIGNATURE_BYTES && n != BEAT_PACKED_MAX)
+		return false;
+	memcpy(b->signature, from, KEY_SIGNATURE_BYTES);
+	sodium_bin2hex(b->instance, sizeof b->instance, from + KEY_SIGNATURE_BYTES,
+		(size_t)n - KEY_SIGNATURE_BYTES);
+	return true;
 }
 
 void registry_beat_compact(struct registry_put *p, const json_t *record,
@@ -48,7 +74,8 @@ void registry_beat_compact(struct registry_put *p, const json_t *record,
 	const json_t *proof = json_object_get(record, "proof");
 	const char *created = json_string_value(json_object_get(proof, "created"));
 	const char *value = json_string_value(json_object_get(proof, "proofValue"));
-	struct registry_beat *b = &p->beat;
+	unsigned char packed[BEAT_PACKED_MAX];
+	struct registry_beat *b = &p->beat, stored;
 	struct buf again = BUF_INIT;
 
 	if (!created || !value || value[0] != 'z' ||
@@ -59,7 +86,11 @@ void registry_beat_compact(struct registry_put *p, const json_t *record,
 		err_clear();
 		return;
 	}
-	registry_beat_write(&again, p->node, p->at_ms, b);
+	stored = (struct registry_beat){ .interval_s = b->interval_s,
+		.state = b->state,
+		.created_ms = b->created_ms };
+	registry_beat_unpack(&stored, packed, (int)registry_beat_pack(packed, b));
+	registry_beat_write(&again, p->node, p->at_ms, &stored);
 	b->compact = again.len == text->len &&
 		memcmp(again.data, text->data, again.len) == 0;
 	buf_release(&again);

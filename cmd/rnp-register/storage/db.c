@@ -1,11 +1,12 @@
-/* registry_db.c - the registry's storage: the tables, the thread that writes them, and
+/* db.c - the registry's storage: the tables, the thread that writes them, and
  * connections for reading. It decides what is stored only if that depends on what is stored
  * already; long because the schema stands beside the statements that use it. */
-#include "cmd/rnp-register/registry_db.h"
+#include "cmd/rnp-register/storage/db.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/storage/beats.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -202,8 +203,6 @@ static int insert_record(struct registry_db *db, const struct registry_put *p)
 static int put_node_columns(struct registry_db *db, const struct registry_put *p,
 	bool is_new)
 {
-	const json_t *gpus = json_object_get(p->record, "gpus");
-	const json_t *memory = json_object_get(json_array_get(gpus, 0), "memory_bytes");
 	struct pool pool;
 
 	pool_of_node(p->record, &pool);
@@ -211,8 +210,7 @@ static int put_node_columns(struct registry_db *db, const struct registry_put *p
 		is_new ? db->writer->insert_node : db->writer->update_node, "itiittttiit",
 		p->at_ms, p->sha256, (int64_t)sqlite3_last_insert_rowid(db->store.db),
 		(int64_t)(pool.tier - pool_tiers), pool.country, pool.device, pool.maker,
-		pool.model, (int64_t)json_array_size(gpus),
-		(int64_t)json_integer_value(memory), p->node);
+		pool.model, pool.gpus, pool.memory_bytes, p->node);
 }
 
 int registry_db_insert(struct registry_db *db, const struct registry_put *p)
@@ -327,6 +325,7 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 {
 	struct registry_writer *w = db->writer;
 	const struct registry_beat *b = &p->beat;
+	unsigned char packed[BEAT_PACKED_MAX];
 	int found = find_node(db, p->node);
 	int64_t id = found > 0 ? sqlite3_column_int64(w->find_node, 0) : 0;
 
@@ -342,8 +341,8 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 	}
 	if (b->compact)
 		store_bind(w->insert_beat, "iiiinibi", id, p->at_ms, b->interval_s,
-			(int64_t)b->state, b->created_ms, b->signature,
-			sizeof b->signature, p->received_ms);
+			(int64_t)b->state, b->created_ms, packed,
+			registry_beat_pack(packed, b), p->received_ms);
 	else
 		store_bind(w->insert_beat, "iiiitnni", id, p->at_ms, b->interval_s,
 			(int64_t)b->state, p->text, p->received_ms);

@@ -1,12 +1,12 @@
-/* registry_db.h - the registry's storage: SQLite, one thread that writes, and connections for
+/* db.h - the registry's storage: SQLite, one thread that writes, and connections for
  * reading.
  *
  * Storage only: it knows no HTTP, and nothing of who may post what. The result of a record is
  * reported through its callback once it is safe on disk, and one commit covers all records that
  * arrived in the meantime. Whatever must happen in the same transaction (challenges) is done by
  * two hooks. Uses store, pool. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_DB_H
-#define RNP_CMD_REGISTER_REGISTRY_DB_H
+#ifndef RNP_CMD_REGISTER_STORAGE_DB_H
+#define RNP_CMD_REGISTER_STORAGE_DB_H
 
 #include <jansson.h>
 #include <pthread.h>
@@ -34,13 +34,16 @@ enum registry_stored {
 	STORED_FAILED,  /* the transaction failed, and none of it was stored */
 };
 
-/* The fields from which a heartbeat can be reproduced, byte by byte (registry_beats.h). */
+#define BEAT_INSTANCE_MAX (64 * 4 + 1)
+
+/* The fields from which a heartbeat can be reproduced, byte by byte (beats.h). */
 struct registry_beat {
 	int64_t interval_s;
 	int state; /* index into registry_states */
 	bool compact;
 	int64_t created_ms;
 	unsigned char signature[KEY_SIGNATURE_BYTES];
+	char instance[BEAT_INSTANCE_MAX]; /* as the schema allows; "": none */
 };
 
 /* One accepted record that waits to be stored. Its owner allocates it with malloc and passes it

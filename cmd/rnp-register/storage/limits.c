@@ -1,7 +1,7 @@
-/* registry_limits.c - token buckets in fixed memory: a table of small sets, in each of which the
- * least used bucket is evicted. A limit that is used up is reset only where more such clients than a
- * set has slots meet in it, which a random key of the hash leaves to chance. */
-#include "cmd/rnp-register/registry_limits.h"
+/* limits.c - token buckets in fixed memory: a table of small sets, in each of which the least used
+ * bucket is evicted. A limit that is used up is reset only where more such clients than a set has
+ * slots meet in it, which a random key of the hash leaves to chance. */
+#include "cmd/rnp-register/storage/limits.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

@@ -1,10 +1,10 @@
-/* registry_limits.h - limits what a stranger may make the registry do: allowances by address
+/* limits.h - limits what a stranger may make the registry do: allowances by address
  * and by node, and the work that joining costs.
  *
  * Allowances are token buckets in memory of fixed size; the caller passes the time. Safe from
  * any thread. Uses libsodium, work. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_LIMITS_H
-#define RNP_CMD_REGISTER_REGISTRY_LIMITS_H
+#ifndef RNP_CMD_REGISTER_STORAGE_LIMITS_H
+#define RNP_CMD_REGISTER_STORAGE_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>

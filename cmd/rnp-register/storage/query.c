@@ -1,6 +1,6 @@
-/* registry_query.c - parses the queries of all paths: a field that is unknown, repeated or
+/* query.c - parses the queries of all paths: a field that is unknown, repeated or
  * malformed is refused. */
-#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/storage/query.h"
 
 #include <sodium.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
-/* registry_query.h - query fields of all paths, and what all replies have in common.
+/* query.h - query fields of all paths, and what all replies have in common.
  *
  * Each function that can refuse fills r with 400 and a message, and returns -1. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_QUERY_H
-#define RNP_CMD_REGISTER_REGISTRY_QUERY_H
+#ifndef RNP_CMD_REGISTER_STORAGE_QUERY_H
+#define RNP_CMD_REGISTER_STORAGE_QUERY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 #define REGISTRY_PAGE_MAX     1000
 #define REGISTRY_PAGE_DEFAULT 100
@@ -23,7 +23,7 @@ struct registry_nodes_query {
 	const char *country, *maker, *device;
 	int64_t tier;                 /* index into pool_tiers; -1: any */
 	int64_t min_memory, min_gpus; /* -1: any */
-	bool quotes;                  /* with each node its newest rnp.quote */
+	bool quotes; /* with each node its newest rnp.quote and verdict */
 };
 
 struct registry_records_query {

@@ -5,16 +5,16 @@
  * were up, registry_limits says how much a stranger may use, registry_reads has the replies to
  * readers, registry_query parses what they ask, registry_api has the routes. No part knows
  * sockets: a request is a struct httpd_request. */
-#ifndef RNP_CMD_REGISTER_REGISTRY_H
-#define RNP_CMD_REGISTER_REGISTRY_H
+#ifndef RNP_CMD_REGISTER_STORAGE_REGISTRY_H
+#define RNP_CMD_REGISTER_STORAGE_REGISTRY_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-register/registry_db.h"
-#include "cmd/rnp-register/registry_limits.h"
+#include "cmd/rnp-register/storage/db.h"
+#include "cmd/rnp-register/storage/limits.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
 
@@ -32,8 +32,8 @@ struct registry_config {
 	struct limits_config limits;
 };
 
-struct registry_challenger; /* registry_challenge.h */
-struct registry_verdicts;   /* registry_verdict.h */
+struct registry_challenger; /* challenges/challenge.h */
+struct registry_verdicts;   /* challenges/verdict.h */
 
 struct registry {
 	struct registry_config config;
@@ -41,9 +41,10 @@ struct registry {
 	struct registry_challenger *challenger; /* NULL: none are issued */
 	struct registry_verdicts *verdicts;     /* NULL likewise */
 	struct limits *limits;
+	struct twins *twins; /* storage/twins.h */
 	_Atomic uint64_t stored, refused;
 
-	/* the progress of registry_uptime.h */
+	/* the progress of pages/uptime.h */
 	_Atomic bool working, work_left;
 	int64_t work_due_ns;
 

@@ -1,23 +1,23 @@
 /* audit.c - recomputes the epochs of a ledger from signed records, and names each difference with
  * the line of the records that it follows from. */
-#include "cmd/rnp-reward/audit.h"
+#include "cmd/rnp-reward/audit/audit.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/gather.h"
-#include "cmd/rnp-reward/ledger_stake.h"
-#include "cmd/rnp-reward/usage_read.h"
+#include "cmd/rnp-reward/evidence/collect.h"
+#include "cmd/rnp-reward/ledger/stake.h"
+#include "cmd/rnp-reward/epoch/usage_read.h"
 #include "common/base/err.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-#define FINDINGS_MAX 100 /* of one epoch that are named; the others are counted */
+#define FINDINGS_MAX 100 /* findings of an epoch that are named; the others are counted */
 
-/* The kinds of records that something can follow from, as bits. */
+/* The kinds of records that a figure can follow from, as bits. */
 enum {
 	FROM_NODE = 1,
 	FROM_VERDICT = 2,
@@ -45,10 +45,10 @@ struct claim {
 struct audited {
 	int64_t sequence, from_ms, to_ms;
 	json_t *row;
-	struct gather gather;
+	struct collect collect;
 	struct ledger_stake *stakes; /* as of the rows before it */
 	long nstakes;
-	bool ends_alone; /* no other epoch of the ledger ends with it, as complements do */
+	bool ends_alone; /* no other epoch, such as a complement, ends at the same time */
 	struct claim *claims;
 	size_t nclaims, claims_cap;
 	struct finding *findings;
@@ -79,7 +79,7 @@ static int add_epoch(void *ctx, int64_t sequence, const json_t *row)
 	if (json_get_time(row, "epoch", "from", &e->from_ms) < 0 ||
 		json_get_time(row, "epoch", "to", &e->to_ms) < 0)
 		return -1;
-	gather_init(&e->gather, e->from_ms, e->to_ms, l->scores);
+	collect_init(&e->collect, e->from_ms, e->to_ms, l->scores);
 	return 0;
 }
 
@@ -94,7 +94,7 @@ static void release_epochs(struct audited_list *l)
 			free(e->findings[k].text);
 		free(e->claims);
 		free(e->findings);
-		gather_release(&e->gather);
+		collect_release(&e->collect);
 		free(e->stakes);
 		json_decref(e->row);
 	}
@@ -129,24 +129,24 @@ static int add_claim(struct audited_list *l, const json_t *record, const char *w
 	return 0;
 }
 
-static int take(void *ctx, json_t *record, const char *where)
+static int add_record(void *ctx, json_t *record, const char *where)
 {
 	struct audited_list *l = ctx;
 
 	if (strcmp(json_string_value(json_object_get(record, "kind")), "rnp.usage") == 0)
 		return add_claim(l, record, where);
 	for (size_t i = 0; i < l->n; i++)
-		if (gather_add(&l->list[i].gather, record, where) < 0)
+		if (collect_add(&l->list[i].collect, record, where) < 0)
 			return -1;
 	return 0;
 }
 
-static int take_item(void *ctx, const struct gather_item *item, const char *where)
+static int add_item(void *ctx, const struct collect_item *item, const char *where)
 {
 	struct audited_list *l = ctx;
 
 	for (size_t i = 0; i < l->n; i++)
-		if (gather_take(&l->list[i].gather, item, where) < 0)
+		if (collect_take(&l->list[i].collect, item, where) < 0)
 			return -1;
 	return 0;
 }
@@ -288,12 +288,12 @@ static void add_value(struct buf *out, const json_t *v)
 /* Returns what the records and the ledger say of the i-th node; the caller owns it. */
 static json_t *usage_of(const struct audited *e, size_t i)
 {
-	int64_t staked_uusd = ledger_staked_uusd(gather_address(&e->gather, i), e->stakes,
-		e->nstakes);
+	int64_t staked_uusd = ledger_staked_uusd(collect_address(&e->collect, i),
+		e->stakes, e->nstakes);
 	struct buf text = BUF_INIT;
 	json_t *usage;
 
-	gather_usage_write(&e->gather, i, staked_uusd, &text);
+	collect_usage_write(&e->collect, i, staked_uusd, &text);
 	usage = json_parse_object(text.data, text.len, "usage");
 	if (!usage)
 		bug("%s", err_get()->text);
@@ -312,7 +312,7 @@ static void compare_usage(struct audited *e, const char *node, const json_t *cla
 
 		if ((!a && !b) || json_equal((json_t *)a, (json_t *)b))
 			continue;
-		/* a node without a stake need not say so */
+		/* the field may be absent if nothing is at stake */
 		if (!a && strcmp(sources[i].field, "staked_uusd") == 0 &&
 			json_integer_value(b) == 0)
 			continue;
@@ -331,7 +331,7 @@ static int by_node(const void *a, const void *b)
 	return strcmp(((const struct claim *)a)->node, ((const struct claim *)b)->node);
 }
 
-/* Both lists are in the order of the addresses. */
+/* Compares the claimed usages with the records, both in the order of addresses. */
 static int compare_usages(struct audited *e)
 {
 	size_t i = 0, k = 0;
@@ -339,8 +339,8 @@ static int compare_usages(struct audited *e)
 	if (!e->nclaims)
 		return 0;
 	qsort(e->claims, e->nclaims, sizeof *e->claims, by_node);
-	while (i < e->gather.n || k < e->nclaims) {
-		json_t *found = i < e->gather.n ? usage_of(e, i) : NULL;
+	while (i < e->collect.n || k < e->nclaims) {
+		json_t *found = i < e->collect.n ? usage_of(e, i) : NULL;
 		const char *node = json_string_value(json_object_get(found, "node"));
 		const struct claim *c = &e->claims[k];
 		int order = k == e->nclaims ? -1 : !found ? 1 : strcmp(node, c->node);
@@ -392,7 +392,7 @@ static void compare_leaf(struct audited *e, const struct epoch *computed,
 	if (claim && leaf && claim->unlocked == leaf->unlocked &&
 		claim->locked == leaf->locked)
 		return;
-	/* where all differ, whose each is would take as long as all nodes times all nodes */
+	/* node_of searches all nodes: it is not called for more findings than are named */
 	if (e->n == FINDINGS_MAX) {
 		e->more++;
 		return;
@@ -434,10 +434,10 @@ static int compare_claims(struct ledger *l, struct audited *e,
 
 /* --- an epoch ------------------------------------------------------------------------------- */
 
-/* Turns what was gathered into usages. Returns 0, or -1. */
+/* Converts the collected records into usages. Returns 0, or -1. */
 static int read_usages(struct audited *e, struct usage_rows *rows, struct rules *rules)
 {
-	for (size_t i = 0; i < e->gather.n; i++) {
+	for (size_t i = 0; i < e->collect.n; i++) {
 		json_t *record = usage_of(e, i);
 		struct usage usage;
 		int rc = usage_from_json(&usage, rules, record, "usage");
@@ -462,9 +462,9 @@ static bool is_published(const struct audit *a, const struct audited *e)
 			json_object_get(e->row, "policy"));
 }
 
-/* Checks when the ledger has last seen the nodes that had something at stake before this epoch: one that
- * was up in it not before its end, and one that was not up in it not just then. Stakes are released by
- * that time, which no row of the ledger has. */
+/* Checks when the ledger has last seen each node that had a stake before this epoch. A node that
+ * was up must have been seen at the epoch's end or later, and one that was not up must not have
+ * been seen at just that time. No row has these times, and they decide when stakes are released. */
 static void compare_seen(struct audited *e, const struct epoch *computed)
 {
 	char node[ADDRESS_MAX];
@@ -500,15 +500,16 @@ static int compare_all(struct audit *a, struct audited *e, const struct epoch *c
 	if (rc == 0 && is_published(a, e))
 		rc = a->rewards.fn(a->rewards.ctx, computed, &reason);
 	if (rc == 0 && !reason.len && !e->n)
-		again_compare_row(e->row, computed, &reason);
+		recompute_compare_row(e->row, computed, &reason);
 	if (reason.len)
 		find(e, "", 0, "%s", reason.data);
 	buf_release(&reason);
 	return rc;
 }
 
-/* An epoch that cannot be computed from the records, because they break a rule, is a finding. */
-static int recompute(struct audit *a, struct audited *e)
+/* Recomputes an epoch and compares it. If the records break a rule, so that it cannot be
+ * computed, that is a finding, too. Returns 0, or -1. */
+static int recompute_epoch(struct audit *a, struct audited *e)
 {
 	const char *policy = json_string_value(json_object_get(e->row, "policy"));
 	struct usage_rows usages = USAGE_ROWS_INIT;
@@ -521,7 +522,7 @@ static int recompute(struct audit *a, struct audited *e)
 	if (rules_load(&rules, a->policy ? a->policy : policy) < 0)
 		return -1;
 	epoch_init(&computed, &rules, &usages);
-	if (again_take_decisions(&computed, e->row) == 0 &&
+	if (recompute_read_decisions(&computed, e->row) == 0 &&
 		read_usages(e, &usages, &rules) == 0) {
 		rc = epoch_compute(&computed, &bad);
 		if (rc == 0) {
@@ -574,11 +575,11 @@ int audit_epochs(struct audit *a)
 		rc = ledger_each(a->ledger, NULL, 0, add_epoch, &l);
 	if (rc == 0)
 		rc = evidence_read(&a->evidence, (char **)a->files.items, a->files.n,
-			take, take_item, NULL, &l);
+			add_record, add_item, NULL, &l);
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
 		struct audited *e = &l.list[i];
 
-		gather_finish(&e->gather);
+		collect_finish(&e->collect);
 		e->ends_alone = true;
 		for (size_t k = 0; k < l.n; k++)
 			e->ends_alone = e->ends_alone &&
@@ -586,7 +587,7 @@ int audit_epochs(struct audit *a)
 		e->nstakes = ledger_stakes(a->ledger, e->sequence, &e->stakes);
 		rc = e->nstakes < 0 ? -1 : compare_usages(e);
 		if (rc == 0)
-			rc = recompute(a, &l.list[i]);
+			rc = recompute_epoch(a, &l.list[i]);
 	}
 	if (rc == 0)
 		rc = name_lines(a, &l);

@@ -1,4 +1,4 @@
-/* audit_chain.c - checks the transactions of a ledger against their plans, their signatures, and
+/* chain.c - checks the transactions of a ledger against their plans, their signatures, and
  * what servers say about them. */
 #include <inttypes.h>
 #include <sodium.h>
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/audit.h"
-#include "cmd/rnp-reward/ledger_pay.h"
-#include "cmd/rnp-reward/payplan.h"
-#include "cmd/rnp-reward/rpc.h"
+#include "cmd/rnp-reward/audit/audit.h"
+#include "cmd/rnp-reward/ledger/payouts.h"
+#include "common/chain/rpc.h"
+#include "common/chain/solana.h"
 #include "common/base/address.h"
 #include "common/base/base58.h"
 #include "common/base/err.h"
@@ -22,8 +22,7 @@ struct transactions {
 	size_t n, cap;
 	struct rpc servers[PAY_SERVERS_MAX];
 	int nservers;
-	const char *final
-		[RPC_BATCH_MAX]; /* signatures that are still to be asked for; owned */
+	const char *final[RPC_BATCH_MAX]; /* signatures to ask the servers for; owned */
 	int64_t final_tx[RPC_BATCH_MAX];
 	int nfinal;
 };
@@ -99,16 +98,7 @@ static bool is_token(const struct solana_parsed *m, int i)
 	return is_program(m, i, SOLANA_TOKEN) || is_program(m, i, SOLANA_TOKEN_2022);
 }
 
-static uint64_t amount_of(const unsigned char *data)
-{
-	uint64_t amount = 0;
-
-	for (int k = 8; k >= 1; k--)
-		amount = amount << 8 | data[k];
-	return amount;
-}
-
-/* Whether instruction i burns or issues what a plan says, of the payer's account. */
+/* Whether instruction i burns from, or issues to, the payer's account the amount of the plan. */
 static bool carries_out(const struct solana_parsed *m, int i, const json_t *planned)
 {
 	bool burn = strcmp(json_string_value(json_object_get(planned, "action")),
@@ -126,8 +116,10 @@ static bool carries_out(const struct solana_parsed *m, int i, const json_t *plan
 		err_clear();
 		return false;
 	}
-	return m->list[i].nroles == 3 && m->list[i].data[0] == (burn ? 15 : 14) &&
-		amount_of(m->list[i].data) == (uint64_t)due &&
+	return m->list[i].nroles == 3 &&
+		m->list[i].data[0] ==
+		(burn ? SOLANA_BURN_CHECKED : SOLANA_MINT_TO_CHECKED) &&
+		solana_checked_amount(m->list[i].data) == (uint64_t)due &&
 		memcmp(&m->keys[roles[burn]], &mint, sizeof mint) == 0 &&
 		memcmp(&m->keys[roles[!burn]], &account, sizeof account) == 0;
 }
@@ -150,12 +142,12 @@ static bool pays(const struct solana_parsed *m, int i, const json_t *planned,
 		err_clear();
 		return false;
 	}
-	return amount_of(m->list[i].data) == (uint64_t)due &&
+	return solana_checked_amount(m->list[i].data) == (uint64_t)due &&
 		memcmp(&m->keys[m->list[i].roles[1]], &mint, sizeof mint) == 0 &&
 		memcmp(&m->keys[m->list[i].roles[2]], &account, sizeof account) == 0;
 }
 
-/* Returns why instruction i is not one that payouts consist of, or NULL. */
+/* Returns why instruction i does not belong into a payout, or NULL. */
 static const char *check_instruction(const struct solana_parsed *m, int i,
 	const json_t *planned, size_t *paid)
 {
@@ -172,15 +164,15 @@ static const char *check_instruction(const struct solana_parsed *m, int i,
 				memcmp(memo, m->list[i].data, m->list[i].ndata) == 0 ?
 			NULL :
 			"its memo is not the planned one";
-	if (is_token(m, i) && m->list[i].ndata == 10 &&
+	if (is_token(m, i) && m->list[i].ndata == SOLANA_CHECKED_BYTES &&
 		json_object_get(planned, "action")) {
 		if (*paid || !carries_out(m, i, planned))
 			return "it does something else than what was ordered";
 		++*paid;
 		return NULL;
 	}
-	if (!is_token(m, i) || m->list[i].ndata != 10 || m->list[i].data[0] != 12 ||
-		m->list[i].nroles != 4)
+	if (!is_token(m, i) || m->list[i].ndata != SOLANA_CHECKED_BYTES ||
+		m->list[i].data[0] != SOLANA_TRANSFER_CHECKED || m->list[i].nroles != 4)
 		return "it does something else than to pay";
 	payout = json_array_get(json_object_get(planned, "payouts"), *paid);
 	if (!payout || !pays(m, i, planned, payout))
@@ -218,17 +210,17 @@ static int ask(struct transactions *t)
 	enum pay_seen seen[PAY_SERVERS_MAX][RPC_BATCH_MAX];
 	int need = t->nservers < PAY_QUORUM ? t->nservers : PAY_QUORUM, rc = 0;
 	bool answered[PAY_SERVERS_MAX];
-	int again;
+	int same;
 
 	for (int s = 0; s < t->nservers && t->nfinal; s++) {
 		answered[s] = rpc_statuses(&t->servers[s], t->final, t->nfinal,
 				      seen[s]) == 0;
 		err_clear();
-		again = rpc_again(t->servers, s, &t->servers[s]);
-		if (again >= 0)
+		same = rpc_find_same(t->servers, s, &t->servers[s]);
+		if (same >= 0)
 			return err_set(EX_UNAVAILABLE,
 				"%s is the server of %s, and not a second one",
-				t->servers[s].voice.name, t->servers[again].voice.name);
+				t->servers[s].peer.name, t->servers[same].peer.name);
 	}
 	for (int i = 0; i < t->nfinal; i++) {
 		char text[160];
@@ -298,7 +290,7 @@ static int check_row(void *ctx, int64_t sequence, const json_t *row)
 	return remember_final(t, tx, t->planned[tx]);
 }
 
-/* What is paid of an epoch must have been signed by one who is trusted. */
+/* Reports the epochs that are paid, at least in part, although no trusted key has signed them. */
 static int check_signers(struct audit *a)
 {
 	struct ledger_balance *list;

@@ -1,5 +1,5 @@
 /* claims.c - collects the leaves of an epoch's Merkle tree from its rnp.reward records. */
-#include "cmd/rnp-reward/claims.h"
+#include "cmd/rnp-reward/epoch/claims.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ int claims_address(const json_t *reward, const char *where, const char **address
 	return address_parse(*address, where, claimant);
 }
 
-int claims_take(struct claims *c, const struct claim *claim, const char *where)
+int claims_add_scanned(struct claims *c, const struct claim *claim, const char *where)
 {
 	const struct merkle_leaf *leaf = &claim->leaf;
 
@@ -58,14 +58,14 @@ int claims_add(struct claims *c, const json_t *reward, const char *where)
 		return -1;
 	claim.leaf.unlocked = (uint64_t)(amount - locked);
 	claim.leaf.locked = (uint64_t)locked;
-	return claims_take(c, &claim, where);
+	return claims_add_scanned(c, &claim, where);
 }
 
 /* --- lines that reward_write wrote ---------------------------------------------------------- */
 
 #define POLICY_BYTES_MAX 64 /* by the schema */
 #define REASON_BYTES_MAX 500
-#define TERMS_MAX        32 /* of a policy, by rules.h */
+#define TERMS_MAX        32 /* of a policy, by policy/rules.h */
 
 static bool skip_texts(struct json_plain *s)
 {
@@ -107,12 +107,12 @@ static bool skip_numbers(struct json_plain *s)
 	return json_plain_take(s, '}');
 }
 
-static bool take_number(struct json_plain *s, const char *text, int64_t *out)
+static bool read_number(struct json_plain *s, const char *text, int64_t *out)
 {
 	return json_plain_word(s, text) && json_plain_whole(s, out);
 }
 
-static bool take_address(struct json_plain *s, const char *text,
+static bool read_address(struct json_plain *s, const char *text,
 	unsigned char out[ADDRESS_BYTES])
 {
 	char address[ADDRESS_MAX];
@@ -131,11 +131,11 @@ static bool scan_head(struct json_plain *s, struct claim *out)
 	const char *policy;
 	size_t len;
 
-	if (!take_address(s,
+	if (!read_address(s,
 		    "{\"kind\":\"rnp.reward\",\"v\":1,\"node\":", out->leaf.claimant))
 		return false;
 	if (s->end - s->at > 2 && s->at[2] == 'w' &&
-		!take_address(s, ",\"wallet\":", out->leaf.claimant))
+		!read_address(s, ",\"wallet\":", out->leaf.claimant))
 		return false;
 	if (!json_plain_word(s, ",\"policy\":") || !json_plain_string(s, &policy, &len) ||
 		len > POLICY_BYTES_MAX || !json_plain_word(s, ",\"qualified\":"))
@@ -151,11 +151,11 @@ bool claims_scan(struct claim *out, const char *line, size_t len)
 
 	if (!scan_head(&s, out) || !json_plain_word(&s, ",\"reasons\":") ||
 		!skip_texts(&s) || !json_plain_word(&s, ",\"terms\":") ||
-		!skip_numbers(&s) || !take_number(&s, ",\"job_base_units\":", &job) ||
-		!take_number(&s, ",\"availability_base_units\":", &availability) ||
-		!take_number(&s, ",\"base_units\":", &amount) ||
+		!skip_numbers(&s) || !read_number(&s, ",\"job_base_units\":", &job) ||
+		!read_number(&s, ",\"availability_base_units\":", &availability) ||
+		!read_number(&s, ",\"base_units\":", &amount) ||
 		(s.at < s.end && *s.at == ',' &&
-			!take_number(&s, ",\"locked_base_units\":", &locked)) ||
+			!read_number(&s, ",\"locked_base_units\":", &locked)) ||
 		!json_plain_take(&s, '}') || s.at != s.end || locked > amount)
 		return false;
 	out->leaf.unlocked = (uint64_t)(amount - locked);

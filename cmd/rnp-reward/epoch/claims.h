@@ -1,11 +1,11 @@
 /* claims.h - the leaves of an epoch's Merkle tree, from its rnp.reward records. Pure. */
-#ifndef RNP_CMD_REWARD_CLAIMS_H
-#define RNP_CMD_REWARD_CLAIMS_H
+#ifndef RNP_CMD_REWARD_EPOCH_CLAIMS_H
+#define RNP_CMD_REWARD_EPOCH_CLAIMS_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "cmd/rnp-reward/merkle.h"
+#include "cmd/rnp-reward/epoch/merkle.h"
 #include "common/record/key.h"
 
 struct claims {
@@ -25,19 +25,19 @@ void claims_release(struct claims *c);
  * with EX_DATAERR. */
 int claims_add(struct claims *c, const json_t *reward, const char *where);
 
-/* What an epoch's tree takes from one reward. */
+/* What one reward contributes to the epoch's tree. */
 struct claim {
 	struct merkle_leaf leaf; /* claimant is undefined if nothing is paid */
 	bool qualified;
 };
 
 /* Reads a line of exactly the form that reward_write writes, without building objects; any thread.
- * Returns false for any other line, good or bad, which the schema and claims_add must then decide:
- * what is accepted is a record that fits its schema. */
+ * Returns false for any other line, good or bad, which the caller has to give to the schema and
+ * claims_add. A line that is accepted is a record that fits its schema. */
 bool claims_scan(struct claim *out, const char *line, size_t len);
 
 /* Adds what claims_scan read. Returns 0, or -1 with EX_DATAERR: the sum of all does not fit. */
-int claims_take(struct claims *c, const struct claim *claim, const char *where);
+int claims_add_scanned(struct claims *c, const struct claim *claim, const char *where);
 
 /* Sorts the leaves and adds up those of one wallet. Call it once, after the last reward. */
 int claims_finish(struct claims *c);
@@ -49,7 +49,7 @@ long claims_find(const struct claims *c, const unsigned char claimant[KEY_PUBLIC
 int claims_address(const json_t *reward, const char *where, const char **address,
 	unsigned char claimant[KEY_PUBLIC_BYTES]);
 
-/* Writes the root as hex to out, "" if there are no leaves. */
+/* Writes the root in hex to out; "" if there are no leaves. */
 void claims_root(const struct claims *c, char out[2 * MERKLE_HASH_BYTES + 1]);
 
 #endif

@@ -1,6 +1,6 @@
 /* claims_read.c - reads rewards on all cores: lines as reward_write writes them without building
  * objects, all others one by one. */
-#include "cmd/rnp-reward/claims_read.h"
+#include "cmd/rnp-reward/epoch/claims_read.h"
 
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
-/* What a thread has found in a line. Behind it, in its buffer, are the line's place in the input as
- * a string, and then the note of a reward, or any other line itself. */
+/* What a thread has found in a line. In its buffer this is followed by the line's place in the
+ * input as a string, and by the note of a reward or, for any other line, the line itself. */
 struct found {
 	bool scanned;
 	struct claim claim; /* if it was scanned */
@@ -32,7 +32,7 @@ static int scan_line(void *ctx, char *line, size_t len, const char *where,
 	return 0;
 }
 
-static int take_record(const struct claims_reader *r, const struct record *record)
+static int add_record(const struct claims_reader *r, const struct record *record)
 {
 	const char *kind;
 	struct buf note = BUF_INIT;
@@ -52,7 +52,7 @@ static int take_record(const struct claims_reader *r, const struct record *recor
 	return rc;
 }
 
-static int take_found(void *ctx, const char *data, size_t len)
+static int add_found(void *ctx, const char *data, size_t len)
 {
 	const struct claims_reader *r = ctx;
 	struct record record;
@@ -64,13 +64,13 @@ static int take_found(void *ctx, const char *data, size_t len)
 		.text = data + sizeof f + f.where_bytes,
 		.len = len - sizeof f - f.where_bytes };
 	if (f.scanned) {
-		rc = claims_take(r->claims, &f.claim, record.where);
+		rc = claims_add_scanned(r->claims, &f.claim, record.where);
 		if (rc == 0 && r->keep)
 			r->keep(r->ctx, record.text, record.len);
 		return rc;
 	}
 	record.json = json_parse_object(record.text, record.len, record.where);
-	rc = record.json ? take_record(r, &record) : -1;
+	rc = record.json ? add_record(r, &record) : -1;
 	json_decref(record.json);
 	return rc;
 }
@@ -81,7 +81,7 @@ int claims_read(const struct claims_reader *r, char **files, int n)
 	int rc;
 
 	lines_open(&in, files, n, JSON_RECORD_BYTES_MAX);
-	rc = lines_map(&in, scan_line, take_found, (void *)r);
+	rc = lines_map(&in, scan_line, add_found, (void *)r);
 	lines_close(&in);
 	return rc;
 }

@@ -1,13 +1,13 @@
 /* claims_read.h - reads the rewards of an epoch on all cores, in their order. Uses claims, lines,
  * schema. */
-#ifndef RNP_CMD_REWARD_CLAIMS_READ_H
-#define RNP_CMD_REWARD_CLAIMS_READ_H
+#ifndef RNP_CMD_REWARD_EPOCH_CLAIMS_READ_H
+#define RNP_CMD_REWARD_EPOCH_CLAIMS_READ_H
 
-#include "cmd/rnp-reward/claims.h"
+#include "cmd/rnp-reward/epoch/claims.h"
 #include "common/base/buf.h"
 #include "common/cli/records.h"
 
-/* Who reads. note and keep may be NULL. */
+/* What is done with the records. note and keep may be NULL. */
 struct claims_reader {
 	struct claims *claims; /* gets each reward; claims_finish is left to the caller */
 	void *ctx;

@@ -1,6 +1,6 @@
 /* core.c - computes what each node of an epoch is paid, exactly, and with the same bits on any
  * number of threads. */
-#include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/epoch/core.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -304,7 +304,7 @@ static int64_t limit_pool(const struct epoch *e, int64_t pool)
 	return pool;
 }
 
-/* Shares out the part of the pool that p->weights are for. */
+/* Divides the part of the pool that p->weights are for. */
 static int share_part(const struct pass *p)
 {
 	struct epoch *e = p->epoch;
@@ -324,8 +324,8 @@ static int share_part(const struct pass *p)
 	return rc;
 }
 
-/* Weights take more memory than usages do, so that only one part's are there at a time; those of
- * a second part are computed when the first is shared out. */
+/* Weights take more memory than usages do, so only those of one part are in memory at a time;
+ * those of a second part are computed once the first has been shared out. */
 static int share_out(struct pass *p)
 {
 	struct epoch *e = p->epoch;
@@ -444,7 +444,7 @@ static void lock_stakes(const struct pass *p)
 
 /* --- the tree ------------------------------------------------------------------------------ */
 
-/* The claimants that are paid, as leaves: made when they are needed, so that they are never whole
+/* Makes the leaves of the claimants that are paid when they are needed, so that they are never all
  * in memory. */
 struct planting {
 	const struct epoch *epoch;
@@ -454,7 +454,7 @@ struct planting {
 };
 
 /* Adds up the claimant of refs from *i on, and moves *i after it. Returns whether it is paid. */
-static bool take_amounts(const struct planting *p, size_t *i, struct merkle_leaf *leaf)
+static bool add_amounts(const struct planting *p, size_t *i, struct merkle_leaf *leaf)
 {
 	const struct epoch *e = p->epoch;
 	size_t end = claimant_end(e, p->refs, *i), row;
@@ -478,7 +478,7 @@ static void planting_init(struct planting *p, const struct epoch *e,
 	p->start = xmalloc((e->n / MERKLE_SLICE + 1) * sizeof *p->start);
 	p->start[0] = 0;
 	for (size_t i = 0; i < e->n;)
-		if (take_amounts(p, &i, &leaf) && ++p->n % MERKLE_SLICE == 0)
+		if (add_amounts(p, &i, &leaf) && ++p->n % MERKLE_SLICE == 0)
 			p->start[p->n / MERKLE_SLICE] = i;
 }
 
@@ -490,7 +490,7 @@ size_t epoch_next_leaves(const struct epoch *e, const struct usage_ref *refs, si
 
 	while (n < max && *at < e->n) {
 		row = refs[*at].row;
-		if (!take_amounts(&p, at, &leaves[n]))
+		if (!add_amounts(&p, at, &leaves[n]))
 			continue;
 		memcpy(leaves[n++].claimant, usage_rows_claimant(e->usages, row),
 			sizeof leaves->claimant);

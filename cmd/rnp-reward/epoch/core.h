@@ -1,14 +1,14 @@
 /* core.h - computes what each node is paid for an epoch. Pure: usages and rules in, base units
  * out; no I/O, no clock, no floats. Uses OpenMP; the result does not depend on the number of
  * threads. */
-#ifndef RNP_CMD_REWARD_CORE_H
-#define RNP_CMD_REWARD_CORE_H
+#ifndef RNP_CMD_REWARD_EPOCH_CORE_H
+#define RNP_CMD_REWARD_EPOCH_CORE_H
 
 #include <stddef.h>
 
-#include "cmd/rnp-reward/merkle.h"
-#include "cmd/rnp-reward/rules.h"
-#include "cmd/rnp-reward/usage_rows.h"
+#include "cmd/rnp-reward/epoch/merkle.h"
+#include "cmd/rnp-reward/policy/rules.h"
+#include "cmd/rnp-reward/epoch/usage_rows.h"
 
 struct epoch {
 	const struct rules *rules;
@@ -43,7 +43,7 @@ void epoch_release(struct epoch *e);
  * 128 bits). bad_index is then the index of that usage, or the number of usages. */
 int epoch_compute(struct epoch *e, size_t *bad_index);
 
-/* What became of one node. */
+/* The result for one node. */
 struct outcome {
 	struct usage usage;
 	uint64_t unmet; /* bit per requirement of the rules that the node does not meet */
@@ -54,8 +54,8 @@ struct outcome {
 	int64_t locked;                     /* part of their sum */
 };
 
-/* Gets what became of a node of a computed epoch. It is not stored: its terms are computed
- * again. */
+/* Gets the result for a node of a computed epoch. The terms are not stored: they are computed
+ * anew. */
 void epoch_outcome(const struct epoch *e, size_t i, struct outcome *o);
 
 static inline bool outcome_qualified(const struct outcome *o)
@@ -78,17 +78,18 @@ static inline int64_t epoch_locked(const struct epoch *e, size_t i)
 	return e->locked ? e->locked[i] : 0;
 }
 
-/* Puts the next leaves of the tree into `leaves`, max at most: one for each claimant that is paid
+/* Writes the next leaves of the tree to `leaves`, max at most: one for each claimant that is paid
  * something. refs: all rows in the order of claimants; *at: where the next one starts in them, 0 at
  * first. Returns how many, 0 at the end. */
 size_t epoch_next_leaves(const struct epoch *e, const struct usage_ref *refs, size_t *at,
 	struct merkle_leaf *leaves, size_t max);
 
-/* Makes all of them. The caller frees them. Returns how many. */
+/* Makes all leaves at once; the caller frees them. Returns how many. */
 size_t epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves);
 
 /* Splits total over n weights, exact to the last unit (largest remainder, ties to the lower
- * index); weights are num / den, and their memory is used up. Returns 0, or -1 if their common denominator does not fit. */
+ * index); weights are num / den, and their memory is used up. Returns 0, or -1 if their common
+ * denominator does not fit. */
 int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts);
 
 #endif

@@ -1,10 +1,10 @@
-/* given.c - the options that epoch and explain share: how much an epoch may pay. */
-#include "cmd/rnp-reward/given.h"
+/* inputs.c - the options that epoch and explain share: how much an epoch may pay. */
+#include "cmd/rnp-reward/epoch/inputs.h"
 
 #include "common/base/err.h"
 #include "common/base/money.h"
 
-static int set_pool(const struct given *g, struct epoch *e)
+static int set_pool(const struct epoch_inputs *g, struct epoch *e)
 {
 	e->scheduled_base_units = g->pool;
 	e->price_uusd = g->price_uusd;
@@ -30,7 +30,7 @@ static int set_scale(struct frac *scale, const char *text, const char *name)
 	return 0;
 }
 
-int given_apply(const struct given *g, struct epoch *e)
+int epoch_inputs_apply(const struct epoch_inputs *g, struct epoch *e)
 {
 	if (set_pool(g, e) < 0 ||
 		set_scale(&e->scale[PAY_JOB], g->job_scale, "--job-scale") < 0)

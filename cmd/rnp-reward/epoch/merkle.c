@@ -1,6 +1,6 @@
 /* merkle.c - builds Merkle trees and checks inclusion proofs, as the public Solana distributors
  * do. */
-#include "cmd/rnp-reward/merkle.h"
+#include "cmd/rnp-reward/epoch/merkle.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "kernels/poc/cpu.h"
+#include "kernels/crypto/sha256_rows.h"
 
 #define SLICE (MERKLE_SLICE / 4) /* rows that one thread hashes at a time */
 
@@ -46,7 +46,7 @@ static void into_buckets(struct merkle_leaf *leaves, size_t n, size_t *start)
 		}
 }
 
-/* On all cores, and without the copy of all leaves that qsort makes. */
+/* Sorts on all cores, and without the copy of all leaves that qsort makes. */
 static void sort(struct merkle_leaf *leaves, size_t n)
 {
 	size_t start[BUCKETS + 1];
@@ -90,8 +90,8 @@ static sha256_rows_fn hasher(void)
 {
 	enum cpu_level level;
 
-	/* programs that depend on RNP_ISA report an impossible one; here it only changes the
-	 * speed */
+	/* an RNP_ISA that this machine lacks is reported by programs that depend on it; here it
+	 * only changes the speed */
 	cpu_level_chosen(&level);
 	return sha256_rows_choose(level);
 }

@@ -6,8 +6,8 @@
  *     node  = H(0x01 || smaller || larger)
  *
  * The leaves are sorted by claimant; an odd last node is paired with itself. */
-#ifndef RNP_CMD_REWARD_MERKLE_H
-#define RNP_CMD_REWARD_MERKLE_H
+#ifndef RNP_CMD_REWARD_EPOCH_MERKLE_H
+#define RNP_CMD_REWARD_EPOCH_MERKLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,37 +1,62 @@
-/* again.c - recomputes an epoch and names the first difference. */
-#include "cmd/rnp-reward/again.h"
+/* recompute.c - recomputes an epoch and names the first difference. */
+#include "cmd/rnp-reward/epoch/recompute.h"
 
 #include <string.h>
 
-#include "cmd/rnp-reward/usage_read.h"
-#include "cmd/rnp-reward/write.h"
+#include "cmd/rnp-reward/epoch/usage_read.h"
+#include "cmd/rnp-reward/epoch/write.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
+/* Finds a field that is stated and not computed: for example a root although nobody is paid.
+ * is_row: fields that only a ledger's row has are none. */
+static bool states_more(const json_t *stated, const json_t *computed, const char *path,
+	bool is_row, struct buf *out)
+{
+	static const char *const only_in_rows[] = { "sequence", "previous", "proof",
+		"seen_sha256" };
+	const char *key;
+	json_t *v;
+
+	json_object_foreach((json_t *)stated, key, v) {
+		bool row = false;
+
+		for (size_t i = 0; i < sizeof only_in_rows / sizeof *only_in_rows; i++)
+			row = row || (is_row && strcmp(key, only_in_rows[i]) == 0);
+		if (row || json_object_get(computed, key))
+			continue;
+		buf_addf(out, "%s%s%.64s is stated, and not computed", path,
+			path[0] ? "." : "", key);
+		return true;
+	}
+	return false;
+}
+
 /* Finds the first field in which two records differ: "terms.gpu_ppm is 1, computed 2". */
-static bool difference(const json_t *given, const json_t *computed, const char *path,
-	struct buf *out)
+static bool difference(const json_t *stated, const json_t *computed, const char *path,
+	bool is_row, struct buf *out)
 {
 	struct buf below = BUF_INIT, a = BUF_INIT, b = BUF_INIT;
 	const char *key;
 	json_t *v;
 	bool found = false;
 
-	if (json_is_object(given) && json_is_object(computed)) {
+	if (json_is_object(stated) && json_is_object(computed)) {
 		json_object_foreach((json_t *)computed, key, v) {
 			buf_reset(&below);
 			buf_addf(&below, "%s%s%s", path, path[0] ? "." : "", key);
-			found = difference(json_object_get(given, key), v, below.data,
-				out);
+			found = difference(json_object_get(stated, key), v, below.data,
+				false, out);
 			if (found)
 				break;
 		}
-	} else if (!given || !json_equal((json_t *)given, (json_t *)computed)) {
-		if (given)
-			json_write(&a, given);
+		found = found || states_more(stated, computed, path, is_row, out);
+	} else if (!stated || !json_equal((json_t *)stated, (json_t *)computed)) {
+		if (stated)
+			json_write(&a, stated);
 		json_write(&b, computed);
 		buf_addf(out, "%s is %.80s, computed %.80s", path,
-			given ? a.data : "absent", b.data);
+			stated ? a.data : "absent", b.data);
 		found = true;
 	}
 	buf_release(&below);
@@ -40,13 +65,13 @@ static bool difference(const json_t *given, const json_t *computed, const char *
 	return found;
 }
 
-bool again_difference(const json_t *given, const json_t *computed, struct buf *out)
+bool recompute_difference(const json_t *stated, const json_t *computed, struct buf *out)
 {
-	return difference(given, computed, "", out);
+	return difference(stated, computed, "", false, out);
 }
 
-/* Pool and scales were decided outside of the computation, so they are taken from the record. */
-int again_take_decisions(struct epoch *e, const json_t *record)
+/* Pool, scales and price were decided outside of the computation, so the record has them. */
+int recompute_read_decisions(struct epoch *e, const json_t *record)
 {
 	int64_t scale[PAY_N] = { 1000000, 1000000 };
 
@@ -64,41 +89,19 @@ int again_take_decisions(struct epoch *e, const json_t *record)
 	return 0;
 }
 
-/* Finds what the record states although the computation does not: for example a root although
- * nobody is paid. */
-static bool states_more(const json_t *record, const json_t *computed, struct buf *reason)
-{
-	static const char *const only_in_rows[] = { "sequence", "previous", "proof",
-		"seen_sha256" };
-	const char *key;
-	json_t *v;
-
-	json_object_foreach((json_t *)record, key, v) {
-		bool row = false;
-
-		for (size_t i = 0; i < sizeof only_in_rows / sizeof *only_in_rows; i++)
-			row = row || strcmp(key, only_in_rows[i]) == 0;
-		if (row || json_object_get(computed, key))
-			continue;
-		buf_addf(reason, "%.64s is stated, and not computed", key);
-		return true;
-	}
-	return false;
-}
-
-void again_compare_row(const json_t *record, const struct epoch *e, struct buf *reason)
+void recompute_compare_row(const json_t *record, const struct epoch *e,
+	struct buf *reason)
 {
 	json_t *computed = epoch_record(e);
 
 	buf_adds(reason, "epoch: ");
-	if (!difference(record, computed, "", reason) &&
-		!states_more(record, computed, reason))
+	if (!difference(record, computed, "", true, reason))
 		buf_reset(reason);
 	json_decref(computed);
 }
 
-int again_compare(const json_t *record, const char *policy, char **files, int n,
-	const struct again_also *also, struct buf *reason)
+int recompute_compare(const json_t *record, const char *policy, char **files, int n,
+	const struct recompute_hook *hook, struct buf *reason)
 {
 	const char *name = json_string_value(json_object_get(record, "policy"));
 	struct usages usages = USAGES_INIT;
@@ -110,7 +113,7 @@ int again_compare(const json_t *record, const char *policy, char **files, int n,
 	if (rules_load(&rules, policy ? policy : name ? name : "") < 0)
 		return -1;
 	epoch_init(&e, &rules, &usages.rows);
-	if (again_take_decisions(&e, record) < 0 ||
+	if (recompute_read_decisions(&e, record) < 0 ||
 		usages_read(&usages, &rules, files, n) < 0)
 		goto out;
 	if (epoch_compute(&e, &bad) < 0) {
@@ -118,9 +121,9 @@ int again_compare(const json_t *record, const char *policy, char **files, int n,
 			err_add("%s", usages_where(&usages, bad));
 		goto out;
 	}
-	rc = also ? also->fn(also->ctx, &e, reason) : 0;
+	rc = hook ? hook->fn(hook->ctx, &e, reason) : 0;
 	if (rc == 0 && !reason->len)
-		again_compare_row(record, &e, reason);
+		recompute_compare_row(record, &e, reason);
 out:
 	epoch_release(&e);
 	usages_release(&usages);

@@ -1,6 +1,6 @@
 /* slices.c - formats slices of records side by side, in two sets: one is written while the other
  * is formatted. */
-#include "cmd/rnp-reward/slices.h"
+#include "cmd/rnp-reward/epoch/slices.h"
 
 #include "common/base/err.h"
 #include "common/cli/out.h"

@@ -1,7 +1,7 @@
 /* slices.h - formats many records on all cores, and writes them to standard output in order. Uses
  * out, buf, OpenMP (the team of kernels/dev/team.h). */
-#ifndef RNP_CMD_REWARD_SLICES_H
-#define RNP_CMD_REWARD_SLICES_H
+#ifndef RNP_CMD_REWARD_EPOCH_SLICES_H
+#define RNP_CMD_REWARD_EPOCH_SLICES_H
 
 #include <stddef.h>
 

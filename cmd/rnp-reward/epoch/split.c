@@ -2,7 +2,7 @@
  * with one division each; these weights, over a common denominator, have up to 124 bits. */
 #include <stdlib.h>
 
-#include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/epoch/core.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/money.h"
@@ -31,7 +31,7 @@ static u128 common_denominator(struct frac *weights, size_t n, bool reduce)
 	return all;
 }
 
-/* Brings all weights to one denominator, which then cancels out. */
+/* Scales all weights to one denominator, which then cancels out. */
 static bool to_whole(struct frac *weights, size_t n, bool reduce, u128 *sum)
 {
 	u128 all = common_denominator(weights, n, reduce);

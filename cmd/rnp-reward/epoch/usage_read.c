@@ -1,15 +1,14 @@
 /* usage_read.c - reads rnp.usage records on all cores into packed rows. */
-#include "cmd/rnp-reward/usage_read.h"
+#include "cmd/rnp-reward/epoch/usage_read.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/fields.h"
-#include "cmd/rnp-reward/gather_item.h"
+#include "cmd/rnp-reward/policy/fields.h"
+#include "cmd/rnp-reward/evidence/collect_item.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -20,23 +19,6 @@
 #include "common/json/schema.h"
 
 #define FACTOR_MAX_NANO INT64_C(1000000000000000) /* a million */
-
-/* Nearly all lines find their model among the few known ones, under a lock that readers share. */
-uint32_t usage_model(struct rules *r, const char *raw, int64_t memory_bytes)
-{
-	static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-	uint32_t found;
-
-	pthread_rwlock_rdlock(&lock);
-	found = rules_model_find(r, raw, memory_bytes);
-	pthread_rwlock_unlock(&lock);
-	if (found != RULES_NO_MODEL)
-		return found;
-	pthread_rwlock_wrlock(&lock);
-	found = rules_model_add(r, raw, memory_bytes);
-	pthread_rwlock_unlock(&lock);
-	return found;
-}
 
 static void usage_init(struct usage *u)
 {
@@ -113,7 +95,7 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 		read_fields(u, record, where) < 0 || read_factors(u, record, where) < 0 ||
 		address_parse(node, where, u->node) < 0)
 		return -1;
-	/* as one that has no times at all it would be paid in any epoch */
+	/* with only one of them it would be paid in any epoch, like a usage without times */
 	if ((u->from_ms < 0) != (u->to_ms < 0))
 		return err_set(EX_DATAERR, "%s: '%s' is there without '%s'", where,
 			u->from_ms < 0 ? "to" : "from", u->from_ms < 0 ? "from" : "to");
@@ -121,13 +103,13 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 	if (wallet && address_parse(wallet, where, u->wallet) < 0)
 		return -1;
 	if (model)
-		u->model = usage_model(r, model, u->value[FIELD_GPU_MEMORY_BYTES]);
+		u->model = rules_model(r, model, u->value[FIELD_GPU_MEMORY_BYTES]);
 	return 0;
 }
 
 /* --- devices -------------------------------------------------------------------------------- */
 
-/* Appends the keys of the devices of a record that fits its schema, which are those of usage. */
+/* Appends the keys of a record's devices; the record fits its schema. */
 static void add_devices(struct buf *out, const json_t *record)
 {
 	struct usage_device d = { 0 };
@@ -135,7 +117,7 @@ static void add_devices(struct buf *out, const json_t *record)
 	size_t i;
 
 	json_array_foreach(json_object_get(record, "devices"), i, uuid) {
-		gather_device_key(json_string_value(uuid), &d.key);
+		collect_device_key(json_string_value(uuid), &d.key);
 		buf_add(out, &d, sizeof d);
 	}
 }
@@ -161,7 +143,7 @@ static int by_key(const void *a, const void *b)
 	return order ? order : (x->row > y->row) - (x->row < y->row);
 }
 
-/* A device is paid once: the lowest usage that names one of another is refused. */
+/* Refuses the first usage that names a device of an earlier one: a device is paid once. */
 static int refuse_shared_devices(struct usages *u)
 {
 	char first[256], node[ADDRESS_MAX];
@@ -194,7 +176,7 @@ struct reading {
 	struct rules *rules;
 };
 
-/* where is "file:line": stored as two numbers */
+/* Stores the place of a usage, "file:line", as two numbers. */
 static void remember_where(const struct usages *u, const char *where, struct usage *one)
 {
 	const char *colon = strrchr(where, ':');

@@ -1,12 +1,12 @@
 /* usage_read.h - reads rnp.usage records of an epoch, on all cores, into packed rows. */
-#ifndef RNP_CMD_REWARD_USAGE_READ_H
-#define RNP_CMD_REWARD_USAGE_READ_H
+#ifndef RNP_CMD_REWARD_EPOCH_USAGE_READ_H
+#define RNP_CMD_REWARD_EPOCH_USAGE_READ_H
 
 #include <jansson.h>
 
-#include "cmd/rnp-reward/gather_item.h"
-#include "cmd/rnp-reward/rules.h"
-#include "cmd/rnp-reward/usage_rows.h"
+#include "cmd/rnp-reward/evidence/collect_item.h"
+#include "cmd/rnp-reward/policy/rules.h"
+#include "cmd/rnp-reward/epoch/usage_rows.h"
 
 #define USAGE_BYTES_MAX 16384 /* largest record */
 
@@ -30,9 +30,10 @@ struct usages {
 		.rows = USAGE_ROWS_INIT \
 	}
 
-/* Reads rnp.usage records of files (none: standard input) and enters their models into r. Other
- * kinds are refused. A second record of a node is refused, naming both lines, and so is one that names
- * a device of another: a device is paid once. Returns 0, or -1 with err_set; in either case only usages_release is needed, which is always safe. */
+/* Reads rnp.usage records of files (none: standard input) and enters their models into r.
+ * Refuses other kinds, a second record of a node (naming both lines), and a record that names
+ * another node's device, since a device is paid once. Returns 0, or -1 with err_set. The caller
+ * releases u in either case. */
 int usages_read(struct usages *u, struct rules *r, char **files, int nfiles);
 
 /* Reads one record that is already parsed. where names it in errors. */
@@ -43,9 +44,6 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
  * several times faster. Returns false for any other line, good or bad, which usage_from_json
  * must then decide. Changes r's models only under its own lock. */
 bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t len);
-
-/* Returns the index of a GPU model, which is entered if it is new, from any thread. */
-uint32_t usage_model(struct rules *r, const char *raw, int64_t memory_bytes);
 
 /* Returns "file:3" of the i-th usage, in a thread-local static buffer. */
 const char *usages_where(const struct usages *u, size_t i);

@@ -1,6 +1,6 @@
 /* usage_rows.c - packs usages into pages of rows: addresses as bytes, numbers as varints, absent
  * fields not at all. */
-#include "cmd/rnp-reward/usage_rows.h"
+#include "cmd/rnp-reward/epoch/usage_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ enum flag {
 
 /* --- packing -------------------------------------------------------------------------------- */
 
-static unsigned char *put(unsigned char *to, uint64_t v)
+static unsigned char *write_varint(unsigned char *to, uint64_t v)
 {
 	for (; v >= 128; v >>= 7)
 		*to++ = (unsigned char)(v | 128);
@@ -39,7 +39,7 @@ static unsigned char *put(unsigned char *to, uint64_t v)
 	return to;
 }
 
-static unsigned char *put_bytes(unsigned char *to, const void *from, size_t n)
+static unsigned char *write_bytes(unsigned char *to, const void *from, size_t n)
 {
 	memcpy(to, from, n);
 	return to + n;
@@ -70,27 +70,27 @@ static unsigned char *pack(struct usage_rows *rows, const struct usage *u,
 	unsigned flags = choose_flags(rows, u);
 
 	*to++ = (unsigned char)flags;
-	to = put_bytes(to, u->node, sizeof u->node);
+	to = write_bytes(to, u->node, sizeof u->node);
 	if (u->has_wallet)
-		to = put_bytes(to, u->wallet, sizeof u->wallet);
+		to = write_bytes(to, u->wallet, sizeof u->wallet);
 	if (flags & ROW_OWN_TIMES) {
-		to = put_bytes(to, &u->from_ms, sizeof u->from_ms);
-		to = put_bytes(to, &u->to_ms, sizeof u->to_ms);
+		to = write_bytes(to, &u->from_ms, sizeof u->from_ms);
+		to = write_bytes(to, &u->to_ms, sizeof u->to_ms);
 	}
-	to = put(to, u->file);
-	to = put(to, u->line);
+	to = write_varint(to, u->file);
+	to = write_varint(to, u->line);
 	if (flags & ROW_MODEL)
-		to = put(to, u->model);
-	to = put(to, u->known);
+		to = write_varint(to, u->model);
+	to = write_varint(to, u->known);
 	for (int i = 0; i < FIELD_USAGE; i++)
 		if (u->known >> i & 1)
-			to = put(to, (uint64_t)u->value[i]);
+			to = write_varint(to, (uint64_t)u->value[i]);
 	if (!u->overridden)
 		return to;
 	*to++ = u->overridden;
 	for (int i = 0; i < FACTOR_N; i++)
 		if (u->overridden >> i & 1)
-			to = put(to, (uint64_t)u->factor_nano[i]);
+			to = write_varint(to, (uint64_t)u->factor_nano[i]);
 	return to;
 }
 
@@ -118,7 +118,7 @@ void usage_rows_add(struct usage_rows *rows, const struct usage *u)
 
 /* --- unpacking ------------------------------------------------------------------------------ */
 
-static uint64_t take(const unsigned char **from)
+static uint64_t read_varint(const unsigned char **from)
 {
 	const unsigned char *at = *from;
 	uint64_t v = *at & 127;
@@ -129,7 +129,7 @@ static uint64_t take(const unsigned char **from)
 	return v;
 }
 
-static void take_bytes(void *to, const unsigned char **from, size_t n)
+static void read_bytes(void *to, const unsigned char **from, size_t n)
 {
 	memcpy(to, *from, n);
 	*from += n;
@@ -142,14 +142,14 @@ static const unsigned char *row_of(const struct usage_rows *rows, size_t i)
 	return page->bytes + page->start[i % PAGE_ROWS];
 }
 
-static void take_times(const struct usage_rows *rows, unsigned flags,
+static void read_times(const struct usage_rows *rows, unsigned flags,
 	const unsigned char **at, int64_t *from_ms, int64_t *to_ms)
 {
 	*from_ms = flags & ROW_TIMES ? rows->from_ms : -1;
 	*to_ms = flags & ROW_TIMES ? rows->to_ms : -1;
 	if (flags & ROW_OWN_TIMES) {
-		take_bytes(from_ms, at, sizeof *from_ms);
-		take_bytes(to_ms, at, sizeof *to_ms);
+		read_bytes(from_ms, at, sizeof *from_ms);
+		read_bytes(to_ms, at, sizeof *to_ms);
 	}
 }
 
@@ -159,24 +159,24 @@ void usage_rows_get(const struct usage_rows *rows, size_t i, struct usage *u)
 	unsigned flags = *at++;
 
 	memset(u, 0, sizeof *u);
-	take_bytes(u->node, &at, sizeof u->node);
+	read_bytes(u->node, &at, sizeof u->node);
 	u->has_wallet = flags & ROW_WALLET;
 	if (u->has_wallet)
-		take_bytes(u->wallet, &at, sizeof u->wallet);
-	take_times(rows, flags, &at, &u->from_ms, &u->to_ms);
-	u->file = (uint16_t)take(&at);
-	u->line = (uint32_t)take(&at);
-	u->model = flags & ROW_MODEL ? (uint32_t)take(&at) : FIELD_NO_MODEL;
-	u->known = (uint32_t)take(&at);
+		read_bytes(u->wallet, &at, sizeof u->wallet);
+	read_times(rows, flags, &at, &u->from_ms, &u->to_ms);
+	u->file = (uint16_t)read_varint(&at);
+	u->line = (uint32_t)read_varint(&at);
+	u->model = flags & ROW_MODEL ? (uint32_t)read_varint(&at) : FIELD_NO_MODEL;
+	u->known = (uint32_t)read_varint(&at);
 	for (int k = 0; k < FIELD_USAGE; k++)
 		if (u->known >> k & 1)
-			u->value[k] = (int64_t)take(&at);
+			u->value[k] = (int64_t)read_varint(&at);
 	if (!(flags & ROW_FACTORS))
 		return;
 	u->overridden = *at++;
 	for (int k = 0; k < FACTOR_N; k++)
 		if (u->overridden >> k & 1)
-			u->factor_nano[k] = (int64_t)take(&at);
+			u->factor_nano[k] = (int64_t)read_varint(&at);
 }
 
 void usage_rows_times(const struct usage_rows *rows, size_t i, int64_t *from_ms,
@@ -186,7 +186,7 @@ void usage_rows_times(const struct usage_rows *rows, size_t i, int64_t *from_ms,
 	unsigned flags = *at;
 
 	at += 1 + (flags & ROW_WALLET ? 2 : 1) * ADDRESS_BYTES;
-	take_times(rows, flags, &at, from_ms, to_ms);
+	read_times(rows, flags, &at, from_ms, to_ms);
 }
 
 const unsigned char *usage_rows_node(const struct usage_rows *rows, size_t i)
@@ -272,7 +272,7 @@ bool usage_rows_duplicate(const struct usage_rows *rows, size_t *first, size_t *
 	struct usage_ref *refs = usage_rows_sort(rows, usage_rows_node);
 	bool found = false;
 
-	/* of one node's rows the first two are beside each other */
+	/* the first two rows of a node are beside each other */
 	for (size_t i = 1; i < rows->n; i++) {
 		if (refs[i].first || (found && refs[i].row >= *second))
 			continue;

@@ -2,13 +2,13 @@
  * 290, so that an epoch of 10^7 nodes fits into memory. Pure. Uses fields, mem.
  *
  * Rows are appended by one thread; any number may read them afterwards. */
-#ifndef RNP_CMD_REWARD_USAGE_ROWS_H
-#define RNP_CMD_REWARD_USAGE_ROWS_H
+#ifndef RNP_CMD_REWARD_EPOCH_USAGE_ROWS_H
+#define RNP_CMD_REWARD_EPOCH_USAGE_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cmd/rnp-reward/fields.h"
+#include "cmd/rnp-reward/policy/fields.h"
 
 struct usage_page;
 
@@ -29,7 +29,7 @@ void usage_rows_add(struct usage_rows *rows, const struct usage *u);
 /* Unpacks row i. Fields that it lacks are 0. */
 void usage_rows_get(const struct usage_rows *rows, size_t i, struct usage *u);
 
-/* Gets only the times of row i: quicker. */
+/* Gets only the times of row i, which is faster. */
 void usage_rows_times(const struct usage_rows *rows, size_t i, int64_t *from_ms,
 	int64_t *to_ms);
 

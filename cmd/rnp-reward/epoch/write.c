@@ -1,5 +1,5 @@
 /* write.c - formats rnp.reward and rnp.epoch records as text, the same bytes on every machine. */
-#include "cmd/rnp-reward/write.h"
+#include "cmd/rnp-reward/epoch/write.h"
 
 #include <inttypes.h>
 #include <string.h>

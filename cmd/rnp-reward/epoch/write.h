@@ -1,11 +1,11 @@
 /* write.h - the records of a computed epoch: rnp.reward and rnp.epoch. Pure: text and values
  * only, the same bytes on every machine. */
-#ifndef RNP_CMD_REWARD_WRITE_H
-#define RNP_CMD_REWARD_WRITE_H
+#ifndef RNP_CMD_REWARD_EPOCH_WRITE_H
+#define RNP_CMD_REWARD_EPOCH_WRITE_H
 
 #include <jansson.h>
 
-#include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/epoch/core.h"
 #include "common/base/buf.h"
 
 /* Appends the rnp.reward of usage i and a newline. */

@@ -1,6 +1,6 @@
-/* gather_item.c - reads from JSON what gathering takes of a node, an uptime, a verdict or a
+/* collect_item.c - reads from JSON what collect.h uses of a node, an uptime, a verdict or a
  * receipt. */
-#include "cmd/rnp-reward/gather_item.h"
+#include "cmd/rnp-reward/evidence/collect_item.h"
 
 #include <sodium.h>
 #include <stddef.h>
@@ -14,26 +14,32 @@
 
 #define SCORE_MAX INT64_C(1000000000000000)
 
-const char *const gather_readings[GATHER_READINGS] = { "bandwidth", "clock", "memory",
+const char *const collect_readings[COLLECT_READINGS] = { "bandwidth", "clock", "memory",
 	"teraflops" };
 
-bool gather_item_kind(const char *kind, enum gather_kind *out)
+const char *const collect_facts_whole[] = { "at", "wallet", "unknown", "withheld", NULL };
+const char *const collect_facts_cpu[] = { "cores", "clock_max_mhz", NULL };
+const char *const collect_facts_network[] = { "down_bps", "up_bps", NULL };
+const char *const collect_facts_gpu[] = { "uuid", "model", "memory_bytes",
+	"clock_max_mhz", "memory_bandwidth_bps", NULL };
+
+bool collect_item_kind(const char *kind, enum collect_kind *out)
 {
-	static const char *const kinds[] = { [GATHER_UPTIME] = "rnp.uptime",
-		[GATHER_VERDICT] = "rnp.verdict",
-		[GATHER_RECEIPT] = "rnp.receipt",
-		[GATHER_NODE] = "rnp.node" };
+	static const char *const kinds[] = { [COLLECT_UPTIME] = "rnp.uptime",
+		[COLLECT_VERDICT] = "rnp.verdict",
+		[COLLECT_RECEIPT] = "rnp.receipt",
+		[COLLECT_NODE] = "rnp.node" };
 
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		if (strcmp(kind, kinds[i]) != 0)
 			continue;
-		*out = (enum gather_kind)i;
+		*out = (enum collect_kind)i;
 		return true;
 	}
 	return false;
 }
 
-void gather_device_key(const char *uuid, struct device_key *out)
+void collect_device_key(const char *uuid, struct device_key *out)
 {
 	char lower[160];
 	size_t n = 0;
@@ -58,27 +64,23 @@ static json_t *some_of(const json_t *object, const char *const *names)
 	return some;
 }
 
-void gather_item_facts(const json_t *record, struct buf *out)
+void collect_item_facts(const json_t *record, struct buf *out)
 {
-	static const char *const whole[] = { "at", "wallet", "unknown", "withheld",
-		NULL },
-				 *const cpu[] = { "cores", "clock_max_mhz", NULL },
-				 *const network[] = { "down_bps", "up_bps", NULL },
-				 *const of_gpu[] = { "uuid", "model", "memory_bytes",
-					 "clock_max_mhz", "memory_bandwidth_bps", NULL };
 	const json_t *gpus = json_object_get(record, "gpus"), *gpu;
-	json_t *facts = some_of(record, whole), *list;
+	json_t *facts = some_of(record, collect_facts_whole), *list;
 	size_t i;
 
 	if (json_object_get(record, "cpu"))
-		json_set(facts, "cpu", some_of(json_object_get(record, "cpu"), cpu));
+		json_set(facts, "cpu",
+			some_of(json_object_get(record, "cpu"), collect_facts_cpu));
 	if (json_object_get(record, "network"))
 		json_set(facts, "network",
-			some_of(json_object_get(record, "network"), network));
+			some_of(json_object_get(record, "network"),
+				collect_facts_network));
 	if (gpus) {
 		list = json_array();
 		json_array_foreach(gpus, i, gpu)
-			json_push(list, some_of(gpu, of_gpu));
+			json_push(list, some_of(gpu, collect_facts_gpu));
 		json_set(facts, "gpus", list);
 	}
 	if (canon_write(out, facts) < 0)
@@ -86,7 +88,7 @@ void gather_item_facts(const json_t *record, struct buf *out)
 	json_decref(facts);
 }
 
-static int read_uptime(struct gather_item *item, const json_t *record, const char *where)
+static int read_uptime(struct collect_item *item, const json_t *record, const char *where)
 {
 	const json_t *spans = json_object_get(record, "spans"), *pair;
 	struct span *list;
@@ -117,7 +119,8 @@ static bool read_hash(const json_t *record, const char *key,
 		n == CANON_HASH_BYTES;
 }
 
-static int read_verdict(struct gather_item *item, const json_t *record, const char *where)
+static int read_verdict(struct collect_item *item, const json_t *record,
+	const char *where)
 {
 	unsigned char challenge[CANON_HASH_BYTES];
 	const json_t *device;
@@ -135,15 +138,16 @@ static int read_verdict(struct gather_item *item, const json_t *record, const ch
 		memcpy(item->challenge.bytes, challenge, sizeof item->challenge.bytes);
 	item->readings = json_object_get(record, "readings");
 	json_array_foreach(json_object_get(record, "proven"), i, device) {
-		if (item->nproven == GATHER_DEVICES_MAX)
+		if (item->nproven == COLLECT_DEVICES_MAX)
 			break;
-		gather_device_key(json_string_value(json_object_get(device, "device")),
+		collect_device_key(json_string_value(json_object_get(device, "device")),
 			&item->proven[item->nproven++]);
 	}
 	return 0;
 }
 
-static int read_receipt(struct gather_item *item, const json_t *record, const char *where)
+static int read_receipt(struct collect_item *item, const json_t *record,
+	const char *where)
 {
 	item->gpu_s = item->earned_uusd = item->credits = -1;
 	if (json_get_time(record, where, "from", &item->from_ms) < 0 ||
@@ -157,31 +161,31 @@ static int read_receipt(struct gather_item *item, const json_t *record, const ch
 		&item->credits);
 }
 
-int gather_item_read(struct gather_item *item, enum gather_kind kind,
+int collect_item_read(struct collect_item *item, enum collect_kind kind,
 	const json_t *record, const char *where)
 {
 	const char *node;
 
-	memset(item, 0, offsetof(struct gather_item, proven));
+	memset(item, 0, offsetof(struct collect_item, proven));
 	item->kind = kind;
 	item->record = record;
 	if (json_get_text(record, where, "node", &node) < 0)
 		return -1;
 	snprintf(item->node, sizeof item->node, "%s", node);
 	switch (kind) {
-	case GATHER_UPTIME:
+	case COLLECT_UPTIME:
 		return read_uptime(item, record, where);
-	case GATHER_VERDICT:
+	case COLLECT_VERDICT:
 		return read_verdict(item, record, where);
-	case GATHER_NODE:
+	case COLLECT_NODE:
 		return json_get_time(record, where, "at", &item->at_ms);
-	case GATHER_RECEIPT:
+	case COLLECT_RECEIPT:
 		break;
 	}
 	return read_receipt(item, record, where);
 }
 
-void gather_item_release(struct gather_item *item)
+void collect_item_release(struct collect_item *item)
 {
 	free((void *)item->spans);
 	item->spans = NULL;

@@ -1,11 +1,11 @@
 /* evidence.c - decides which signed records count, and reads those of files on all cores. */
-#include "cmd/rnp-reward/evidence.h"
+#include "cmd/rnp-reward/evidence/evidence.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/evidence_plain.h"
+#include "cmd/rnp-reward/evidence/plain.h"
 #include "common/base/err.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
@@ -14,7 +14,7 @@
 #include "common/json/schema.h"
 #include "common/record/key.h"
 #include "common/record/signature.h"
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
 static bool trusted(const struct evidence *e, const char *address)
 {
@@ -23,6 +23,8 @@ static bool trusted(const struct evidence *e, const char *address)
 			return true;
 	return false;
 }
+
+static const char untrusted[] = "nobody who is trusted has signed it (--trust)";
 
 /* Returns why a record does not count, or NULL. Nodes may speak for themselves; only trusted
  * signers may speak about others. */
@@ -43,7 +45,7 @@ static const char *why_not(const struct evidence *e, const json_t *record,
 	for (int i = 0; i < proof->nsigners; i++)
 		if (trusted(e, proof->signers[i]))
 			return NULL;
-	return "nobody who is trusted has signed it (--trust)";
+	return untrusted;
 }
 
 static bool about_usage(const struct evidence *e, const char *kind)
@@ -59,16 +61,16 @@ static bool about_usage(const struct evidence *e, const char *kind)
 	return false;
 }
 
-/* How a record without its signatures stands. */
-enum standing { STANDS, FALLS, MUST_BE_SIGNED };
+/* What is decided about a record before its signatures are looked at. */
+enum admission { ADMITTED, IGNORED, NEEDS_SIGNATURE };
 
-static enum standing stands(const struct evidence *e, const json_t *record)
+static enum admission admission_of(const struct evidence *e, const json_t *record)
 {
 	const char *kind = json_string_value(json_object_get(record, "kind"));
 
 	if (strcmp(kind, "rnp.usage") == 0)
-		return e->claims ? STANDS : FALLS;
-	return about_usage(e, kind) ? MUST_BE_SIGNED : FALLS;
+		return e->claims ? ADMITTED : IGNORED;
+	return about_usage(e, kind) ? NEEDS_SIGNATURE : IGNORED;
 }
 
 static bool counts(const struct evidence *e, const json_t *record,
@@ -77,19 +79,28 @@ static bool counts(const struct evidence *e, const json_t *record,
 	const char *reason = why_not(e, record, proof);
 
 	if (reason && where) {
+		const char *kind = json_string_value(json_object_get(record, "kind"));
+		/* whose signature it is, so that who knows the key can trust it */
+		bool tell = reason == untrusted && proof->nsigners;
+
 #pragma omp critical(warn)
-		prog_warn("%s: left out: %s", where, reason);
+		if (tell)
+			prog_warn("%s: left out: nobody who is trusted has signed it "
+				  "(%s of %s; --trust)",
+				where, kind, proof->signers[0]);
+		else
+			prog_warn("%s: left out: %s", where, reason);
 	}
 	return !reason;
 }
 
 bool evidence_counts(const struct evidence *e, const json_t *record, const char *where)
 {
-	enum standing s = stands(e, record);
+	enum admission s = admission_of(e, record);
 	struct signature_result proof;
 
-	if (s != MUST_BE_SIGNED)
-		return s == STANDS;
+	if (s != NEEDS_SIGNATURE)
+		return s == ADMITTED;
 	signature_verify(record, &proof);
 	return counts(e, record, &proof, where);
 }
@@ -102,10 +113,10 @@ void evidence_count_many(const struct evidence *e, const json_t *const *records,
 	size_t of[EVIDENCE_MANY], nverify = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		enum standing s = stands(e, records[i]);
+		enum admission s = admission_of(e, records[i]);
 
-		counted[i] = s == STANDS;
-		if (s == MUST_BE_SIGNED) {
+		counted[i] = s == ADMITTED;
+		if (s == NEEDS_SIGNATURE) {
 			of[nverify] = i;
 			to_verify[nverify++] = records[i];
 		}
@@ -123,16 +134,16 @@ struct reading {
 	int nkeys;
 	evidence_fn fn;
 	evidence_item_fn item;
-	evidence_ahead_fn ahead; /* or NULL */
+	evidence_prefetch_fn prefetch; /* or NULL */
 	void *ctx;
 };
 
-/* What is passed on of a line begins with one of these bytes: a struct passed without devices, then
- * the spans of an uptime, the facts of a node with their NUL, or the devices of a verdict; or the line,
- * a NUL, and where it stands. */
+/* The first byte of what is passed on of a line. AS_ITEM: a struct passed without its devices
+ * follows, then the spans of an uptime, the facts of a node with their NUL, or the devices of a
+ * verdict. AS_TEXT: the line follows, a NUL, and its place. */
 enum { AS_ITEM, AS_TEXT };
 
-/* Where a line stands is written out only if it is refused. */
+/* The place of a line is formatted only if the line is refused. */
 struct passed_head {
 	char as; /* AS_ITEM */
 	const char *file;
@@ -141,11 +152,11 @@ struct passed_head {
 
 struct passed {
 	struct passed_head head;
-	struct gather_item item;
+	struct collect_item item;
 };
 
 #define PASSED_BYTES \
-	(offsetof(struct passed, item) + offsetof(struct gather_item, proven))
+	(offsetof(struct passed, item) + offsetof(struct collect_item, proven))
 #define HASHED_TOGETHER 16 /* records */
 _Static_assert(PASSED_BYTES % _Alignof(struct span) == 0, "spans follow it");
 
@@ -153,13 +164,13 @@ static void pass_text(struct lines_job *job)
 {
 	buf_addc(&job->out, AS_TEXT);
 	buf_add(&job->out, job->line, job->len);
-	/* the file and line are passed on for records that gathering itself refuses */
+	/* the place, for records that collect.h refuses */
 	buf_addc(&job->out, '\0');
 	buf_adds(&job->out, lines_job_where(job));
 }
 
-/* Passes on a record that is read as JSON and counts. A node's is made into an item here, on all
- * cores, where it is parsed and hashed already. */
+/* Passes on a record that was read as JSON and counts. A node's is made into an item here,
+ * because this runs on all cores, and the record is parsed and hashed already. */
 static void pass_record(struct lines_job *job, const json_t *record,
 	const struct signature_result *proof)
 {
@@ -172,7 +183,7 @@ static void pass_record(struct lines_job *job, const json_t *record,
 	}
 	memset(&passed, 0, sizeof passed);
 	passed.head = (struct passed_head){ AS_ITEM, job->file, job->number };
-	if (gather_item_read(&passed.item, GATHER_NODE, record, lines_job_where(job)) <
+	if (collect_item_read(&passed.item, COLLECT_NODE, record, lines_job_where(job)) <
 		0) {
 		lines_job_done(job, -1);
 		return;
@@ -180,12 +191,12 @@ static void pass_record(struct lines_job *job, const json_t *record,
 	memcpy(passed.item.sha256, proof->sha256, sizeof passed.item.sha256);
 	passed.item.record = NULL;
 	buf_add(&job->out, &passed, PASSED_BYTES);
-	gather_item_facts(record, &job->out);
+	collect_item_facts(record, &job->out);
 	buf_addc(&job->out, '\0');
 }
 
-/* Reads lines as JSON. Signatures are verified together: eight cost little more than one; with
- * them those of lines that need no JSON. */
+/* Reads lines as JSON. Verifies their signatures together with `bare`, those of lines that
+ * needed no JSON, because eight at once cost little more than one. */
 static void check_as_json(const struct evidence *e, struct lines_job **jobs, int n,
 	struct ed25519 *bare, int nbare)
 {
@@ -204,15 +215,15 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 		lines_job_done(j, rc);
 		if (rc < 0)
 			continue;
-		switch (stands(e, records[i])) {
-		case STANDS:
+		switch (admission_of(e, records[i])) {
+		case ADMITTED:
 			pass_text(j);
 			break;
-		case MUST_BE_SIGNED:
+		case NEEDS_SIGNATURE:
 			of[nverify] = i;
 			to_verify[nverify++] = records[i];
 			break;
-		case FALLS:
+		case IGNORED:
 			break;
 		}
 	}
@@ -224,15 +235,15 @@ static void check_as_json(const struct evidence *e, struct lines_job **jobs, int
 		json_decref(records[i]);
 }
 
-/* Reads a line without JSON, its item into the job's output. Returns false, and the output is
- * empty, if it needs JSON. */
+/* Reads a line without JSON and writes its item to the job's output. Returns false and leaves
+ * the output empty if the line needs JSON. */
 static bool read_plain(const struct reading *r, struct lines_job *job,
 	struct evidence_plain *plain, struct evidence_scratch *scratch)
 {
 	const struct passed_head head = { AS_ITEM, job->file, job->number };
 	struct buf *out = &job->out;
 
-	/* what belongs to the item goes after it */
+	/* the reader appends spans and facts: leave space for the item before them */
 	buf_reserve(out, PASSED_BYTES);
 	out->len = PASSED_BYTES;
 	if (!evidence_plain_read(plain, out, scratch, r->keys, r->nkeys, job->line,
@@ -242,8 +253,8 @@ static bool read_plain(const struct reading *r, struct lines_job *job,
 	}
 	memcpy(out->data, &head, sizeof head);
 	memcpy(out->data + offsetof(struct passed, item), &plain->item,
-		offsetof(struct gather_item, proven));
-	if (plain->item.kind == GATHER_NODE)
+		offsetof(struct collect_item, proven));
+	if (plain->item.kind == COLLECT_NODE)
 		buf_addc(out, '\0');
 	buf_add(out, plain->item.proven,
 		(size_t)plain->item.nproven * sizeof *plain->item.proven);
@@ -257,7 +268,7 @@ static void hash_plain(struct lines_job *const *jobs, struct evidence_plain *pla
 	evidence_plain_hash(plain + from, (size_t)(to - from), scratch);
 	for (int i = from; i < to; i++)
 		memcpy(jobs[i]->out.data + offsetof(struct passed, item) +
-				offsetof(struct gather_item, sha256),
+				offsetof(struct collect_item, sha256),
 			plain[i].item.sha256, CANON_HASH_BYTES);
 }
 
@@ -280,7 +291,7 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 		bare[nquick] = (struct ed25519){ p->signature, p->public_key, p->message,
 			p->table, false };
 		quick[nquick++] = &jobs[i];
-		/* as long as their texts are in the nearest cache */
+		/* hash while the texts are still in the nearest cache */
 		if (nquick - hashed == HASHED_TOGETHER) {
 			hash_plain(quick, plain, hashed, nquick, &scratch);
 			hashed = nquick;
@@ -289,7 +300,7 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 	hash_plain(quick, plain, hashed, nquick, &scratch);
 	evidence_scratch_release(&scratch);
 	check_as_json(&r->evidence, slow, nslow, bare, nquick);
-	/* why a signature is not good is told by the other reader */
+	/* the JSON reader says why a signature is not good */
 	nslow = 0;
 	for (int k = 0; k < nquick; k++)
 		if (bare[k].good) {
@@ -302,8 +313,8 @@ static void check_lines(void *ctx, struct lines_job *jobs, int n)
 		check_as_json(&r->evidence, slow, nslow, NULL, 0);
 }
 
-/* An item that is refused has changed nothing: it is passed on again with its place. */
-static int refuse_item(const struct reading *r, const struct gather_item *item,
+/* Passes on a refused item, which has changed nothing, once more with its place. */
+static int refuse_item(const struct reading *r, const struct collect_item *item,
 	const char *data)
 {
 	struct passed_head head;
@@ -320,15 +331,15 @@ static int refuse_item(const struct reading *r, const struct gather_item *item,
 
 static int take_item(const struct reading *r, const char *data)
 {
-	struct gather_item item;
+	struct collect_item item;
 	const char *behind = data + PASSED_BYTES;
 
 	memcpy(&item, data + offsetof(struct passed, item),
-		offsetof(struct gather_item, proven));
+		offsetof(struct collect_item, proven));
 	/* as aligned as the start of the buffer is */
 	item.spans = (const void *)behind;
 	behind += item.nspans * sizeof *item.spans;
-	if (item.kind == GATHER_NODE) {
+	if (item.kind == COLLECT_NODE) {
 		item.text = behind;
 		behind += strlen(behind) + 1;
 	}
@@ -353,14 +364,14 @@ static int take_line(void *ctx, const char *data, size_t len)
 	return data[0] == AS_ITEM ? take_item(ctx, data) : take_text(ctx, data + 1);
 }
 
-static void line_ahead(void *ctx, const char *data, size_t len)
+static void prefetch_line(void *ctx, const char *data, size_t len)
 {
 	const struct reading *r = ctx;
 
 	(void)len;
 	/* as aligned as the start of the buffer is */
-	if (r->ahead && data[0] == AS_ITEM)
-		r->ahead(r->ctx, (const void *)(data + offsetof(struct passed, item)));
+	if (r->prefetch && data[0] == AS_ITEM)
+		r->prefetch(r->ctx, (const void *)(data + offsetof(struct passed, item)));
 }
 
 /* Returns the keys that are trusted; the caller releases and frees them. */
@@ -378,19 +389,19 @@ static struct evidence_key *trusted_keys(const struct evidence *e, int *n)
 }
 
 int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
-	evidence_item_fn item, evidence_ahead_fn ahead, void *ctx)
+	evidence_item_fn item, evidence_prefetch_fn prefetch, void *ctx)
 {
 	struct reading r = { .evidence = *e,
 		.fn = fn,
 		.item = item,
-		.ahead = ahead,
+		.prefetch = prefetch,
 		.ctx = ctx };
 	struct lines l;
 	int rc;
 
 	r.keys = trusted_keys(e, &r.nkeys);
 	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
-	rc = lines_map_groups(&l, check_lines, take_line, line_ahead, &r);
+	rc = lines_map_groups(&l, check_lines, take_line, prefetch_line, &r);
 	lines_close(&l);
 	for (int i = 0; i < r.nkeys; i++)
 		evidence_key_release(&r.keys[i]);

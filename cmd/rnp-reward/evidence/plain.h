@@ -1,5 +1,5 @@
-/* evidence_plain.h - reads a signed rnp.uptime, rnp.verdict, rnp.receipt or rnp.node from its text,
- * without building objects. Pure. Uses gather_item, evidence_shape, plain, key, sha256.
+/* plain.h - reads a signed rnp.uptime, rnp.verdict, rnp.receipt or rnp.node from its text,
+ * without building objects. Pure. Uses collect_item, json's fast and plain, key, sha256.
  *
  * Such records are nearly all of the evidence, and reading them as JSON takes several times as long
  * as verifying their signatures. Plain means here, beside json/plain.h: only fields of the schema,
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cmd/rnp-reward/evidence_shape.h"
-#include "cmd/rnp-reward/gather_item.h"
+#include "cmd/rnp-reward/evidence/collect_item.h"
 #include "common/base/buf.h"
+#include "common/json/fast.h"
 #include "common/record/key.h"
 
 /* A key whose records are read this way. */
@@ -22,7 +22,7 @@ struct evidence_key {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 	char address[KEY_ADDRESS_MAX];
 	char method[KEY_METHOD_MAX]; /* the verificationMethod of its proofs */
-	struct ed25519_table *table; /* owned; NULL: none (kernels/sig/ed25519.h) */
+	struct ed25519_table *table; /* owned; NULL: none (kernels/crypto/ed25519.h) */
 };
 
 void evidence_key_init(struct evidence_key *k,
@@ -31,7 +31,7 @@ void evidence_key_release(struct evidence_key *k);
 
 /* A record that is good if its signature is. */
 struct evidence_plain {
-	struct gather_item item; /* its spans or text: see evidence_plain_read */
+	struct collect_item item; /* its spans or text: see evidence_plain_read */
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 	/* what is signed: hashes of proof and record */
 	unsigned char message[2 * CANON_HASH_BYTES];
@@ -43,23 +43,22 @@ struct evidence_plain {
 
 /* Memory that is kept from line to line; EVIDENCE_SCRATCH_INIT at first. */
 struct evidence_scratch {
-	struct buf canon, inner, facts;
+	struct fast_order order;
+	struct fast_scratch values;
+	struct buf facts;
 	struct buf texts; /* proof and record of each that was read and not yet hashed */
-	/* of each shape: the field, plus 1, that followed one, plus 1, in the last object; 0: none */
-	signed char after[SHAPES][SHAPE_FIELDS_MAX + 1];
 };
 /* clang-format off */
-#define EVIDENCE_SCRATCH_INIT { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT, { { 0 } } }
+#define EVIDENCE_SCRATCH_INIT { .facts = BUF_INIT }
 /* clang-format on */
 
 void evidence_scratch_release(struct evidence_scratch *s);
 
-/* Reads a line and appends to `more` the spans of an uptime, as struct span, or gather_item_facts of a
- * node; item.spans and item.text are left NULL, because they may move; message and item.sha256 are set
- * by evidence_plain_hash. Returns true only if
- * json_parse_object and schema_check accept the line and, once the signature is verified,
- * evidence_counts says so too when all keys are trusted. On false, more may have grown. Leaves no
- * error behind. */
+/* Reads a line and appends to `more` the spans of an uptime, as struct span, or
+ * collect_item_facts of a node; item.spans and item.text are left NULL, because they may move;
+ * message and item.sha256 are set by evidence_plain_hash. Returns true only if json_parse_object
+ * and schema_check accept the line and, once the signature is verified, evidence_counts says so
+ * too when all keys are trusted. On false, more may have grown. Leaves no error behind. */
 bool evidence_plain_read(struct evidence_plain *p, struct buf *more,
 	struct evidence_scratch *scratch, const struct evidence_key *keys, int nkeys,
 	const char *line, size_t len);

@@ -1,13 +1,13 @@
-/* ledger_check.c - checks a whole ledger against itself: rows, chain, head, claims, balances. */
+/* check.c - checks a whole ledger against itself: rows, chain, head, claims, balances. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/ledger.h"
-#include "cmd/rnp-reward/ledger_parts.h"
-#include "cmd/rnp-reward/ledger_pay.h"
-#include "cmd/rnp-reward/ledger_stake.h"
+#include "cmd/rnp-reward/ledger/ledger.h"
+#include "cmd/rnp-reward/ledger/parts.h"
+#include "cmd/rnp-reward/ledger/payouts.h"
+#include "cmd/rnp-reward/ledger/stake.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -25,7 +25,7 @@ static void fault(struct buf *reason, int64_t row, const char *text)
 }
 
 /* Moves the pending error, if it is EX_DATAERR, into reason. Other errors stay pending. */
-static bool take_error(struct buf *reason)
+static bool move_error(struct buf *reason)
 {
 	if (err_get()->code != EX_DATAERR)
 		return false;
@@ -68,7 +68,7 @@ static void check_row(struct walk *w, sqlite3_stmt *q)
 	row = json_parse_object(store_text(q, 2), (size_t)sqlite3_column_bytes(q, 2),
 		where);
 	if (!row) {
-		take_error(w->reason);
+		move_error(w->reason);
 		return;
 	}
 	/* the hash is checked first, so that a changed byte is reported in its own row, not in
@@ -78,7 +78,7 @@ static void check_row(struct walk *w, sqlite3_stmt *q)
 		memcmp(hash, sqlite3_column_blob(q, 3), sizeof hash) != 0)
 		fault(w->reason, sequence, "does not have the hash that was kept of it");
 	else if (ledger_check_link(row, where, sequence, w->last) < 0)
-		take_error(w->reason);
+		move_error(w->reason);
 	else if (strcmp(json_string_value(json_object_get(row, "kind")),
 			 store_text(q, 1)) != 0)
 		fault(w->reason, sequence, "is filed under another kind");
@@ -181,7 +181,7 @@ static int read_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **
 				": its claims do not fit 64 bits",
 				sequence);
 		if (rc == 0)
-			*of += unlocked; /* a part of claimed */
+			*of += unlocked; /* fits: a part of claimed */
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
@@ -246,8 +246,8 @@ static bool time_is(const json_t *row, const char *key, sqlite3_stmt *q, int col
 	return json_opt_time(row, "epoch", key, &stated) == 0 && stated == is;
 }
 
-/* Whether what sealing and paying look at is what the row says: token, policy, times; and an epoch with
- * claims is paid. */
+/* Whether the columns that sealing and paying use say what the row says (token, policy, times),
+ * and an epoch with claims is payable. */
 static bool is_filed_right(const json_t *row, sqlite3_stmt *q)
 {
 	return text_is(row, "token", "RENDER", store_text(q, AT_TOKEN)) &&
@@ -260,7 +260,7 @@ static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 {
 	int64_t sequence = sqlite3_column_int64(q, AT_SEQUENCE);
 	int64_t claimed = sqlite3_column_int64(q, AT_CLAIMED), locked, total;
-	/* as the row has it: what is still locked, and what was locked and is moved by now */
+	/* the row counts as locked what is still locked and what was moved since */
 	bool fits = !__builtin_add_overflow(sqlite3_column_int64(q, AT_LOCKED),
 			    sqlite3_column_int64(q, AT_MOVED), &locked) &&
 		!__builtin_add_overflow(claimed, locked, &total);
@@ -270,7 +270,7 @@ static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 	size_t n = 0;
 	int rc = row ? 0 : -1;
 
-	/* else a row that is signed once could stand there twice, and be paid twice */
+	/* otherwise a signed row could stand here twice, and be paid twice */
 	if (rc == 0 && (!ledger_pays(row) || !amount_is(row, "sequence", -1, sequence)))
 		fault(reason, sequence, "is not what was signed for this place");
 	if (rc == 0 && !reason->len &&
@@ -327,7 +327,8 @@ int ledger_check_claims(struct ledger *l, const int64_t *epochs, long n, bool on
 	return rc < 0 ? -1 : 0;
 }
 
-/* Whether every claim that a planned transaction pays is of these epochs, which are checked. */
+/* Checks that all claims of planned transactions are of these epochs, and checks those epochs.
+ * Returns 0, or -1. */
 static int check_planned_epochs(struct ledger *l, const int64_t *epochs, long n)
 {
 	sqlite3_stmt *q = NULL;
@@ -419,6 +420,6 @@ int ledger_verify(struct ledger *l, struct buf *reason)
 		return -1;
 	if (!reason->len && ledger_verify_payouts(l, reason) < 0)
 		return -1;
-	/* last: where rows were changed, too, that says more */
+	/* last, because a changed row is the better explanation */
 	return reason->len ? 0 : ledger_verify_schema(l, reason);
 }

@@ -1,160 +1,18 @@
-/* ledger_epoch.c - epochs in the ledger: sealed once, never two for the same time, co-signed. */
+/* epoch.c - seals epochs, each once and never two for the same time, and counts who has signed
+ * them. */
 #include <inttypes.h>
 #include <sodium.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/ledger.h"
-#include "cmd/rnp-reward/ledger_parts.h"
-#include "cmd/rnp-reward/ledger_stake.h"
+#include "cmd/rnp-reward/ledger/ledger.h"
+#include "cmd/rnp-reward/ledger/parts.h"
+#include "cmd/rnp-reward/ledger/stake.h"
 #include "common/base/err.h"
-#include "common/base/mem.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-/* rows of one INSERT: starting one costs about as much as a row */
-#define CLAIMS_TOGETHER 32
-#define SIGNERS_MAX     64
-
-/* --- keeping ------------------------------------------------------------------------------- */
-
-/* Stores `rows` claims at a time, as many whole ones as n has. Returns how many, or -1. */
-static long store_claims(struct ledger *l, int64_t sequence,
-	const struct merkle_leaf *leaves, size_t n, size_t rows)
-{
-	struct buf sql = BUF_INIT;
-	sqlite3_stmt *q = NULL;
-	size_t done = 0;
-	int rc;
-
-	buf_adds(&sql, "INSERT INTO claim(epoch, wallet, unlocked, locked) VALUES");
-	for (size_t i = 0; i < rows; i++)
-		buf_adds(&sql, i ? ",(?1, ?, ?, ?)" : "(?1, ?, ?, ?)");
-	rc = store_prepare(&l->store, &q, sql.data);
-	for (; rc == 0 && n - done >= rows; done += rows) {
-		store_bind(q, "i", sequence);
-		for (size_t i = 0; i < rows; i++) {
-			const struct merkle_leaf *leaf = &leaves[done + i];
-			int at = 2 + 3 * (int)i;
-
-			sqlite3_bind_blob(q, at, leaf->claimant, sizeof leaf->claimant,
-				SQLITE_STATIC);
-			sqlite3_bind_int64(q, at + 1, (int64_t)leaf->unlocked);
-			sqlite3_bind_int64(q, at + 2, (int64_t)leaf->locked);
-		}
-		rc = store_step(&l->store, q) < 0 ? -1 : 0;
-	}
-	sqlite3_finalize(q);
-	buf_release(&sql);
-	return rc < 0 ? -1 : (long)done;
-}
-
-int ledger_store_claims(struct ledger *l, int64_t sequence,
-	const struct merkle_leaf *leaves, size_t n)
-{
-	long done = store_claims(l, sequence, leaves, n, CLAIMS_TOGETHER);
-
-	if (done >= 0 && (size_t)done < n)
-		done = store_claims(l, sequence, leaves + done, n - (size_t)done, 1);
-	return done < 0 ? -1 : 0;
-}
-
-int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
-	int64_t sequence, bool payable)
-{
-	const char *policy, *token = "RENDER";
-	int64_t total, pool, from_ms = -1, to_ms = -1, locked = 0;
-	sqlite3_stmt *q = NULL;
-	int rc;
-
-	if (json_get_text(row, where, "policy", &policy) < 0 ||
-		json_opt_text(row, where, "token", &token) < 0 ||
-		json_opt_time(row, where, "from", &from_ms) < 0 ||
-		json_opt_time(row, where, "to", &to_ms) < 0 ||
-		json_get_i64(row, where, "total_base_units", 0, INT64_MAX, &total) < 0 ||
-		json_opt_i64(row, where, "locked_base_units", 0, total, &locked) < 0)
-		return -1;
-	pool = total;
-	if (json_opt_i64(row, where, "pool_base_units", 0, INT64_MAX, &pool) < 0)
-		return -1;
-	if (pool < total)
-		return err_set(EX_DATAERR, "%s: more is paid than the pool holds", where);
-	rc = store_prepare(&l->store, &q,
-		"INSERT INTO epoch(sequence, token, policy, from_ms, to_ms, payable, minted, claimed,"
-		" locked, \"left\", owed) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-	if (rc == 0 && from_ms >= 0)
-		rc = store_run(&l->store, q, "ittiiiiiiii", sequence, token, policy,
-			from_ms, to_ms, (int64_t)payable, pool, total - locked, locked,
-			pool - total, total - locked);
-	else if (rc == 0)
-		rc = store_run(&l->store, q, "ittnniiiiii", sequence, token, policy,
-			(int64_t)payable, pool, total - locked, locked, pool - total,
-			total - locked);
-	sqlite3_finalize(q);
-	return rc < 0 ? -1 : 0;
-}
-
-/* --- reading ------------------------------------------------------------------------------- */
-
-long ledger_balances(struct ledger *l, struct ledger_balance **out)
-{
-	sqlite3_stmt *q = NULL;
-	size_t cap = 0;
-	long n = 0;
-	int rc = store_prepare(&l->store, &q,
-		"SELECT sequence, minted, claimed, locked, \"left\", paid, in_flight, owed FROM epoch"
-		" ORDER BY sequence");
-
-	*out = NULL;
-	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
-		struct ledger_balance *b;
-
-		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
-		b = &(*out)[n++];
-		b->sequence = sqlite3_column_int64(q, 0);
-		b->minted = sqlite3_column_int64(q, 1);
-		b->claimed = sqlite3_column_int64(q, 2);
-		b->locked = sqlite3_column_int64(q, 3);
-		b->left = sqlite3_column_int64(q, 4);
-		b->paid = sqlite3_column_int64(q, 5);
-		b->in_flight = sqlite3_column_int64(q, 6);
-		b->owed = sqlite3_column_int64(q, 7);
-		rc = 0;
-	}
-	sqlite3_finalize(q);
-	return rc < 0 ? -1 : n;
-}
-
-long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out)
-{
-	sqlite3_stmt *q = NULL;
-	size_t cap = 0;
-	long n = 0;
-	int rc = store_prepare(&l->store, &q,
-		"SELECT wallet, unlocked, locked FROM claim WHERE epoch = ? ORDER BY wallet");
-
-	*out = NULL;
-	if (rc == 0)
-		store_bind(q, "i", sequence);
-	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
-		struct merkle_leaf *leaf;
-
-		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
-		leaf = &(*out)[n++];
-		leaf->unlocked = (uint64_t)sqlite3_column_int64(q, 1);
-		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
-		rc = leaf->unlocked > INT64_MAX || leaf->locked > INT64_MAX ||
-				leaf->unlocked + leaf->locked > INT64_MAX ?
-			err_set(EX_DATAERR,
-				"the ledger is not good: row %" PRId64
-				": a claim does not fit 64 bits",
-				sequence) :
-			store_blob(q, 0, leaf->claimant, sizeof leaf->claimant);
-	}
-	sqlite3_finalize(q);
-	return rc < 0 ? -1 : n;
-}
+#define SIGNERS_MAX 64
 
 /* --- sealing ------------------------------------------------------------------------------- */
 
@@ -186,7 +44,7 @@ static bool names(const json_t *record, const char *policy)
 
 /* Compares a new epoch with one that shares time with it. Returns 0 if both may exist, 1 if it
  * is the same epoch, -1 with EX_DATAERR. */
-static int hold_against(struct ledger *l, json_t *record, int64_t sequence,
+static int compare_with_row(struct ledger *l, json_t *record, int64_t sequence,
 	const char *policy)
 {
 	const char *mine = json_string_value(json_object_get(record, "policy"));
@@ -234,7 +92,7 @@ static int check_overlap(struct ledger *l, json_t *record, const char *token,
 		return -1;
 	store_bind(q, "tii", token, to_ms, from_ms);
 	while (!*there && (rc = store_step(&l->store, q)) == 1) {
-		rc = hold_against(l, record, sqlite3_column_int64(q, 0),
+		rc = compare_with_row(l, record, sqlite3_column_int64(q, 0),
 			store_text(q, 1));
 		if (rc < 0)
 			break;
@@ -279,7 +137,7 @@ static int seal(struct ledger *l, json_t *record, const struct ledger_content *c
 		return -1;
 	if (*there)
 		return 0;
-	/* the row comes last, because it says what the tables hold then */
+	/* the row is last, because it states the content of the tables */
 	if (ledger_next(l, &sequence) < 0 ||
 		ledger_store_epoch(l, record, "epoch", sequence, true) < 0 ||
 		store_content(l, sequence, to_ms, content) < 0 ||
@@ -305,7 +163,8 @@ int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *c
 	return store_commit(&l->store);
 }
 
-/* Whether two epochs that share time may: one names the other's policy. */
+/* Checks that two epochs that share time may do so: one names the other's policy. Returns 0, or
+ * -1. */
 static int check_pair(struct ledger *l, int64_t a, int64_t b)
 {
 	json_t *x = ledger_row(l, a), *y = x ? ledger_row(l, b) : NULL;
@@ -352,7 +211,7 @@ struct same_cosign {
 	bool found;
 };
 
-/* Whether a row that is filed as a co-signature is one. */
+/* Whether a row is a co-signature. Its column `kind` may say so of another record. */
 static bool is_cosign(const json_t *row)
 {
 	return strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") == 0;
@@ -373,7 +232,7 @@ static int find_cosign(void *ctx, int64_t sequence, const json_t *row)
 }
 
 /* Checks that the cosign names an epoch of this ledger by its hash, is signed by the signer
- * that it names, and is new. Returns 1 if it is already stored. */
+ * that it names, and is new. Returns 0, 1 if it is already stored, or -1. */
 static int check_cosign(struct ledger *l, json_t *record)
 {
 	struct same_cosign same = { .found = false };
@@ -488,4 +347,19 @@ int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *tr
 	json_decref(epoch);
 	buf_release(&hex);
 	return n;
+}
+
+int ledger_tokens(struct ledger *l, struct buf *out)
+{
+	sqlite3_stmt *q = NULL;
+	size_t start = out->len;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT DISTINCT token FROM epoch ORDER BY token");
+
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		buf_addf(out, "%s%s", out->len > start ? ", " : "", store_text(q, 0));
+		rc = 0;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
 }

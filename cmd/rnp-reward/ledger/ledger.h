@@ -3,17 +3,17 @@
  * A row is a record with its place ("sequence") and the hash of the previous row ("previous");
  * the hash of a row is the SHA-256 of its canonical bytes (RFC 8785), proof included. The rows
  * alone, one a line, are the ledger's export, in the same format as the older ledgers of JSON
- * Lines. The other tables (epochs and claims here, payouts in ledger_pay.h) follow from the
+ * Lines. The other tables (epochs and claims here, payouts in payouts.h) follow from the
  * rows; SQLite itself checks with every statement that minted = claimed + locked + left and
  * that claimed = paid + in flight + owed. Uses store, json, canon, schema, merkle, key. */
-#ifndef RNP_CMD_REWARD_LEDGER_H
-#define RNP_CMD_REWARD_LEDGER_H
+#ifndef RNP_CMD_REWARD_LEDGER_LEDGER_H
+#define RNP_CMD_REWARD_LEDGER_LEDGER_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-reward/merkle.h"
+#include "cmd/rnp-reward/epoch/merkle.h"
 #include "common/base/buf.h"
 #include "common/cli/opt.h"
 #include "common/record/key.h"
@@ -21,7 +21,7 @@
 
 #define LEDGER_HASH_BYTES 32
 
-struct ledger_stake; /* ledger_stake.h */
+struct ledger_stake; /* stake.h */
 
 struct ledger {
 	struct store store;
@@ -39,7 +39,8 @@ typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *row);
  * a hint if the file is a ledger of JSON Lines. */
 int ledger_open(struct ledger *l, const char *path, bool read_only);
 
-/* The same, and creates nothing: for what goes on from a ledger, whose name may be mistyped. 66 where there is none. */
+/* Opens a ledger that must exist, since its name may be mistyped. Returns 0, or -1: 66 there is
+ * none. */
 int ledger_open_existing(struct ledger *l, const char *path, bool read_only);
 void ledger_close(struct ledger *l); /* fine if it is not open */
 
@@ -47,13 +48,13 @@ void ledger_close(struct ledger *l); /* fine if it is not open */
  * none), and stores it. Call between store_begin and store_commit. Returns 0, or -1. */
 int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t now_ms);
 
-/* Calls fn for the rows of a kind (NULL: of all) from `from` on, in order; each fits its schema. Returns 0, or -1:
- * fn's error, or the store's, or 65. */
+/* Calls fn for the rows of a kind (NULL: of all) from `from` on, in order; each fits its schema.
+ * Returns 0, or -1: fn's error, the store's, or 65: a row does not fit. */
 int ledger_each(struct ledger *l, const char *kind, int64_t from, ledger_fn fn,
 	void *ctx);
 
-/* Returns the row with this number; the caller owns it. NULL with code 1 (there is none) or the
- * store's error, or 65: what is there does not fit its schema. */
+/* Returns the row with this number; the caller owns it. NULL with code 1 (there is none), the
+ * store's error, or 65 (it does not fit its schema). */
 json_t *ledger_row(struct ledger *l, int64_t sequence);
 
 /* Returns the number of the last row of a kind, -1 if there is none; -2 with the store's error. */
@@ -61,25 +62,29 @@ int64_t ledger_last(struct ledger *l, const char *kind);
 
 /* --- epochs -------------------------------------------------------------------------------- */
 
-/* Seals an epoch: stores the rnp.epoch, its claims and its stakes in one transaction. Refuses with 65: an
- * epoch without times; one that shares time with an epoch of the same token, unless each names
- * the other as its complement; a different result for the times and policy of a stored one. One
- * that is stored with the same content is left alone (*there is true). Sets sequence, previous
- * and, if k is not NULL, the signature in record. Returns 0, or -1. */
+/* Seals an epoch: stores the rnp.epoch, its claims and its stakes in one transaction. Refuses
+ * with 65: an epoch without times; one that shares time with an epoch of the same token, unless
+ * each names the other as its complement; a different result for the times and policy of a
+ * stored one. An epoch that is already stored with the same content is left alone (*there is
+ * true). Sets sequence, previous and, if k is not NULL, the signature in record. Returns 0, or
+ * -1. */
 #define LEDGER_BATCH 1024
 struct ledger_content {
 	void *ctx;
-	/* Each puts what comes next into list, LEDGER_BATCH at most, and returns how many, 0 at the
-	 * end: the claims in the order of wallets, the stakes in that of nodes. Ten million are
-	 * never whole in memory, and a table that grows at its end needs no more of the disk than
-	 * it fills. */
+	/* Each writes the next rows to list, LEDGER_BATCH at most, and returns how many, 0 at
+	 * the end: claims in the order of wallets, stakes in the order of nodes. So ten million
+	 * rows are never all in memory, and the tables grow at their ends, which wastes no
+	 * pages. */
 	size_t (*claims)(void *ctx, struct merkle_leaf *list);
 	size_t (*stakes)(void *ctx, struct ledger_stake *list);
 };
 int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *content,
 	const struct key *k, int64_t now_ms, bool *there);
 
-/* Reads the balance of an epoch, in base units. */
+/* Appends the names of the tokens that the epochs pay: "RENDER, TEST". Returns 0, or -1. */
+int ledger_tokens(struct ledger *l, struct buf *out);
+
+/* The balance of an epoch, in base units. */
 struct ledger_balance {
 	int64_t sequence;
 	int64_t minted, claimed, locked, left, paid, in_flight, owed;
@@ -101,7 +106,7 @@ int64_t ledger_import(struct ledger *l, const char *path);
  * already stored is left alone. Returns 0, or -1 with 65. */
 int ledger_add_cosign(struct ledger *l, json_t *record);
 
-/* Whether a row is one that is signed and co-signed: an epoch, or a move of stakes. */
+/* Whether a row is of a kind that is signed and co-signed: an epoch, or a move of stakes. */
 bool ledger_pays(const json_t *row);
 
 /* Returns how many of the trusted addresses have signed or co-signed the epoch of row
@@ -116,17 +121,17 @@ int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *tr
  * reason, naming the row ("row 3: ..."), or an empty reason; -1 if it cannot be read. */
 int ledger_verify(struct ledger *l, struct buf *reason);
 
-/* Checks of these epochs, in order, that their claims and balances are what their signed rows say, as
- * ledger_verify does of all: a claim that somebody has changed since is paid to nobody. only_open: not of those
- * of which nothing is owed. Returns 0, or -1: 65 naming the row. */
+/* Checks that the claims and balances of these epochs, in order, are what their signed rows say,
+ * as ledger_verify does for all: a claim that somebody has changed is never paid. only_open:
+ * skips the epochs of which nothing is owed. Returns 0, or -1: 65 naming the row. */
 int ledger_check_claims(struct ledger *l, const int64_t *epochs, long n, bool only_open);
 
-/* Checks that no epoch of which something is owed shares time with another one of its token, as ledger_seal does.
- * Returns 0, or -1: 65 naming the rows. */
+/* Checks that no epoch of which something is owed shares time with another one of its token, except
+ * where ledger_seal allows it. Returns 0, or -1: 65 naming the rows. */
 int ledger_check_times(struct ledger *l);
 
-/* Checks that what is planned and not yet signed pays claims of these epochs, which are as they were
- * signed. Returns 0, or -1: 65 naming the transaction or row. */
+/* Checks that the transactions that are planned and not yet signed pay claims of these epochs,
+ * and that those claims are what was signed. Returns 0, or -1: 65 naming the transaction or row. */
 int ledger_check_planned(struct ledger *l, const int64_t *epochs, long n);
 
 /* Computes the hash of a row. */

@@ -1,12 +1,13 @@
-/* ledger_hold.c - what the ledger's tables, which nobody signs, are held against before anything is signed: its other
- * tables, its signed epochs, the chain. */
+/* payout_checks.c - checks the ledger's tables before a payment is signed. Nobody signs the
+ * tables, so they are compared with each other and with the signed epochs, and past.c compares
+ * them with the chain. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/ledger_pay.h"
+#include "cmd/rnp-reward/ledger/payouts.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -69,7 +70,8 @@ int ledger_each_planned(struct ledger *l, ledger_order_fn fn, void *ctx)
 	return rc < 0 ? -1 : 0;
 }
 
-/* Returns 0, or -1 with EX_DATAERR if the statement finds a row, whose number is the transaction's. */
+/* Checks that a statement finds no row; the first column is a transaction's number. Returns 0,
+ * or -1. */
 static int check_none(struct ledger *l, const char *sql, const char *text)
 {
 	sqlite3_stmt *q = NULL;
@@ -115,9 +117,10 @@ int ledger_check_done(struct ledger *l)
 		paid, claimed);
 }
 
-/* --- for the chain --------------------------------------------------------------------------- */
+/* --- comparison with the chain -------------------------------------------------------------- */
 
-/* Returns what the instructions of a transaction transfer, burn and issue; -1: it is not one of ours. */
+/* Returns the sum that the instructions of a transaction transfer, burn and issue; -1: this
+ * program has not made it. */
 static int64_t moved_by(const unsigned char *bytes, size_t len)
 {
 	struct solana_first first;
@@ -129,14 +132,14 @@ static int64_t moved_by(const unsigned char *bytes, size_t len)
 		return -1;
 	for (int i = 0; i < m.n; i++) {
 		const unsigned char *data = m.list[i].data;
-		uint64_t amount = 0;
+		uint64_t amount;
 
-		/* TransferChecked, MintToChecked, BurnChecked */
-		if (m.list[i].ndata != 10 ||
-			(data[0] != 12 && data[0] != 14 && data[0] != 15))
+		if (m.list[i].ndata != SOLANA_CHECKED_BYTES ||
+			(data[0] != SOLANA_TRANSFER_CHECKED &&
+				data[0] != SOLANA_MINT_TO_CHECKED &&
+				data[0] != SOLANA_BURN_CHECKED))
 			continue;
-		for (int k = 8; k > 0; k--)
-			amount = amount << 8 | data[k];
+		amount = solana_checked_amount(data);
 		if (amount > INT64_MAX ||
 			__builtin_add_overflow(sum, (int64_t)amount, &sum))
 			return -1;
@@ -161,7 +164,8 @@ int ledger_find_tx(struct ledger *l, const char *signature, int64_t *id)
 		if (found < 0)
 			rc = err_set(EX_DATAERR,
 				"the ledger's transaction %" PRId64 " is damaged", *id);
-		/* what it is told to have paid, it has: else its other claims would be open, and paid again */
+		/* its amount must be that of its bytes: otherwise some of its claims are open,
+		 * and would be paid twice */
 		else if (moved_by(sqlite3_column_blob(q, 3),
 				 (size_t)sqlite3_column_bytes(q, 3)) !=
 			sqlite3_column_int64(q, 2))
@@ -230,7 +234,7 @@ static void add_root(struct ledger_roots *out, size_t *cap, sqlite3_stmt *q)
 	int64_t signed_ms = sqlite3_column_int64(q, 2);
 	size_t len = 0;
 
-	/* one that is sealed before it begins can be paid before, too */
+	/* an epoch that is sealed before it begins may be paid before that, too */
 	if (clock_parse(store_text(q, 4), "proof", &signed_ms) < 0 ||
 		signed_ms > sqlite3_column_int64(q, 2))
 		signed_ms = sqlite3_column_int64(q, 2);

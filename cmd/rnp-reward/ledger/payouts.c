@@ -1,7 +1,7 @@
-/* ledger_pay.c - transactions and their claims in the ledger.
+/* payouts.c - transactions and their claims in the ledger.
  *
  * long because every statement about transactions is in one place. */
-#include "cmd/rnp-reward/ledger_pay.h"
+#include "cmd/rnp-reward/ledger/payouts.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -48,7 +48,7 @@ long ledger_payable(struct ledger *l, const char *token, const struct opt_list *
 	return rc < 0 ? -1 : n;
 }
 
-/* The epochs that may be paid, as a temporary table of this connection. */
+/* Stores the epochs that may be paid in a temporary table of this connection. */
 static int set_payable(struct ledger *l, const int64_t *epochs, size_t n)
 {
 	sqlite3_stmt *q = NULL;
@@ -100,7 +100,7 @@ long ledger_owed(struct ledger *l, const int64_t *epochs, size_t n, struct owed 
 
 /* --- planning ------------------------------------------------------------------------------- */
 
-static int take_claims(struct ledger *l, int64_t id, const struct owed *list, int n,
+static int assign_claims(struct ledger *l, int64_t id, const struct owed *list, int n,
 	json_t *record)
 {
 	sqlite3_stmt *claim = NULL, *payout = NULL;
@@ -172,7 +172,7 @@ static int64_t plan(struct ledger *l, const struct owed *list, int n, json_t *re
 		rc = store_run(&l->store, q, "iii", id, now_ms, sum);
 	sqlite3_finalize(q);
 	if (rc == 0)
-		rc = take_claims(l, id, list, n, record);
+		rc = assign_claims(l, id, list, n, record);
 	if (rc == 0)
 		rc = ledger_append(l, record, NULL, now_ms);
 	return rc < 0 ? -1 : id;
@@ -329,7 +329,7 @@ static int store_signature(struct ledger *l, const struct ledger_tx *tx)
 	return rc;
 }
 
-int ledger_ask(struct ledger *l, const struct ledger_tx *tx)
+int ledger_store_message(struct ledger *l, const struct ledger_tx *tx)
 {
 	sqlite3_stmt *q = NULL;
 	int rc;
@@ -353,8 +353,8 @@ int ledger_ask(struct ledger *l, const struct ledger_tx *tx)
 	return store_commit(&l->store);
 }
 
-/* A transaction has failed: its wallets will be paid one by one; a wallet that was alone in it
- * is refused. */
+/* Notes that a transaction has failed: its wallets will be paid one by one; a wallet that was
+ * alone in it is refused from now on. */
 static int record_failure(struct ledger *l, const struct ledger_tx *tx)
 {
 	return run_on(l,
@@ -440,7 +440,7 @@ static int read_tx(sqlite3_stmt *q, struct ledger_tx *out)
 	return 0;
 }
 
-int ledger_knows(struct ledger *l, const char *signature)
+int ledger_has_signature(struct ledger *l, const char *signature)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q, "SELECT 1 FROM tx WHERE signature = ?");
@@ -506,8 +506,8 @@ json_t *ledger_last_plan(struct ledger *l)
 	return sequence < 0 ? NULL : ledger_row(l, sequence);
 }
 
-/* Returns the sum that a bound statement has, and releases it. */
-static int64_t take_sum(struct ledger *l, sqlite3_stmt *q)
+/* Returns the sum that a bound statement selects, and finalizes it; -1 with err_set. */
+static int64_t read_sum(struct ledger *l, sqlite3_stmt *q)
 {
 	int64_t sum = -1;
 
@@ -525,7 +525,7 @@ int64_t ledger_spent_since(struct ledger *l, int64_t since_ms)
 		    "SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ?"
 		    " AND action = 'pay' AND status NOT IN ('failed', 'expired')") == 0)
 		store_bind(q, "i", since_ms);
-	return take_sum(l, q);
+	return read_sum(l, q);
 }
 
 int64_t ledger_spent_from(struct ledger *l, int64_t first_tx,
@@ -539,7 +539,7 @@ int64_t ledger_spent_from(struct ledger *l, int64_t first_tx,
 		    " WHERE t.id >= ? AND t.action = 'pay' AND y.wallet <> ?"
 		    " AND t.status NOT IN ('failed', 'expired')") == 0)
 		store_bind(q, "ib", first_tx, but, payer ? sizeof *payer : 0);
-	return take_sum(l, q);
+	return read_sum(l, q);
 }
 
 int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx)

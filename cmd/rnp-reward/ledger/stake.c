@@ -1,24 +1,26 @@
-/* ledger_stake.c - stakes of nodes in the ledger: locked by epochs, released or slashed by rows. */
-#include "cmd/rnp-reward/ledger_stake.h"
+/* stake.c - stakes of nodes in the ledger: locked by epochs, released or slashed by rows. */
+#include "cmd/rnp-reward/ledger/stake.h"
 
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/ledger_parts.h"
+#include "cmd/rnp-reward/ledger/parts.h"
 #include "common/base/address.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/sha256.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
 /* --- locking -------------------------------------------------------------------------------- */
 
-/* Notes when a node was last up in its locked stakes. By primary key: an UPDATE of unknown rows makes a
- * temporary table for each node, which most nodes would leave empty. */
-static int see(struct ledger *l, sqlite3_stmt *find, sqlite3_stmt *set, int64_t end_ms,
-	const unsigned char node[32])
+/* Sets the time at which a node was last up in its locked stakes. The rows are found first and
+ * updated by primary key: an UPDATE that searches makes a temporary table for each node, empty
+ * for most. */
+static int set_seen(struct ledger *l, sqlite3_stmt *find, sqlite3_stmt *set,
+	int64_t end_ms, const unsigned char node[32])
 {
 	int rc;
 
@@ -48,7 +50,7 @@ int ledger_lock(struct ledger *l, int64_t epoch, int64_t end_ms,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct ledger_stake *s = &list[i];
 
-		rc = see(l, find, set, end_ms, s->node);
+		rc = set_seen(l, find, set, end_ms, s->node);
 		if (rc == 0 && s->base_units)
 			rc = store_run(&l->store, lock, "ibbiii", epoch, s->node,
 				sizeof s->node, s->wallet, sizeof s->wallet,
@@ -70,11 +72,11 @@ int ledger_seen_hash(struct ledger *l, int64_t sequence,
 	unsigned char out[LEDGER_HASH_BYTES], int64_t *stakes)
 {
 	sqlite3_stmt *q = NULL;
-	crypto_hash_sha256_state sha;
+	struct sha256_state sha;
 	int rc = store_prepare(&l->store, &q,
 		"SELECT epoch, node, seen_ms FROM stake WHERE epoch <= ? ORDER BY epoch, node");
 
-	crypto_hash_sha256_init(&sha);
+	sha256_init(&sha);
 	*stakes = 0;
 	if (rc == 0)
 		store_bind(q, "i", sequence);
@@ -86,10 +88,10 @@ int ledger_seen_hash(struct ledger *l, int64_t sequence,
 			break;
 		put_u64le(one, (uint64_t)sqlite3_column_int64(q, 0));
 		put_u64le(one + 40, (uint64_t)sqlite3_column_int64(q, 2));
-		crypto_hash_sha256_update(&sha, one, sizeof one);
+		sha256_update(&sha, one, sizeof one);
 		++*stakes;
 	}
-	crypto_hash_sha256_final(&sha, out);
+	sha256_final(&sha, out);
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
 }
@@ -157,7 +159,8 @@ int64_t ledger_staked_uusd(const char *address, const struct ledger_stake *list,
 
 /* --- moving --------------------------------------------------------------------------------- */
 
-/* Adds up what is moved, by wallet; the caller frees *leaves. Returns how many wallets, or -1. */
+/* Adds up the stakes of a record by wallet; the caller frees *leaves. Returns how many wallets
+ * there are, or -1. */
 static long read_moves(const json_t *record, struct merkle_leaf **leaves, int64_t *total)
 {
 	const json_t *list = json_object_get(record, "stakes"), *v;
@@ -191,7 +194,7 @@ out:
 	return n;
 }
 
-/* Moves all that a node has at stake; it must be what the record says. */
+/* Moves all that a node has at stake. Returns 0, or -1: the record says another amount. */
 static int move_node(struct ledger *l, sqlite3_stmt *move, sqlite3_stmt *sum,
 	const json_t *one, int64_t sequence)
 {
@@ -289,8 +292,8 @@ int ledger_move_stakes(struct ledger *l, json_t *record, const struct key *k,
 
 /* --- checks --------------------------------------------------------------------------------- */
 
-/* Finds the newest epoch whose claims are kept, and the newest one that says when nodes were seen,
- * which it must be, once one has said so; -1: there is none. */
+/* Finds the newest epoch whose claims are known, and the newest that has a seen_sha256; -1:
+ * there is none. Once an epoch has one, all later ones must. */
 static int newest_seen(struct ledger *l, int64_t *newest, int64_t *says)
 {
 	sqlite3_stmt *q = NULL;
@@ -309,8 +312,8 @@ static int newest_seen(struct ledger *l, int64_t *newest, int64_t *says)
 	return rc < 0 ? -1 : 0;
 }
 
-/* Holds the times at which nodes were last seen against the newest epoch. Those of earlier epochs are
- * gone: a later one has overwritten them. */
+/* Compares the times at which nodes were last seen with the hash in the newest epoch. The times
+ * at earlier epochs are no longer known: later ones have overwritten them. */
 static int verify_seen(struct ledger *l, struct buf *reason)
 {
 	unsigned char hash[LEDGER_HASH_BYTES];
@@ -322,7 +325,7 @@ static int verify_seen(struct ledger *l, struct buf *reason)
 	if (newest_seen(l, &newest, &says) < 0)
 		return -1;
 	if (says < 0)
-		return 0; /* sealed by a program that did not say it, or nothing is at stake */
+		return 0; /* an older program has sealed it, or nothing is at stake */
 	if (says != newest) {
 		buf_addf(reason,
 			"row %" PRId64 ": it does not say when nodes were last seen,"
@@ -368,7 +371,8 @@ int ledger_verify_stakes(struct ledger *l, struct buf *reason)
 		{ "SELECT s.moved FROM stake s LEFT JOIN entry e ON e.sequence = s.moved AND"
 		  " e.kind = 'rnp.stake' WHERE s.moved IS NOT NULL AND e.sequence IS NULL LIMIT 1",
 			"a stake was moved by it, and it is no rnp.stake" },
-		/* seen at the end of its own epoch or of one that was sealed later: few of each */
+		/* a node is seen at the end of its stake's own epoch, or of one that was sealed
+		 * later; both lists are short */
 		{ "SELECT min(s.epoch) FROM (SELECT DISTINCT epoch, seen_ms FROM stake) s"
 		  " JOIN epoch own ON own.sequence = s.epoch WHERE s.seen_ms < own.to_ms OR"
 		  " NOT EXISTS (SELECT 1 FROM epoch e WHERE e.sequence >= s.epoch AND"

@@ -1,16 +1,25 @@
 /* stake_moves.c - applies a policy's rule to all stakes of a ledger. */
-#include "cmd/rnp-reward/stake_moves.h"
+#include "cmd/rnp-reward/ledger/stake_moves.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/again.h"
-#include "cmd/rnp-reward/stake_core.h"
+#include "cmd/rnp-reward/epoch/recompute.h"
 #include "common/base/address.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
+
+enum stake_move stake_decide(int64_t slash_below_ppm, int64_t release_after_s,
+	const struct stake_view *v)
+{
+	if (v->challenged && v->passed_ppm < slash_below_ppm)
+		return STAKE_SLASH;
+	if (release_after_s >= 0 && !v->up && v->absent_ms >= release_after_s * 1000)
+		return STAKE_RELEASE;
+	return STAKE_STAYS;
+}
 
 struct moves {
 	struct ledger *ledger;
@@ -19,7 +28,7 @@ struct moves {
 	json_t *out;
 };
 
-/* --- usages by node -------------------------------------------------------------------------- */
+/* --- usages by node ------------------------------------------------------------------------- */
 
 /* Gets the usage of a node, found in refs by bisection. Returns false if it has none. */
 static bool find_usage(const struct epoch *e, const struct usage_ref *refs,
@@ -62,7 +71,7 @@ static enum stake_move decide(const struct moves *m, const struct ledger_stake *
 	return stake_decide(r->slash_below_ppm, r->release_after_s, &v);
 }
 
-/* --- records --------------------------------------------------------------------------------- */
+/* --- records -------------------------------------------------------------------------------- */
 
 static void add_stake(json_t *list, const struct ledger_stake *s)
 {
@@ -136,7 +145,7 @@ static int add_records(struct moves *m, const char *action,
 	return rc;
 }
 
-/* Called with the epoch as it was computed again. */
+/* Decides the moves, once the epoch is recomputed; see recompute_fn. */
 static int decide_all(void *ctx, const struct epoch *e, struct buf *reason)
 {
 	struct moves *m = ctx;
@@ -175,13 +184,13 @@ int stake_moves(struct ledger *l, const json_t *epoch, const char *policy, char 
 	int n, int64_t before, json_t **out, struct buf *reason)
 {
 	struct moves m = { .ledger = l, .before = before, .out = json_array() };
-	struct again_also also = { decide_all, &m };
+	struct recompute_hook hook = { decide_all, &m };
 	int rc = -1;
 
 	*out = m.out;
 	if (json_get_i64(epoch, "epoch", "sequence", 0, INT64_MAX, &m.sequence) == 0 &&
 		json_get_time(epoch, "epoch", "to", &m.end_ms) == 0)
-		rc = again_compare(epoch, policy, files, n, &also, reason);
+		rc = recompute_compare(epoch, policy, files, n, &hook, reason);
 	if (reason->len)
 		json_array_clear(m.out);
 	return rc;

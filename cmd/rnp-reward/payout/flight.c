@@ -1,4 +1,4 @@
-/* pay_flight.c - signs, sends and follows the transactions of a run; every step is stored in
+/* flight.c - signs, sends and follows the transactions of a run; every step is stored in
  * the ledger before a server can see it. */
 #include <inttypes.h>
 #include <sodium.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cmd/rnp-reward/pay.h"
+#include "cmd/rnp-reward/payout/run.h"
 #include "common/base/address.h"
 #include "common/base/base58.h"
 #include "common/base/clock.h"
@@ -15,33 +15,26 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
-/* --- signing --------------------------------------------------------------------------------- */
+/* --- signing -------------------------------------------------------------------------------- */
 
-/* Formats the servers' block heights, for the person who has to choose among the servers. */
-static void format_heights(struct pay_run *run, const int64_t *heights, int64_t claimed)
+/* Returns the server after the last sender that is not to be avoided; the next one if all are. */
+static int next_sender(const struct pay_run *run)
 {
-	struct buf text = BUF_INIT;
-
-	buf_addf(&text, "it is good until height %" PRId64 ", and the height now is",
-		claimed);
-	for (int i = 0; i < run->n; i++)
-		if (heights[i] >= 0)
-			buf_addf(&text, "%s %" PRId64 " (%.60s)", i ? "," : "",
-				heights[i], run->servers[i].voice.name);
-	snprintf(run->blame, sizeof run->blame, "%.*s", (int)sizeof run->blame - 1,
-		text.data);
-	buf_release(&text);
+	for (int k = 0; k < run->n; k++)
+		if (!(run->avoid >> (run->next_sender + k) % run->n & 1))
+			return (run->next_sender + k) % run->n;
+	return run->next_sender % run->n;
 }
 
 /* Gets a blockhash and the last height at which it can be used, from any server whose answer is
- * plausible. */
+ * plausible. What a server that is far behind gives has expired. */
 static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
 	int64_t *last_valid)
 {
 	int64_t heights[PAY_SERVERS_MAX], claimed;
 
 	for (int k = 0; k < run->n; k++) {
-		int i = (run->turn + k) % run->n;
+		int i = (next_sender(run) + k) % run->n;
 
 		if (rpc_blockhash(&run->servers[i], hash, &claimed) < 0) {
 			prog_warn("%s", err_get()->text);
@@ -54,12 +47,15 @@ static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
 				err_clear();
 			}
 		*last_valid = pay_last_valid(claimed, heights, run->n);
-		if (*last_valid >= 0)
+		for (int j = 0; *last_valid >= 0 && j < run->n; j++)
+			if (!pay_is_near(heights[j], heights, run->n))
+				run->avoid |= UINT32_C(1) << j;
+		if (*last_valid >= 0 && pay_is_near(heights[i], heights, run->n))
 			return 0;
-		format_heights(run, heights, claimed);
+		pay_format_heights(run, heights, claimed);
 	}
 	return err_set(EX_TEMPFAIL, "no server has a blockhash that can be used: %s",
-		run->blame);
+		run->last_error);
 }
 
 static json_t *signed_record(const struct ledger_tx *tx)
@@ -99,9 +95,10 @@ static int build(struct pay_run *run, const struct ledger_tx *tx, struct buf *me
 		       payplan_message(message, &run->payer, &tx->blockhash, list, n);
 }
 
-/* What is kept for a signer is what the ledger would have signed now, whoever has written to its file since; but
- * for what options may have changed. */
-static int check_kept(struct pay_run *run, const struct ledger_tx *tx)
+/* Checks the message that is stored for a signer: the ledger's rows must give the same message
+ * now. Otherwise somebody has changed the ledger's file since. Options may have changed what
+ * payplan_adopt takes over. */
+static int check_message(struct pay_run *run, const struct ledger_tx *tx)
 {
 	struct payer now = run->payer;
 	struct solana_parsed parsed;
@@ -122,26 +119,27 @@ static int check_kept(struct pay_run *run, const struct ledger_tx *tx)
 		tx->id);
 }
 
-/* A server that returns an old blockhash would cause the same bytes to be signed again, and so would
- * a second burn of the same amount before there is another one. Returns 1 when they were: the
- * transaction waits for another blockhash, of another server if there is one. A signer that was
- * asked with it is asked with the other one. */
-static int refuse_known(struct pay_run *run, struct ledger_tx *tx)
+/* Checks that no transaction of the ledger has this signature. The same bytes are signed twice
+ * if a server returns an old blockhash, or if two burns of one amount get the same one. Returns
+ * 0, 1: the signature is in use, and the transaction waits for another blockhash, from another
+ * server if there is one; a signer is asked once more with that; or -1. */
+static int check_unused(struct pay_run *run, struct ledger_tx *tx)
 {
-	int known = ledger_knows(run->ledger, tx->signature);
+	int known = ledger_has_signature(run->ledger, tx->signature);
 
 	if (known <= 0)
 		return known;
 	tx->asked = false;
-	if (!run->key && ledger_ask(run->ledger, tx) < 0)
+	if (!run->key && ledger_store_message(run->ledger, tx) < 0)
 		return -1;
-	run->turn++;
-	snprintf(run->blame, sizeof run->blame, "%s",
+	run->next_sender++;
+	snprintf(run->last_error, sizeof run->last_error, "%s",
 		"a blockhash is offered that was used before");
 	return 1;
 }
 
-/* Stores the signature; a key's in the commit of the caller, a signer's in one of its own. */
+/* Stores the signature: that of a key in the caller's commit, that of a signer in a commit of
+ * its own. */
 static int store_signed(struct pay_run *run, struct ledger_tx *tx)
 {
 	json_t *record = signed_record(tx);
@@ -158,14 +156,14 @@ static int store_signed(struct pay_run *run, struct ledger_tx *tx)
 	return rc;
 }
 
-/* Returns 0, 1 when it waits for another blockhash, or -1. */
+/* Signs one transaction. Returns 0, 1: it waits for another blockhash, or -1. */
 static int sign(struct pay_run *run, struct ledger_tx *tx)
 {
 	unsigned char signature[SOLANA_SIGNATURE_BYTES];
 	struct buf message = BUF_INIT, whole = BUF_INIT;
 	int rc = -1;
 
-	if ((run->key ? build(run, tx, &message) : check_kept(run, tx)) < 0)
+	if ((run->key ? build(run, tx, &message) : check_message(run, tx)) < 0)
 		goto out;
 	if (!run->key)
 		buf_add(&message, tx->bytes, tx->len);
@@ -180,11 +178,12 @@ static int sign(struct pay_run *run, struct ledger_tx *tx)
 	memcpy(tx->bytes, whole.data, whole.len);
 	tx->len = whole.len;
 	base58_encode(tx->signature, signature, sizeof signature);
-	rc = refuse_known(run, tx);
+	rc = check_unused(run, tx);
 	if (rc)
 		goto out;
+	run->next_sender = next_sender(run);
 	snprintf(tx->sender, sizeof tx->sender, "%s",
-		run->servers[run->turn++ % run->n].voice.name);
+		run->servers[run->next_sender++].peer.name);
 	rc = store_signed(run, tx);
 	tx->status = PAY_SIGNED;
 out:
@@ -203,14 +202,15 @@ static int store_message(struct pay_run *run, struct ledger_tx *tx)
 	if (rc == 0) {
 		memcpy(tx->bytes, message.data, message.len);
 		tx->len = message.len;
-		rc = ledger_ask(run->ledger, tx);
+		rc = ledger_store_message(run->ledger, tx);
 	}
 	buf_release(&message);
 	return rc;
 }
 
-/* Takes a nonce account that no transaction in flight uses. */
-static int take_nonce(struct pay_run *run, struct ledger_tx *list, int n, int tx)
+/* Assigns a nonce account to list[tx] that no transaction in flight uses. Returns 0, 1: all are
+ * in use, or -1. */
+static int choose_nonce(struct pay_run *run, struct ledger_tx *list, int n, int tx)
 {
 	for (int k = 0; k < run->nonces.n; k++) {
 		const char *nonce = run->nonces.items[k];
@@ -229,8 +229,8 @@ static int take_nonce(struct pay_run *run, struct ledger_tx *list, int n, int tx
 	return 1;
 }
 
-/* Gives planned transactions a nonce each, or all one blockhash; for a signer only the next one. Returns how
- * many can be signed, or -1. */
+/* Gives each planned transaction a nonce, or all of them one blockhash; with a signer, only the
+ * next one. Returns how many can be signed, or -1. */
 static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	struct solana_key blockhash;
@@ -246,11 +246,11 @@ static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 			ready++;
 			continue;
 		}
-		/* a person takes a while for each, and a blockhash does not live longer for that */
+		/* a person may take a while for each signature, and blockhashes expire meanwhile */
 		if (!run->key && ready)
 			continue;
 		if (run->nonces.n) {
-			rc = take_nonce(run, list, n, i);
+			rc = choose_nonce(run, list, n, i);
 		} else {
 			if (last_valid < 0)
 				rc = fresh_blockhash(run, &blockhash, &last_valid);
@@ -267,8 +267,8 @@ static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 	return ready;
 }
 
-/* Signs planned transactions: with a key in one commit; with a signer one, which is sent before the next is
- * asked for. */
+/* Signs planned transactions: with a key all of them, in one commit; with a signer only one,
+ * which is sent before the signer is asked for the next. */
 static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	int ready = prepare(run, list, n), rc = 0;
@@ -291,14 +291,14 @@ static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 	return store_commit(&run->ledger->store);
 }
 
-/* --- sending --------------------------------------------------------------------------------- */
+/* --- sending -------------------------------------------------------------------------------- */
 
 /* Whether a transaction was sent to this server, however its URL is spelled. */
 static bool is_sender(const struct rpc *r, const struct ledger_tx *tx)
 {
-	struct voice sent_to;
-	bool same = voice_read(&sent_to, tx->sender) == 0 &&
-		voice_same(&sent_to, &r->voice);
+	struct rpc_peer sent_to;
+	bool same = rpc_peer_parse(&sent_to, tx->sender) == 0 &&
+		rpc_peer_same(&sent_to, &r->peer);
 
 	err_clear();
 	return same;
@@ -323,24 +323,61 @@ static void send_all(struct pay_run *run, struct ledger_tx *list, int n)
 			continue;
 		if (rpc_send(server, list[i].bytes, list[i].len) < 0) {
 			prog_detail("%s", err_get()->text);
-			/* later ones say that the blockhash has expired */
-			if (!run->refused[0])
-				snprintf(run->refused, sizeof run->refused, "%.*s",
-					(int)sizeof run->refused - 1, err_get()->text);
+			pay_note_refused(run, &list[i], server);
 		}
 		err_clear();
 	}
 }
 
-/* --- following ------------------------------------------------------------------------------- */
+/* --- following ------------------------------------------------------------------------------ */
+
+static bool is_given_up(const struct pay_run *run, const char *signature)
+{
+	for (int i = 0; i < run->given_up->n; i++)
+		if (strcmp(run->given_up->items[i], signature) == 0)
+			return true;
+	return false;
+}
+
+int pay_check_given_up(struct pay_run *run)
+{
+	for (int i = 0; i < run->given_up->n; i++) {
+		int known = ledger_has_signature(run->ledger, run->given_up->items[i]);
+
+		if (known < 0)
+			return -1;
+		if (!known)
+			return err_set(EX_DATAERR,
+				"--give-up: no transaction of the ledger has the signature '%.90s'",
+				run->given_up->items[i]);
+	}
+	return 0;
+}
+
+bool pay_doubts(const struct pay_run *run, int64_t tx)
+{
+	for (int i = 0; i < run->ndoubts; i++)
+		if (run->doubts[i].id == tx)
+			return true;
+	return false;
+}
+
+static void doubt(struct pay_run *run, const struct ledger_tx *tx)
+{
+	struct pay_doubt *d = &run->doubts[run->ndoubts++];
+
+	d->id = tx->id;
+	strcpy(d->signature, tx->signature);
+}
 
 struct views {
 	struct pay_view list[PAY_IN_FLIGHT_MAX];
 	const char *signatures[PAY_IN_FLIGHT_MAX];
 };
 
-/* What a server tells of a transaction's nonce: 0, the account has its value, so that it can land; 1, it has another
- * one; -1, it has none, or one that it had before: the server is behind. Returns -2 with err_set. */
+/* Compares the nonce of a transaction with its account, as a server has it. Returns 0: the
+ * account has that value, so the transaction can land; 1: it has a new value; -1: it has none,
+ * or an older one, so the server is behind; -2 with err_set. */
 static int nonce_height(struct pay_run *run, const struct rpc_account *got,
 	const struct ledger_tx *tx)
 {
@@ -355,8 +392,8 @@ static int nonce_height(struct pay_run *run, const struct rpc_account *got,
 	return used < 0 ? -2 : used ? -1 : 1;
 }
 
-/* A transaction with a nonce can land as long as its account has that value. What stands for the
- * finalised height is 0 as long, and 1 when another value is final; its last valid height is 0. */
+/* A transaction with a nonce can land as long as its account has that value. Its last valid
+ * height is 0, and its finalised height is 0 until another value is final, then 1. */
 static int ask_nonces(struct pay_run *run, int server, const struct ledger_tx *list,
 	int n, int64_t *heights)
 {
@@ -413,6 +450,8 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 	memset(v, 0, sizeof *v);
 	for (int i = 0; i < n; i++) {
 		v->list[i].servers = run->n;
+		v->list[i].given = run->given;
+		v->list[i].given_up = is_given_up(run, list[i].signature);
 		v->list[i].last_valid = list[i].last_valid;
 		v->signatures[i] = list[i].signature;
 		for (int s = 0; s < run->n; s++) {
@@ -427,15 +466,23 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 
 static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view *v)
 {
-	int blame, rc;
-	/* whatever the server answered, it has the bytes now */
+	int contradicts, rc;
+	/* the server has the bytes, whatever it has answered */
 	enum pay_status to = pay_decide(tx->status == PAY_SIGNED ? PAY_SENT : tx->status,
-		v, &blame);
+		v, &contradicts);
 
-	if (blame >= 0)
-		snprintf(run->blame, sizeof run->blame,
+	if (!pay_is_over(to))
+		pay_format_answers(run, tx, v);
+	if (to == PAY_FINALISED)
+		pay_note_denials(run, tx, v);
+	if (contradicts >= 0) {
+		snprintf(run->last_error, sizeof run->last_error,
 			"%.120s alone says that transaction %" PRId64 " may still land",
-			run->servers[blame].voice.name, tx->id);
+			run->servers[contradicts].peer.name, tx->id);
+		run->avoid |= UINT32_C(1) << contradicts;
+	}
+	if (!pay_is_over(to) && pay_is_doubtful(v))
+		doubt(run, tx);
 	if (to == tx->status)
 		return 0;
 	rc = ledger_move(run->ledger, tx, to, NULL, clock_now_ms());
@@ -449,6 +496,7 @@ static int follow(struct pay_run *run, struct ledger_tx *list, int n)
 	static struct views views;
 	int rc = 0;
 
+	run->ndoubts = 0;
 	if (!n)
 		return 0;
 	ask_all(run, list, n, &views);
@@ -468,12 +516,13 @@ int pay_round(struct pay_run *run, int *left)
 	static struct ledger_tx list[PAY_IN_FLIGHT_MAX];
 	int n = ledger_in_flight(run->ledger, list, PAY_IN_FLIGHT_MAX);
 
-	*left = 0;
 	int waiting = 0;
 
+	*left = run->nbehind = 0;
+	run->last_error[0] = '\0';
 	if (n < 0 || sign_all(run, list, n) < 0)
 		return -1;
-	/* those that wait for a nonce come later, and servers know nothing of them */
+	/* transactions that wait for a nonce go to the end: no server can know them */
 	for (int i = 0; i < n; i++) {
 		struct ledger_tx one = list[i];
 
@@ -487,8 +536,14 @@ int pay_round(struct pay_run *run, int *left)
 	send_all(run, list, n - waiting);
 	if (follow(run, list, n - waiting) < 0)
 		return -1;
-	for (int i = 0; i < n; i++)
-		*left += !pay_is_over(list[i].status);
+	for (int i = 0; i < n; i++) {
+		bool behind = list[i].id < run->behind;
+
+		if (pay_is_over(list[i].status) || pay_doubts(run, list[i].id))
+			continue;
+		run->nbehind += behind;
+		*left += !behind;
+	}
 	return 0;
 }
 
@@ -503,10 +558,7 @@ int pay_follow(struct pay_run *run)
 		if (!left)
 			return 0;
 		if (clock_mono_ns() > end_ns)
-			return err_set(EX_TEMPFAIL,
-				"%d transactions are still in flight: go on with pay --resume%s%s%s",
-				left, run->blame[0] ? "; " : "", run->blame,
-				run->blame[0] ? "" : pay_refusal(run));
+			return pay_still_in_flight(run, left + run->nbehind);
 		nanosleep(&pause, NULL);
 	}
 }

@@ -1,23 +1,24 @@
-/* pay_past.c - looks on the chain for payments that the ledger does not know of, before it makes any: the
- * transactions of the payer's account have the root of the epoch that they pay as their memo. */
+/* past.c - searches the chain for payments that the ledger does not have, before any is made.
+ * The memo of a payment is the root of the epoch that it pays. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "cmd/rnp-reward/pay.h"
+#include "cmd/rnp-reward/payout/run.h"
 #include "common/base/address.h"
 #include "common/base/base58.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
 
-#define PAGES_MAX     200 /* of RPC_PAST_MAX transactions */
-#define STRANGE_MAX   20  /* transactions with other roots that are looked at */
-#define STRANGERS_MAX 5000
-#define DAY_S         86400
-#define FIRST_SLOT    1 /* a server that has it has all */
-/* what is this old was held against the chain before something else was planned */
+#define PAGES_MAX              200 /* each of RPC_PAST_MAX transactions */
+#define FOREIGN_CHECKS_MAX     20 /* transactions with foreign roots that are looked up */
+#define FOREIGN_SIGNATURES_MAX 5000
+#define DAY_S                  86400
+#define FIRST_SLOT             1 /* a server that has this slot has all */
+/* transactions of this age were compared with the chain in earlier runs, before other ones were
+ * planned */
 #define OLD_MS     INT64_C(604800000)
 #define ROOT_CHARS 44
 
@@ -25,15 +26,17 @@ struct past {
 	struct pay_run *run;
 	struct ledger_roots roots;
 	char until[LEDGER_SIGNATURE_MAX];
-	int64_t since_s;  /* nothing of this ledger was paid before */
-	int64_t back_s;   /* so far back a server has to know transactions */
-	int strange_seen; /* with roots that this ledger does not have */
-	char strange[RPC_SIGNATURE_MAX]; /* one of them, of the payer */
+	int64_t since_s;  /* nothing of this ledger was paid before this */
+	int64_t back_s;   /* a server has to know all transactions since then */
+	int foreign_seen; /* how many transactions with foreign roots were looked up */
+	/* a payment of the payer's with a foreign root, or "" */
+	char foreign[RPC_SIGNATURE_MAX];
 };
 
-/* --- memos ------------------------------------------------------------------------------------ */
+/* --- memos ---------------------------------------------------------------------------------- */
 
-/* Gets the next root in a list of memos ("[44] text; [5] text"). Returns what follows, or NULL: there is none. */
+/* Finds the next root in a list of memos ("[44] text; [5] text"). Returns the text behind it, or
+ * NULL: there is none. */
 static const char *next_root(const char *memo, unsigned char root[MERKLE_HASH_BYTES])
 {
 	static const char alphabet[] =
@@ -55,33 +58,34 @@ static const char *next_root(const char *memo, unsigned char root[MERKLE_HASH_BY
 	return NULL;
 }
 
-/* What a memo says: it pays an epoch of this ledger or is a burn of --burn, or it is of another one, or has no root. */
-enum tells { TELLS_NOTHING, TELLS_OURS, TELLS_STRANGE };
+/* What a memo names: nothing; an epoch of this ledger or a burn of --burn; another root. */
+enum memo_kind { MEMO_NONE, MEMO_OURS, MEMO_FOREIGN };
 
-static enum tells read_memo(const struct past *p, const char *memo,
+static enum memo_kind read_memo(const struct past *p, const char *memo,
 	unsigned char root[MERKLE_HASH_BYTES])
 {
 	unsigned char one[MERKLE_HASH_BYTES];
-	enum tells found = TELLS_NOTHING;
+	enum memo_kind found = MEMO_NONE;
 
 	while ((memo = next_root(memo, one))) {
 		const struct ledger_root *known = ledger_find_root(&p->roots, one);
 
-		/* what was imported without its claims was never paid from here, unless somebody has
-		 * made one of the epochs payable that are paid for under this root, too */
+		/* An epoch that was imported without its claims is never paid from here. But a
+		 * memo names only the newest epoch that is paid, so if an older one is payable,
+		 * the payment may be for that. */
 		if (known && !known->payable && known->sequence < p->roots.first_sequence)
 			continue;
 		memcpy(root, one, sizeof one);
 		if (known || pay_find_burn(one))
-			return TELLS_OURS;
-		found = TELLS_STRANGE;
+			return MEMO_OURS;
+		found = MEMO_FOREIGN;
 	}
 	return found;
 }
 
-/* --- proof ------------------------------------------------------------------------------------ */
+/* --- proof ---------------------------------------------------------------------------------- */
 
-/* Whether a message has this memo: whatever else it is, it has its characters. */
+/* Whether the characters of this memo are in a message. That suffices: the payer has signed it. */
 static bool has_memo(const struct solana_first *first,
 	const unsigned char root[MERKLE_HASH_BYTES])
 {
@@ -91,12 +95,14 @@ static bool has_memo(const struct solana_first *first,
 	return memmem(first->message, first->nmessage, memo, strlen(memo)) != NULL;
 }
 
-/* Whose a transaction is. Nobody but the payer can make one of the payer, though anybody can send one with such a
- * memo that names the payer's account. */
-enum whose { WHOSE_UNKNOWN, WHOSE_STRANGER, WHOSE_PAYER_OTHER, WHOSE_PAYER };
+/* Who has signed a transaction: it is not known, somebody else, the payer with another memo, the
+ * payer. Anybody can send a transaction with such a memo that names the payer's account, but
+ * nobody else can sign one as the payer. */
+enum whose { WHOSE_UNKNOWN, WHOSE_FOREIGN, WHOSE_PAYER_OTHER, WHOSE_PAYER };
 
-/* Reads what a server gives as the bytes of a transaction. Only bytes that were signed with its signature tell whose
- * it is, since nobody can find another key or message for that: all others may be a lie, and tell nothing. */
+/* Finds the signer from the bytes that a server gives for a transaction. They prove something
+ * only if the signature fits them, since nobody can find another key or message for it; other
+ * bytes may be a lie. */
 static enum whose read_whose(const struct pay_run *run, const char *signature,
 	const unsigned char root[MERKLE_HASH_BYTES], const unsigned char *bytes,
 	size_t len)
@@ -110,40 +116,40 @@ static enum whose read_whose(const struct pay_run *run, const char *signature,
 	if (strcmp(text, signature) != 0)
 		return WHOSE_UNKNOWN;
 	if (memcmp(&first.key, &run->payer.wallet, sizeof first.key) != 0)
-		return WHOSE_STRANGER;
+		return WHOSE_FOREIGN;
 	return has_memo(&first, root) ? WHOSE_PAYER : WHOSE_PAYER_OTHER;
 }
 
-/* Whether a transaction is known to be a stranger's: anybody can send many for a few cents, and each is asked for
- * once a run, not by what each server tells. */
-static bool is_stranger(const struct pay_run *run, const char *signature)
+/* Whether a transaction is known to be signed by somebody else. Anybody can send many of them for a
+ * few cents, so the bytes of each are requested once a run, not once for each server. */
+static bool is_foreign(const struct pay_run *run, const char *signature)
 {
-	for (size_t i = 0; i < run->strangers.len; i += RPC_SIGNATURE_MAX)
-		if (strcmp(run->strangers.data + i, signature) == 0)
+	for (size_t i = 0; i < run->foreign_signatures.len; i += RPC_SIGNATURE_MAX)
+		if (strcmp(run->foreign_signatures.data + i, signature) == 0)
 			return true;
 	return false;
 }
 
-static void keep_stranger(struct pay_run *run, const char *signature)
+static void note_foreign(struct pay_run *run, const char *signature)
 {
 	char text[RPC_SIGNATURE_MAX] = "";
 
-	if (run->strangers.len >= STRANGERS_MAX * sizeof text)
+	if (run->foreign_signatures.len >= FOREIGN_SIGNATURES_MAX * sizeof text)
 		return;
 	memcpy(text, signature, strnlen(signature, sizeof text - 1));
-	buf_add(&run->strangers, text, sizeof text);
+	buf_add(&run->foreign_signatures, text, sizeof text);
 }
 
-/* Returns 1 if the transaction is the payer's with this memo, 0 if it is certainly not, -1: no server shows it. The
- * server that told of it is asked first. */
-static int prove(struct pay_run *run, int teller, const char *signature,
+/* Requests the bytes of a transaction, from the server `first` first. Returns 1: it is the
+ * payer's, with this memo; 0: it certainly is not; -1: no server has the bytes. */
+static int prove(struct pay_run *run, int first, const char *signature,
 	const unsigned char root[MERKLE_HASH_BYTES])
 {
 	unsigned char bytes[SOLANA_TX_BYTES_MAX];
 	size_t len;
 
-	for (int k = 0; k < run->n && !is_stranger(run, signature); k++) {
-		int rc = rpc_transaction(&run->servers[(teller + k) % run->n], signature,
+	for (int k = 0; k < run->n && !is_foreign(run, signature); k++) {
+		int rc = rpc_transaction(&run->servers[(first + k) % run->n], signature,
 			bytes, &len);
 		enum whose whose = rc ? WHOSE_UNKNOWN :
 					read_whose(run, signature, root, bytes, len);
@@ -152,21 +158,21 @@ static int prove(struct pay_run *run, int teller, const char *signature,
 			prog_detail("%s", err_get()->text);
 			err_clear();
 		}
-		if (whose == WHOSE_STRANGER)
-			keep_stranger(run, signature);
+		if (whose == WHOSE_FOREIGN)
+			note_foreign(run, signature);
 		else if (whose != WHOSE_UNKNOWN)
 			return whose == WHOSE_PAYER;
 	}
-	return is_stranger(run, signature) ? 0 : -1;
+	return is_foreign(run, signature) ? 0 : -1;
 }
 
-/* --- the past --------------------------------------------------------------------------------- */
+/* --- the past ------------------------------------------------------------------------------- */
 
-static int refuse(const struct past *p, int server, const struct rpc_past *one,
-	enum tells tells, const unsigned char root[MERKLE_HASH_BYTES], int64_t given_up)
+static int report_payment(const struct past *p, int server, const struct rpc_past *one,
+	enum memo_kind kind, const unsigned char root[MERKLE_HASH_BYTES],
+	int64_t given_up)
 {
-	const char *name = p->run->servers[server].voice.name,
-		   *burn = pay_find_burn(root);
+	const char *name = p->run->servers[server].peer.name, *burn = pay_find_burn(root);
 	char memo[ADDRESS_MAX];
 
 	address_format(root, memo);
@@ -184,49 +190,52 @@ static int refuse(const struct past *p, int server, const struct rpc_past *one,
 		"transaction %s has paid for %s %s, and %s not in the ledger: it is a "
 		"copy of before that, or was changed (%s)%s",
 		one->signature,
-		tells == TELLS_OURS ? "the epoch with root" :
-				      "an epoch, or a burn, with the memo",
-		memo, tells == TELLS_OURS ? "is" : "both are", name,
-		tells == TELLS_OURS ? "" :
-				      "; if another ledger has paid it, give --shared");
+		kind == MEMO_OURS ? "the epoch with root" :
+				    "an epoch, or a burn, with the memo",
+		memo, kind == MEMO_OURS ? "is" : "both are", name,
+		kind == MEMO_OURS ? "" :
+				    "; if another ledger has paid it, give --shared");
 }
 
-/* Holds one transaction of the past against the ledger. Returns 0, or -1. */
-static int hold(struct past *p, int server, const struct rpc_past *one)
+/* Compares one transaction of the chain with the ledger. Returns 0, or -1: it is a payment that
+ * the ledger does not have. */
+static int check_transaction(struct past *p, int server, const struct rpc_past *one)
 {
 	unsigned char root[MERKLE_HASH_BYTES];
-	enum tells tells = one->failed ? TELLS_NOTHING : read_memo(p, one->memo, root);
+	enum memo_kind kind = one->failed ? MEMO_NONE : read_memo(p, one->memo, root);
 	int64_t id = -1;
 	int status, mine;
 
-	if (tells == TELLS_NOTHING ||
-		(tells == TELLS_STRANGE && p->run->shared && p->strange[0]))
+	if (kind == MEMO_NONE ||
+		(kind == MEMO_FOREIGN && p->run->shared && p->foreign[0]))
 		return 0;
 	status = ledger_find_tx(p->run->ledger, one->signature, &id);
 	if (status < -1)
 		return -1;
 	if (status >= 0 && status != PAY_EXPIRED && status != PAY_FAILED)
 		return 0;
-	if (tells == TELLS_STRANGE && p->run->shared && p->strange_seen++ >= STRANGE_MAX)
+	if (kind == MEMO_FOREIGN && p->run->shared &&
+		p->foreign_seen++ >= FOREIGN_CHECKS_MAX)
 		return 0;
 	mine = prove(p->run, server, one->signature, root);
 	if (mine == 0)
 		return 0;
-	if (tells == TELLS_STRANGE && p->run->shared) {
+	if (kind == MEMO_FOREIGN && p->run->shared) {
 		if (mine > 0)
-			strcpy(p->strange, one->signature);
+			strcpy(p->foreign, one->signature);
 		return 0;
 	}
 	return mine > 0 ?
-		refuse(p, server, one, tells, root, id) :
+		report_payment(p, server, one, kind, root, id) :
 		err_set(EX_TEMPFAIL,
 			"%s tells of a payment that nobody shows, %s: leave it out, "
 			"or ask again later",
-			p->run->servers[server].voice.name, one->signature);
+			p->run->servers[server].peer.name, one->signature);
 }
 
-/* Returns 1 when a server has told all, 0 when it has not, -1 with err_set: nothing may be paid. */
-static int look_at(struct past *p, int server)
+/* Checks all transactions that a server lists. Returns 1; 0: its list is not complete; -1 with
+ * err_set: nothing may be paid. */
+static int check_server(struct past *p, int server)
 {
 	static struct rpc_past page[RPC_PAST_MAX];
 	struct rpc *r = &p->run->servers[server];
@@ -243,19 +252,20 @@ static int look_at(struct past *p, int server)
 		for (int i = 0; i < n; i++) {
 			if (page[i].at_s && page[i].at_s < p->since_s)
 				return 1;
-			if (hold(p, server, &page[i]) < 0)
+			if (check_transaction(p, server, &page[i]) < 0)
 				return -1;
 		}
-		/* a server may give fewer at a time than it is asked for */
+		/* a page may be shorter than requested, so only an empty one is the end */
 		if (!n)
 			return 1;
 		strcpy(before, page[n - 1].signature);
 	}
-	prog_warn("%s: the past of the payer's account has no end", r->voice.name);
+	prog_warn("%s: the past of the payer's account has no end", r->peer.name);
 	return 0;
 }
 
-/* Whether a server has not yet forgotten any transaction of the time that matters: many keep those of some days. */
+/* Whether a server still has all transactions since back_s. Many keep only those of some days;
+ * the user is told once. */
 static bool reaches_back(const struct past *p, int server)
 {
 	struct rpc *r = &p->run->servers[server];
@@ -270,18 +280,18 @@ static bool reaches_back(const struct past *p, int server)
 	}
 	if (slot <= FIRST_SLOT || at_s <= p->back_s)
 		return true;
-	if (p->run->forgetful >> server & 1)
+	if (p->run->pruned >> server & 1)
 		return false;
-	p->run->forgetful |= UINT32_C(1) << server;
+	p->run->pruned |= UINT32_C(1) << server;
 	clock_format(known, at_s * 1000);
 	clock_format(since, p->back_s * 1000);
 	prog_warn(
 		"%s: knows transactions since %s only, and there may be payments since %s",
-		r->voice.name, known, since);
+		r->peer.name, known, since);
 	return false;
 }
 
-/* Finds out since when transactions matter. */
+/* Sets the times since which transactions matter. */
 static int set_times(struct past *p)
 {
 	int64_t first_ms = pay_burns_since(), until_ms = 0;
@@ -301,30 +311,31 @@ static int set_times(struct past *p)
 int pay_check_past(struct pay_run *run)
 {
 	struct past p = { .run = run };
-	int need = run->n < PAY_QUORUM ? run->n : PAY_QUORUM, told = 0,
+	int need = run->n < PAY_QUORUM ? run->n : PAY_QUORUM, complete = 0,
 	    rc = set_times(&p);
 
 	for (int i = 0; i < run->n && rc == 0; i++) {
-		int all = look_at(&p, i);
+		int all = check_server(&p, i);
 
 		rc = all < 0 ? -1 : 0;
-		told += all > 0 && reaches_back(&p, i);
+		complete += all > 0 && reaches_back(&p, i);
 	}
 	free(p.roots.list);
-	if (rc == 0 && p.strange[0] && !run->strange_told) {
-		run->strange_told = true;
+	if (rc == 0 && p.foreign[0] && !run->foreign_reported) {
+		run->foreign_reported = true;
 		prog_warn(
 			"transaction %s of this wallet has paid for an epoch that is not in the "
 			"ledger: another one is paid from it, or this is an older copy",
-			p.strange);
+			p.foreign);
 	}
-	if (rc == 0 && told < need)
+	if (rc == 0 && complete < need)
 		rc = err_set(EX_UNAVAILABLE,
-			"only %d of %d servers tell of past transactions", told, run->n);
+			"only %d of %d servers tell of past transactions", complete,
+			run->n);
 	return rc;
 }
 
-/* --- what is under way -------------------------------------------------------------------------- */
+/* --- transactions in flight ----------------------------------------------------------------- */
 
 int pay_settle(struct pay_run *run)
 {
@@ -338,7 +349,7 @@ int pay_settle(struct pay_run *run)
 		v.seen[i] = PAY_NULL;
 		err_clear();
 	}
-	/* one that was signed before has a blockhash of before, as if it were sent now */
+	/* a transaction that was signed before has a blockhash that is no newer than now */
 	v.last_valid = pay_last_valid(0, v.final_height, run->n);
 	if (v.last_valid < 0)
 		return err_set(EX_TEMPFAIL,

@@ -1,5 +1,5 @@
-/* payplan.c - packs payouts into transactions of at most 1,232 bytes. */
-#include "cmd/rnp-reward/payplan.h"
+/* plan.c - packs payouts into transactions of at most 1,232 bytes. */
+#include "cmd/rnp-reward/payout/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* Compute units, above what programs were measured to use: creating an account searches for its
- * address, which may take several tries of 1,500 units. */
+/* Compute units, more than programs were measured to use: the creation of an account searches
+ * for its address, which may take several tries of 1,500 units. */
 #define UNITS_BASE     30000
 #define UNITS_CREATE   45000
 #define UNITS_TRANSFER 15000
@@ -23,7 +23,7 @@ static uint32_t units(const struct owed *list, int n)
 	return sum < UNITS_MAX ? sum : UNITS_MAX;
 }
 
-/* The instructions that every message begins with; a nonce must be the first. */
+/* Adds the instructions that every message begins with; a nonce must be the first. */
 static void start_message(struct solana_message *m, const struct payer *p, uint32_t limit)
 {
 	if (p->with_nonce)
@@ -33,15 +33,6 @@ static void start_message(struct solana_message *m, const struct payer *p, uint3
 		solana_unit_price(&m->list[m->n++], p->unit_price);
 	if (p->memo[0])
 		solana_memo(&m->list[m->n++], p->memo);
-}
-
-static uint64_t number(const unsigned char *data, int bytes)
-{
-	uint64_t v = 0;
-
-	for (int i = bytes; i-- > 0;)
-		v = v << 8 | data[i];
-	return v;
 }
 
 bool payplan_adopt(struct payer *p, const struct solana_parsed *m)
@@ -56,9 +47,9 @@ bool payplan_adopt(struct payer *p, const struct solana_parsed *m)
 			    solana_program(SOLANA_COMPUTE_BUDGET), SOLANA_KEY_BYTES) != 0)
 			continue;
 		if (m->list[i].ndata == 5 && data[0] == 2)
-			p->unit_limit = (uint32_t)number(data + 1, 4);
+			p->unit_limit = (uint32_t)solana_number(data + 1, 4);
 		else if (m->list[i].ndata == 9 && data[0] == 3)
-			p->unit_price = number(data + 1, 8);
+			p->unit_price = solana_number(data + 1, 8);
 	}
 	return p->unit_price <= PAYPLAN_PRICE_MAX;
 }
@@ -119,7 +110,7 @@ int payplan_message(struct buf *out, const struct payer *p,
 	return rc;
 }
 
-int payplan_take(const struct payer *p, const struct owed *list, int n, size_t *bytes)
+int payplan_fit(const struct payer *p, const struct owed *list, int n, size_t *bytes)
 {
 	static const struct solana_key no_blockhash;
 	struct buf message = BUF_INIT;

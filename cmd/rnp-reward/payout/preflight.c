@@ -1,11 +1,11 @@
-/* pay_look.c - checks the cluster, the mint, the payer and the wallets with the servers, before
+/* preflight.c - checks the cluster, the mint, the payer and the wallets with the servers, before
  * anything is signed. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/pay.h"
+#include "cmd/rnp-reward/payout/run.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
 
@@ -23,14 +23,24 @@ enum { STATE_INITIALISED = 1, STATE_FROZEN = 2 };
 
 /* A mint of Token-2022 is padded to the size of an account; its extensions follow. */
 #define EXTENSIONS 166
-enum { EXTENSION_FEE = 1, EXTENSION_NO_TRANSFER = 9, EXTENSION_HOOK = 14 };
-#define FEE_BYTES 108
-#define FEE_OLDER 72 /* epoch, most, 1/10000 */
-#define FEE_NEWER 90
+enum {
+	EXTENSION_FEE = 1,
+	EXTENSION_CONFIDENTIAL = 5, /* of an account */
+	EXTENSION_NEW_STATE = 6,
+	EXTENSION_MEMO = 8, /* of an account */
+	EXTENSION_NO_TRANSFER = 9,
+	EXTENSION_HOOK = 14,
+	EXTENSION_PAUSE = 26
+};
+/* whether a confidential account takes amounts that all can read */
+#define TAKES_OPEN 262
+#define FEE_BYTES  108
+#define FEE_OLDER  72 /* its epoch, maximum and rate, in 1/10000 */
+#define FEE_NEWER  90
 
 /* A nonce account of the system program. */
 #define NONCE_BYTES     80
-#define NONCE_CURRENT   1 /* version; of the legacy one no transaction lands any more */
+#define NONCE_CURRENT   1 /* the version; transactions with a legacy nonce no longer land */
 #define NONCE_AUTHORITY 8
 #define NONCE_VALUE     40
 
@@ -57,24 +67,23 @@ int pay_check_servers(struct pay_run *run)
 	for (int i = 0; i < run->n;) {
 		bool answered = rpc_genesis(&run->servers[i], genesis) == 0;
 
-		int again = rpc_again(run->servers, i, &run->servers[i]);
+		int same = rpc_find_same(run->servers, i, &run->servers[i]);
 
-		if (answered && again < 0 && strcmp(genesis, run->genesis) == 0) {
+		if (answered && same < 0 && strcmp(genesis, run->genesis) == 0) {
 			i++;
 			continue;
 		}
-		if (answered && again >= 0)
+		if (answered && same >= 0)
 			prog_warn(
 				"%s: is the server of %s, and not a second one: left out",
-				run->servers[i].voice.name,
-				run->servers[again].voice.name);
+				run->servers[i].peer.name, run->servers[same].peer.name);
 		else if (answered)
 			prog_warn("%s: is of another cluster (genesis %s): left out",
-				run->servers[i].voice.name, genesis);
+				run->servers[i].peer.name, genesis);
 		else
 			prog_warn("%s: left out", err_get()->text);
 		err_clear();
-		foreign += answered && again < 0;
+		foreign += answered && same < 0;
 		drop_server(run, i);
 	}
 	if (!run->n && foreign)
@@ -86,30 +95,30 @@ int pay_check_servers(struct pay_run *run)
 	return 0;
 }
 
-/* --- accounts that two have alike ------------------------------------------------------------ */
+/* --- accounts on which servers agree -------------------------------------------------------- */
 
 static bool same_account(const struct rpc_account *a, const struct rpc_account *b)
 {
-	return a->exists == b->exists &&
+	return a->exists == b->exists && a->executable == b->executable &&
 		memcmp(&a->program, &b->program, sizeof a->program) == 0 &&
 		a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
 }
 
-struct look {
+struct replies {
 	struct rpc_account got[PAY_SERVERS_MAX][RPC_BATCH_MAX];
 	bool answered[PAY_SERVERS_MAX];
 };
 
 static int ask_all(struct pay_run *run, const char *commitment,
-	const struct solana_key *keys, int n, struct look *look)
+	const struct solana_key *keys, int n, struct replies *replies)
 {
 	int answers = 0;
 
 	for (int i = 0; i < run->n; i++) {
-		look->answered[i] = rpc_accounts(&run->servers[i], commitment, keys, n,
-					    look->got[i]) == 0;
-		answers += look->answered[i];
-		if (!look->answered[i])
+		replies->answered[i] = rpc_accounts(&run->servers[i], commitment, keys, n,
+					       replies->got[i]) == 0;
+		answers += replies->answered[i];
+		if (!replies->answered[i])
 			prog_warn("%s", err_get()->text);
 		err_clear();
 	}
@@ -121,35 +130,26 @@ static int ask_all(struct pay_run *run, const char *commitment,
 
 /* Returns the account on which a quorum agrees, or NULL. */
 static const struct rpc_account *agreed(const struct pay_run *run,
-	const struct look *look, int k)
+	const struct replies *replies, int k)
 {
 	for (int i = 0; i < run->n; i++) {
 		int votes = 0;
 
-		for (int j = 0; j < run->n && look->answered[i]; j++)
-			votes += look->answered[j] &&
-				same_account(&look->got[i][k], &look->got[j][k]);
+		for (int j = 0; j < run->n && replies->answered[i]; j++)
+			votes += replies->answered[j] &&
+				same_account(&replies->got[i][k], &replies->got[j][k]);
 		if (votes >= quorum(run))
-			return &look->got[i][k];
+			return &replies->got[i][k];
 	}
 	return NULL;
 }
 
-static uint64_t number(const unsigned char *data, int bytes)
-{
-	uint64_t v = 0;
-
-	for (int i = bytes; i-- > 0;)
-		v = v << 8 | data[i];
-	return v;
-}
-
 static uint64_t amount_of(const struct rpc_account *a)
 {
-	return number(a->data + ACCOUNT_SUM, 8);
+	return solana_number(a->data + ACCOUNT_SUM, 8);
 }
 
-/* Returns why a token account is not a usable one of this wallet and mint, or NULL. */
+/* Returns why a token account cannot be used for this wallet and mint, or NULL. */
 static const char *why_no_account(const struct rpc_account *a, const struct payer *p,
 	const struct solana_key *wallet)
 {
@@ -167,17 +167,52 @@ static const char *why_no_account(const struct rpc_account *a, const struct paye
 		"its associated account is not ready";
 }
 
-/* --- the mint -------------------------------------------------------------------------------- */
+/* Returns the content of an extension, which has at least so many bytes; NULL: it has none. */
+static const unsigned char *extension(const struct rpc_account *a, int type, size_t least)
+{
+	for (size_t at = EXTENSIONS; at + 4 <= a->len;) {
+		int has = (int)solana_number(a->data + at, 2);
+		size_t len = (size_t)solana_number(a->data + at + 2, 2);
 
-/* Of the two fees that a mint has, for epochs before and from a certain one, takes the greater of
- * each, since neither this nor the next epoch is known here. */
+		at += 4;
+		if (!has || len > a->len - at)
+			return NULL;
+		if (has == type)
+			return len >= least ? a->data + at : NULL;
+		at += len;
+	}
+	return NULL;
+}
+
+/* Returns why a wallet's account takes no plain transfer, or NULL. Its owner can set both at any
+ * time. What else he can set hinders no transfer to him: a guard against other programs (CpiGuard)
+ * looks at what he sends. */
+static const char *why_not_taken(const struct rpc_account *a)
+{
+	const unsigned char *memo = extension(a, EXTENSION_MEMO, 1);
+	const unsigned char *confidential = extension(a, EXTENSION_CONFIDENTIAL,
+		TAKES_OPEN + 1);
+
+	if (memo && *memo)
+		return "its associated account requires a memo with each transfer: its owner has "
+		       "to switch that off";
+	return confidential && !confidential[TAKES_OPEN] ?
+		"its associated account takes only confidential transfers: its owner has to "
+		"switch that off" :
+		NULL;
+}
+
+/* --- the mint ------------------------------------------------------------------------------- */
+
+/* Reads the fee. A mint has two, one for the epochs before a certain one and one from it on; the
+ * greater of each number counts, since the cluster's epoch is not known here. */
 static void read_fee(struct payer *p, const unsigned char *data)
 {
 	static const int at[2] = { FEE_OLDER, FEE_NEWER };
 
 	for (int i = 0; i < 2; i++) {
-		uint64_t most = number(data + at[i] + 8, 8);
-		int64_t bps = (int64_t)number(data + at[i] + 16, 2);
+		uint64_t most = solana_number(data + at[i] + 8, 8);
+		int64_t bps = (int64_t)solana_number(data + at[i] + 16, 2);
 
 		p->fee_max = most > INT64_MAX      ? INT64_MAX :
 			(int64_t)most > p->fee_max ? (int64_t)most :
@@ -186,35 +221,34 @@ static void read_fee(struct payer *p, const unsigned char *data)
 	}
 }
 
-/* Reads what the extensions of a mint mean for payments. Returns 0, or -1 with EX_DATAERR: its
- * tokens cannot be paid by a plain transfer. */
+/* Reads what extensions of a mint mean for payments. Returns 0, or -1: its tokens cannot be paid
+ * by a plain transfer (65), or not now (75). */
 static int read_extensions(struct payer *p, const struct rpc_account *mint)
 {
-	p->fee_bps = p->fee_max = 0;
-	for (size_t at = EXTENSIONS; at + 4 <= mint->len;) {
-		int type = (int)number(mint->data + at, 2);
-		size_t len = (size_t)number(mint->data + at + 2, 2);
+	const unsigned char *fee = extension(mint, EXTENSION_FEE, FEE_BYTES),
+			    *hook = extension(mint, EXTENSION_HOOK, 64),
+			    *pause = extension(mint, EXTENSION_PAUSE, 33),
+			    *state = extension(mint, EXTENSION_NEW_STATE, 1);
 
-		at += 4;
-		if (!type)
-			return 0;
-		if (type == EXTENSION_NO_TRANSFER)
-			return err_set(EX_DATAERR,
-				"the mint's tokens cannot be transferred");
-		/* nobody but itself can be the hook of no program */
-		if (type == EXTENSION_HOOK && at + 64 <= mint->len &&
-			number(mint->data + at + 32, 8))
-			return err_set(EX_DATAERR,
-				"the mint has a transfer hook: a program of others "
-				"would run with each payment");
-		if (type == EXTENSION_FEE && len == FEE_BYTES && at + len <= mint->len)
-			read_fee(p, mint->data + at);
-		at += len;
-	}
+	if (extension(mint, EXTENSION_NO_TRANSFER, 0))
+		return err_set(EX_DATAERR, "the mint's tokens cannot be transferred");
+	/* a hook without a program does nothing */
+	if (hook && solana_number(hook + 32, 8))
+		return err_set(EX_DATAERR,
+			"the mint has a transfer hook: a program of others "
+			"would run with each payment");
+	if (pause && pause[32])
+		return err_set(EX_TEMPFAIL,
+			"the mint is paused: nobody can transfer its tokens until its "
+			"authority resumes it");
+	p->new_frozen = state && *state == STATE_FROZEN;
+	p->fee_bps = p->fee_max = 0;
+	if (fee)
+		read_fee(p, fee);
 	return 0;
 }
 
-/* --- the payer ------------------------------------------------------------------------------- */
+/* --- the payer ------------------------------------------------------------------------------ */
 
 static int check_mint(struct pay_run *run, const struct rpc_account *mint)
 {
@@ -237,8 +271,8 @@ static int check_mint(struct pay_run *run, const struct rpc_account *mint)
 	p->token_program = mint->program;
 	if (read_extensions(p, mint) < 0)
 		return -1;
-	/* who may issue: a flag of 4 bytes and the key */
-	run->may_issue = number(mint->data, 4) == 1 &&
+	/* the mint's authority: a flag of 4 bytes and the key */
+	run->may_issue = solana_number(mint->data, 4) == 1 &&
 		memcmp(mint->data + 4, &p->wallet, SOLANA_KEY_BYTES) == 0;
 	return solana_associated(&p->wallet, &p->token_program, &p->mint, &p->account) <
 			0 ?
@@ -248,16 +282,16 @@ static int check_mint(struct pay_run *run, const struct rpc_account *mint)
 
 int pay_check_payer(struct pay_run *run, int64_t *balance)
 {
-	static struct look look;
+	static struct replies replies;
 	const struct rpc_account *account;
 	const char *why;
 	char text[ADDRESS_MAX];
 
-	if (ask_all(run, "confirmed", &run->payer.mint, 1, &look) < 0 ||
-		check_mint(run, agreed(run, &look, 0)) < 0 ||
-		ask_all(run, "confirmed", &run->payer.account, 1, &look) < 0)
+	if (ask_all(run, "confirmed", &run->payer.mint, 1, &replies) < 0 ||
+		check_mint(run, agreed(run, &replies, 0)) < 0 ||
+		ask_all(run, "confirmed", &run->payer.account, 1, &replies) < 0)
 		return -1;
-	account = agreed(run, &look, 0);
+	account = agreed(run, &replies, 0);
 	address_format(run->payer.wallet.bytes, text);
 	if (!account)
 		return err_set(EX_UNAVAILABLE,
@@ -274,7 +308,7 @@ int pay_check_payer(struct pay_run *run, int64_t *balance)
 	return 0;
 }
 
-/* --- nonces ---------------------------------------------------------------------------------- */
+/* --- nonces --------------------------------------------------------------------------------- */
 
 bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *authority,
 	struct solana_key *value)
@@ -282,7 +316,8 @@ bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *author
 	if (!a || !a->exists || a->len < NONCE_BYTES ||
 		memcmp(&a->program, solana_program(SOLANA_SYSTEM), sizeof a->program) !=
 			0 ||
-		number(a->data, 4) != NONCE_CURRENT || number(a->data + 4, 4) != 1 ||
+		solana_number(a->data, 4) != NONCE_CURRENT ||
+		solana_number(a->data + 4, 4) != 1 ||
 		memcmp(a->data + NONCE_AUTHORITY, authority, SOLANA_KEY_BYTES) != 0)
 		return false;
 	memcpy(value, a->data + NONCE_VALUE, SOLANA_KEY_BYTES);
@@ -291,14 +326,14 @@ bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *author
 
 int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key *value)
 {
-	static struct look look;
+	static struct replies replies;
 	const struct rpc_account *account;
 	struct solana_key key;
 
 	if (address_parse(address, "--nonce", key.bytes) < 0 ||
-		ask_all(run, "finalized", &key, 1, &look) < 0)
+		ask_all(run, "finalized", &key, 1, &replies) < 0)
 		return -1;
-	account = agreed(run, &look, 0);
+	account = agreed(run, &replies, 0);
 	if (!account)
 		return err_set(EX_TEMPFAIL, "no two servers agree about nonce account %s",
 			address);
@@ -308,73 +343,111 @@ int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key 
 			address);
 }
 
-/* --- wallets --------------------------------------------------------------------------------- */
+/* --- wallets -------------------------------------------------------------------------------- */
 
-/* Idempotent creation does no harm if the account exists, so it is omitted only if two servers
- * agree that it does. */
+/* Sets whether a wallet's account must be created, and why it cannot be paid, if so. Idempotent
+ * creation does no harm if the account exists, so it is omitted only if two servers agree that
+ * it does. */
 static void account_status(const struct pay_run *run, const struct rpc_account *a,
 	struct owed *o)
 {
 	o->create = !a || !a->exists;
-	o->had = a && a->exists && amount_of(a) <= INT64_MAX ? (int64_t)amount_of(a) : 0;
+	o->balance_before = a && a->exists && amount_of(a) <= INT64_MAX ?
+		(int64_t)amount_of(a) :
+		0;
 	if (!o->create && !o->held)
 		o->held = why_no_account(a, &run->payer, &o->wallet);
+	if (!o->create && !o->held)
+		o->held = why_not_taken(a);
+	if (o->create && !o->held && run->payer.new_frozen)
+		o->held =
+			"the mint freezes new accounts: its freeze authority has to thaw the "
+			"wallet's account first";
+}
+
+/* Sets why tokens that are sent to the address would be lost, if so: what a token account's, a
+ * mint's or a program's address has, nobody can ever move. An address of which the chain has
+ * nothing, neither an account nor one for the token, may be mistyped. */
+static void address_status(const struct pay_run *run, const struct rpc_account *a,
+	struct owed *o)
+{
+	if (o->held)
+		return;
+	if (!a)
+		o->held = "the servers do not agree about its account";
+	else if (a->exists)
+		o->held = rpc_why_no_wallet(a);
+	else if (o->create && !run->allow_unfunded)
+		o->held =
+			"it is not funded: it has neither SOL nor an account for the token "
+			"(--allow-unfunded-recipient)";
+}
+
+/* Looks up list[0..m), which fit one question. */
+static int check_some(struct pay_run *run, struct owed *list, int m)
+{
+	static struct replies replies;
+	struct solana_key keys[RPC_BATCH_MAX] = { 0 };
+
+	for (int k = 0; k < m; k++) {
+		/* nobody can have the key of an address off the curve */
+		if (!solana_on_curve(&list[k].wallet) && !list[k].held)
+			list[k].held = "it is not on the curve: no keypair can use it";
+		if (solana_associated(&list[k].wallet, &run->payer.token_program,
+			    &run->payer.mint, &keys[k]) < 0)
+			return err_set(EX_DATAERR, "a wallet has no associated account");
+	}
+	if (ask_all(run, "confirmed", keys, m, &replies) < 0)
+		return -1;
+	for (int k = 0; k < m; k++) {
+		account_status(run, agreed(run, &replies, k), &list[k]);
+		keys[k] = list[k].wallet;
+	}
+	if (ask_all(run, "confirmed", keys, m, &replies) < 0)
+		return -1;
+	for (int k = 0; k < m; k++)
+		address_status(run, agreed(run, &replies, k), &list[k]);
+	return 0;
 }
 
 int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n)
 {
-	static struct look look;
-	struct solana_key accounts[RPC_BATCH_MAX];
-
-	for (size_t start = 0; start < n; start += RPC_BATCH_MAX) {
-		int k, m = n - start < RPC_BATCH_MAX ? (int)(n - start) : RPC_BATCH_MAX;
-
-		for (k = 0; k < m; k++) {
-			struct owed *o = &list[start + (size_t)k];
-
-			/* nobody can have the key of an address off the curve */
-			if (!solana_on_curve(&o->wallet) && !o->held)
-				o->held = "it is not on the curve: no keypair can use it";
-			if (solana_associated(&o->wallet, &run->payer.token_program,
-				    &run->payer.mint, &accounts[k]) < 0)
-				return err_set(EX_DATAERR,
-					"a wallet has no associated account");
-		}
-		if (ask_all(run, "confirmed", accounts, m, &look) < 0)
+	for (size_t start = 0; start < n; start += RPC_BATCH_MAX)
+		if (check_some(run, list + start,
+			    n - start < RPC_BATCH_MAX ? (int)(n - start) :
+							RPC_BATCH_MAX) < 0)
 			return -1;
-		for (k = 0; k < m; k++)
-			account_status(run, agreed(run, &look, k),
-				&list[start + (size_t)k]);
-	}
 	return 0;
 }
 
-/* --- afterwards ------------------------------------------------------------------------------ */
+/* --- afterwards ----------------------------------------------------------------------------- */
 
 static int check_source(struct pay_run *run, int64_t paid)
 {
-	static struct look look;
+	static struct replies replies;
 	const struct rpc_account *account;
 
-	if (ask_all(run, "finalized", &run->payer.account, 1, &look) < 0)
+	if (ask_all(run, "finalized", &run->payer.account, 1, &replies) < 0)
 		return -1;
-	account = agreed(run, &look, 0);
+	account = agreed(run, &replies, 0);
 	if (!account)
 		return err_set(EX_TEMPFAIL,
 			"no two servers agree about the payer's account after the payments");
-	if (account->exists && amount_of(account) == (uint64_t)(run->had - paid))
+	if (account->exists &&
+		amount_of(account) == (uint64_t)(run->balance_before - paid))
 		return 1;
 	prog_warn("the paying wallet had %" PRId64 " base units, has paid %" PRId64
 		  " by the ledger, and has %" PRIu64
 		  ": something else has moved its tokens, or servers lie",
-		run->had, paid, account->exists ? amount_of(account) : 0);
+		run->balance_before, paid, account->exists ? amount_of(account) : 0);
 	return 0;
 }
 
-/* Returns how many of these wallets have less than before and what they were paid, or -1. */
+/* Returns how many of these wallets have less than their balance before plus their payout, or
+ * -1. */
 static long count_lacking(struct pay_run *run, const struct owed *list, size_t n)
 {
-	static struct look look;
+	static struct replies replies;
 	struct solana_key accounts[RPC_BATCH_MAX];
 	long lacking = 0;
 
@@ -387,15 +460,16 @@ static long count_lacking(struct pay_run *run, const struct owed *list, size_t n
 				    &accounts[k]) < 0)
 				return err_set(EX_DATAERR,
 					"a wallet has no associated account");
-		if (ask_all(run, "finalized", accounts, m, &look) < 0)
+		if (ask_all(run, "finalized", accounts, m, &replies) < 0)
 			return -1;
 		for (int k = 0; k < m; k++) {
 			const struct owed *o = &list[start + (size_t)k];
-			const struct rpc_account *a = agreed(run, &look, k);
+			const struct rpc_account *a = agreed(run, &replies, k);
 			bool own = memcmp(&o->wallet, &run->payer.wallet,
 					   sizeof o->wallet) == 0;
-			/* without sign, as a server may say that it had all there can be */
-			uint64_t least = (uint64_t)o->had + (uint64_t)o->base_units -
+			/* unsigned: a server may have claimed a balance close to INT64_MAX */
+			uint64_t least = (uint64_t)o->balance_before +
+				(uint64_t)o->base_units -
 				(uint64_t)payplan_fee(&run->payer, o->base_units);
 
 			lacking += a && !own && (!a->exists || amount_of(a) < least);

@@ -1,5 +1,5 @@
-/* pay_sign.c - has a message signed: by the key at hand, or by a program that holds the key and
- * is told what it signs, in words. */
+/* sign.c - signs a message with the key at hand, or asks a program that has the key. That program
+ * gets a description of the message in words. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/rnp-reward/pay.h"
+#include "cmd/rnp-reward/payout/run.h"
 #include "common/base/base58.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -19,7 +19,7 @@
 #define ANSWER_MAX      512
 #define SIGNER_GRACE_NS INT64_C(1000000000) /* between SIGTERM and SIGKILL */
 
-/* --- what the signer is told ----------------------------------------------------------------- */
+/* --- the request to the signer -------------------------------------------------------------- */
 
 static int write_request(const struct pay_run *run, const void *message, size_t len,
 	struct buf *out)
@@ -51,7 +51,7 @@ static int write_request(const struct pay_run *run, const void *message, size_t 
 	return 0;
 }
 
-/* --- the signer ------------------------------------------------------------------------------ */
+/* --- the signer ----------------------------------------------------------------------------- */
 
 struct child {
 	pid_t pid;
@@ -90,7 +90,8 @@ static int start(struct child *c, const char *command)
 	return c->pid < 0 ? err_sys(EX_OSERR, "cannot start the signer") : 0;
 }
 
-/* A signer that closes its input early may have read enough: what counts is its answer. */
+/* Writes some more of the request. A signer that closes its input early may have read enough:
+ * its answer decides. */
 static void write_some(struct child *c, const struct buf *request, size_t *sent)
 {
 	ssize_t n = write(c->in, request->data + *sent, request->len - *sent);
@@ -102,7 +103,7 @@ static void write_some(struct child *c, const struct buf *request, size_t *sent)
 		close_end(&c->in);
 }
 
-/* Returns 1 while there is more to come, 0 at the end, -1: it is too long. */
+/* Reads some more of the answer. Returns 1; 0 at its end; -1: it is too long. */
 static int read_some(struct child *c, struct buf *answer)
 {
 	char part[256];
@@ -148,8 +149,9 @@ static int talk(struct child *c, const struct buf *request, struct buf *answer,
 	return 0;
 }
 
-/* Waits until the child has ended, and ends it when the time is over: one that has closed its
- * output, or ignores SIGTERM, would hold the ledger for ever. Returns whether it ended by itself. */
+/* Waits until the child has ended, and kills it when the time is over: a child that has closed
+ * its output, or ignores SIGTERM, would keep the ledger locked for ever. Returns whether it
+ * ended by itself. */
 static bool reap(struct child *c, int64_t end_ns, int *status)
 {
 	static const struct timespec pause = { 0, 5000000 };

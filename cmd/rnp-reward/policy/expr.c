@@ -1,6 +1,6 @@
 /* expr.c - parses and evaluates expressions of policies. long because each operator's parser
  * and evaluator stand side by side. */
-#include "cmd/rnp-reward/expr.h"
+#include "cmd/rnp-reward/policy/expr.h"
 
 #include <stdio.h>
 #include <string.h>

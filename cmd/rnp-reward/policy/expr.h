@@ -1,14 +1,14 @@
 /* expr.h - expressions of a policy: parsed from JSON once, evaluated for every node. Pure.
  * Depends on fields and frac and knows nothing of the rules around it: the scope holds the
  * names that an expression may use, the environment the values that it is evaluated with. */
-#ifndef RNP_CMD_REWARD_EXPR_H
-#define RNP_CMD_REWARD_EXPR_H
+#ifndef RNP_CMD_REWARD_POLICY_EXPR_H
+#define RNP_CMD_REWARD_POLICY_EXPR_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "cmd/rnp-reward/fields.h"
-#include "cmd/rnp-reward/frac.h"
+#include "cmd/rnp-reward/policy/fields.h"
+#include "cmd/rnp-reward/policy/frac.h"
 
 #define EXPR_TERMS_MAX  32
 #define EXPR_TABLES_MAX 16

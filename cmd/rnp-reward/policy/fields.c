@@ -1,5 +1,5 @@
 /* fields.c - the names of the fields and factors of rnp.usage, and how to find them. */
-#include "cmd/rnp-reward/fields.h"
+#include "cmd/rnp-reward/policy/fields.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* fields.h - the compact form of one node's usage: the fields and factors of rnp.usage. Pure;
  * the lowest layer of the core: expressions, rules and readers depend on it. */
-#ifndef RNP_CMD_REWARD_FIELDS_H
-#define RNP_CMD_REWARD_FIELDS_H
+#ifndef RNP_CMD_REWARD_POLICY_FIELDS_H
+#define RNP_CMD_REWARD_POLICY_FIELDS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,7 +54,7 @@ int factor_find(const char *name);
 #define FIELD_NANO        UINT64_C(1000000000)
 #define FIELD_READING_MAX INT64_C(9007199254740991)
 
-/* One rnp.usage. An epoch has millions: usage_rows.h keeps them in less. */
+/* One rnp.usage. An epoch has millions: epoch/usage_rows.h keeps them in less. */
 struct usage {
 	unsigned char node[ADDRESS_BYTES];
 	unsigned char wallet[ADDRESS_BYTES];

@@ -1,5 +1,5 @@
 /* formula.c - writes the expressions of a policy as people write formulas. */
-#include "cmd/rnp-reward/formula.h"
+#include "cmd/rnp-reward/policy/formula.h"
 
 #include <inttypes.h>
 #include <string.h>

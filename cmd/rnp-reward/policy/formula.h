@@ -1,10 +1,10 @@
 /* formula.h - a policy's expressions as people write them. Pure. */
-#ifndef RNP_CMD_REWARD_FORMULA_H
-#define RNP_CMD_REWARD_FORMULA_H
+#ifndef RNP_CMD_REWARD_POLICY_FORMULA_H
+#define RNP_CMD_REWARD_POLICY_FORMULA_H
 
 #include <jansson.h>
 
-#include "cmd/rnp-reward/frac.h"
+#include "cmd/rnp-reward/policy/frac.h"
 #include "common/base/buf.h"
 
 /* Appends an expression as "2 x uptime" or "least(cpu_cores: 2 -> 0, 4 -> 0.5; ...)". v is a

@@ -1,5 +1,5 @@
 /* frac.c - adds, multiplies and divides exact fractions of 128 bits. */
-#include "cmd/rnp-reward/frac.h"
+#include "cmd/rnp-reward/policy/frac.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * Rewards are computed with these and rounded once, at the end, so that every machine and
  * compiler gets the same base units. A fraction is reduced only when it would not fit
  * otherwise: most never need it, and Euclid's algorithm on 128 bits is slow. */
-#ifndef RNP_CMD_REWARD_FRAC_H
-#define RNP_CMD_REWARD_FRAC_H
+#ifndef RNP_CMD_REWARD_POLICY_FRAC_H
+#define RNP_CMD_REWARD_POLICY_FRAC_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* rules.c - compiles a policy and evaluates its requirements and terms for one node. */
-#include "cmd/rnp-reward/rules.h"
+#include "cmd/rnp-reward/policy/rules.h"
 
+#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,7 +258,7 @@ void rules_release(struct rules *r)
 		free(r->models[i].name);
 	}
 	free(r->models);
-	gather_index_release(&r->by_model);
+	hash_index_release(&r->by_model);
 	if (r->scope.arena)
 		arena_release(r->scope.arena);
 	free(r->scope.arena);
@@ -292,12 +293,12 @@ static uint32_t hash_model(const struct rules *r, const struct model_name *n)
 	return (uint32_t)h;
 }
 
-uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory_bytes)
+static uint32_t find_model(const struct rules *r, const char *raw, int64_t memory_bytes)
 {
 	const struct model_name n = { raw, memory_bytes };
 
 	if (r->nmodels > MODELS_FEW)
-		return gather_index_find(&r->by_model, hash_model(r, &n), same_model, r,
+		return hash_index_find(&r->by_model, hash_model(r, &n), same_model, r,
 			&n);
 	for (size_t i = r->nmodels; i-- > 0;)
 		if (same_model(r, (uint32_t)i, &n))
@@ -315,9 +316,9 @@ static void index_model(struct rules *r)
 	if (r->nmodels == 1)
 		randombytes_buf(r->model_key, sizeof r->model_key);
 	hash = hash_model(r, &n);
-	gather_index_reserve(&r->by_model);
-	gather_index_set(&r->by_model,
-		gather_index_slot(&r->by_model, hash, same_model, r, &n), hash,
+	hash_index_reserve(&r->by_model);
+	hash_index_set(&r->by_model,
+		hash_index_slot(&r->by_model, hash, same_model, r, &n), hash,
 		r->nmodels - 1);
 }
 
@@ -334,10 +335,10 @@ static const char *row_of(const json_t *table, const struct gpu_model *gpu,
 	return json_string_value(v);
 }
 
-uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
+static uint32_t add_model(struct rules *r, const char *raw, int64_t memory_bytes)
 {
 	const struct gpu_model *gpu = gpu_find(raw, memory_bytes);
-	uint32_t found = rules_model_find(r, raw, memory_bytes);
+	uint32_t found = find_model(r, raw, memory_bytes);
 	struct model *m;
 
 	if (found != RULES_NO_MODEL)
@@ -364,6 +365,23 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 	r->nmodels++;
 	index_model(r);
 	return (uint32_t)r->nmodels - 1;
+}
+
+uint32_t rules_model(struct rules *r, const char *raw, int64_t memory_bytes)
+{
+	static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+	uint32_t found;
+
+	/* nearly all usages find their model here, under a lock that readers share */
+	pthread_rwlock_rdlock(&lock);
+	found = find_model(r, raw, memory_bytes);
+	pthread_rwlock_unlock(&lock);
+	if (found != RULES_NO_MODEL)
+		return found;
+	pthread_rwlock_wrlock(&lock);
+	found = add_model(r, raw, memory_bytes);
+	pthread_rwlock_unlock(&lock);
+	return found;
 }
 
 /* --- computing ----------------------------------------------------------------------------- */

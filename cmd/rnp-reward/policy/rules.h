@@ -4,16 +4,16 @@
  * The vocabulary (rnp-reward(1), POLICIES): constants, fields of the usage, earlier terms, sum,
  * product, weighted, divide, least, most, relative, scale, tiers, table. A term that needs an
  * absent field is 0, whatever its operator, unless the field has an "unknown" value. */
-#ifndef RNP_CMD_REWARD_RULES_H
-#define RNP_CMD_REWARD_RULES_H
+#ifndef RNP_CMD_REWARD_POLICY_RULES_H
+#define RNP_CMD_REWARD_POLICY_RULES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-reward/expr.h"
-#include "cmd/rnp-reward/fields.h"
-#include "cmd/rnp-reward/frac.h"
-#include "cmd/rnp-reward/gather_index.h"
+#include "cmd/rnp-reward/policy/expr.h"
+#include "cmd/rnp-reward/policy/fields.h"
+#include "cmd/rnp-reward/policy/frac.h"
+#include "common/base/index.h"
 #include "common/base/buf.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
@@ -73,8 +73,9 @@ struct rules {
 	struct expr_scope scope;                /* owns its arena */
 	struct model *models;
 	size_t nmodels, models_cap;
-	/* by a hash with a key that nobody else knows: strangers may write another model each time */
-	struct gather_index by_model;
+	/* by a hash with a secret key: strangers may write a new model in each record, and
+	 * choose its hash */
+	struct hash_index by_model;
 	unsigned char model_key[16];
 };
 
@@ -86,11 +87,8 @@ int rules_compile(struct rules *r, struct policy *takes_policy);
 int rules_load(struct rules *r, const char *name_or_path);
 void rules_release(struct rules *r);
 
-/* Returns the index of a model, which is entered if it is new. Not thread-safe: see
- * rules_model_find. */
-uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes);
-/* Returns the same without entering it: RULES_NO_MODEL if it is new. */
-uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory_bytes);
+/* Returns the index of a GPU model, which is entered if it is new; on any thread. */
+uint32_t rules_model(struct rules *r, const char *raw, int64_t memory_bytes);
 
 /* The results for one node. */
 struct eval {

@@ -1,19 +1,19 @@
-/* exchange.c - turns the engine's events into text, and the text into the bytes that the client
+/* completion.c - turns the engine's events into text, and the text into the bytes that the client
  * receives. One thread, the writer's, does this for all requests and never blocks on one.
  * long because the states of a request, from the first token to the last byte, belong together */
-#include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/answer/completion.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/api_error.h"
+#include "cmd/rnp-serve/request/error.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
-#include "common/json/canon.h"
 #include "common/json/json.h"
 
 #define PIECE ((size_t)32 << 10) /* bytes written at once */
@@ -23,18 +23,19 @@
 #define COMMENT_NS 5000000000 /* after this long without output, a comment is sent */
 /* default max_tokens of /v1/completions, as in OpenAI's API */
 #define COMPLETION_TOKENS 16
+#define TOLD_LAST         64 /* lists of what was left out that are not told again */
 
 struct writer {
 	struct lm_events *outbox;
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects all fields below */
-	struct exchange *live;
+	struct completion *live;
 	uint32_t live_count;
 	bool held; /* the engines get nothing more */
 	bool stop;
 };
 
-/* --- life ------------------------------------------------------------------------------------------ */
+/* --- life --------------------------------------------------------------------------------- */
 
 static void tell_prompt(struct choice *c, uint32_t id, const struct lm_logprobs *p)
 {
@@ -43,12 +44,12 @@ static void tell_prompt(struct choice *c, uint32_t id, const struct lm_logprobs 
 		text_logprobs_part(&c->prompt_told, true);
 }
 
-/* Begins the logprobs of a choice. Those of an echoed prompt are computed once for all answers to it, if
- * they are not streamed. */
-static void init_logprobs(struct exchange *x, struct choice *c)
+/* Begins the logprobs of a choice. Those of an echoed prompt are computed once for all answers to
+ * it, if they are not streamed. */
+static void init_logprobs(struct completion *x, struct choice *c)
 {
 	const struct request *q = &x->request;
-	const struct lm_token *t = x->model->l.token;
+	const struct lm_token *t = x->model->handles.token;
 
 	text_logprobs_init(&c->told, t, c->detoken.started);
 	if (!request_has_prompts(q) || !q->echo || (c->index % q->n && !q->stream))
@@ -58,9 +59,9 @@ static void init_logprobs(struct exchange *x, struct choice *c)
 	c->answer.prompt_logprobs = true;
 }
 
-/* Returns how many tokens an answer may have at most: what the context leaves, and where it is kept whole with its
- * logprobs, its part of what all answers of a request may tell. */
-static int64_t room_for_answer(const struct exchange *x, uint32_t prompt)
+/* Returns how many tokens an answer may have at most: what the context leaves, and where it is kept
+ * whole with its logprobs, its part of what all answers of a request may tell. */
+static int64_t room_for_answer(const struct completion *x, uint32_t prompt)
 {
 	const struct request *q = &x->request;
 	int64_t left = (int64_t)x->model->context - prompt;
@@ -69,7 +70,7 @@ static int64_t room_for_answer(const struct exchange *x, uint32_t prompt)
 	return q->logprobs && !q->stream && told < left ? told : left;
 }
 
-static void init_choice(struct exchange *x, struct choice *c, const struct prompt *p,
+static void init_choice(struct completion *x, struct choice *c, const struct prompt *p,
 	uint32_t index)
 {
 	const struct request *q = &x->request;
@@ -90,11 +91,12 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	c->answer.sampling = q->sampling;
 	c->answer.sampling.choice = index % q->n;
 	if (q->kind == REQUEST_EMBEDDING) {
-		c->embedding = xcalloc(model_file_config(x->model->l.model_file)->dim,
-			sizeof *c->embedding);
+		c->embedding =
+			xcalloc(model_file_config(x->model->handles.model_file)->dim,
+				sizeof *c->embedding);
 		c->answer.embedding = c->embedding;
 		c->answer.mean = x->model->pools_mean;
-		c->answer.tokens_max = 1;
+		c->answer.tokens_max = 0;
 	}
 	c->answer.speculate = x->model->speculate;
 	c->answer.prediction = (const uint32_t *)(const void *)x->prediction.data;
@@ -105,7 +107,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	}
 	c->answer.logprobs = q->logprobs;
 	c->answer.top_logprobs = q->top_logprobs;
-	lm_detoken_init(&c->detoken, x->model->l.token);
+	lm_detoken_init(&c->detoken, x->model->handles.token);
 	c->detoken.started = !chat && (p->text.len > 0 || q->suffix);
 	if (q->logprobs)
 		init_logprobs(x, c);
@@ -116,9 +118,9 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 		buf_add(&c->content, p->text.data, p->text.len);
 }
 
-/* A prediction only speeds up the answer: one in an unknown form is ignored, and so is what is longer than any
- * answer, as the engine searches it for each token. */
-static void read_prediction(struct exchange *x)
+/* A prediction only speeds up the answer: one in an unknown form is ignored, and so is what is
+ * longer than any answer, as the engine searches it for each token. */
+static void read_prediction(struct completion *x)
 {
 	size_t most = x->model->context * sizeof(uint32_t);
 	struct buf text = BUF_INIT;
@@ -126,19 +128,49 @@ static void read_prediction(struct exchange *x)
 
 	if (x->request.prediction &&
 		request_content(&text, x->request.prediction, "prediction", &e) == 0)
-		lm_token_encode(x->model->l.token, &x->prediction, buf_text(&text),
-			text.len, false);
+		lm_token_encode_most(x->model->handles.token, &x->prediction,
+			buf_text(&text), text.len, false, NULL, x->model->context);
 	if (x->prediction.len > most)
 		x->prediction.len = most;
 	err_clear();
 	buf_release(&text);
 }
 
-struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
-	const struct reply_format *format, struct prompt *prompts, uint32_t count,
-	struct constraint *constraint)
+/* Says what is left out of the schemas of tools, which answers may then break: in the header, and
+ * once in the log. */
+static void tell_left_out(const struct model_slot *m, struct request *q,
+	const char *places)
 {
-	struct exchange *x = xcalloc(1, sizeof *x);
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t told[TOLD_LAST];
+	static unsigned next;
+	struct request one = { 0 };
+	uint64_t hash;
+	bool is_new = true;
+
+	if (!*places)
+		return;
+	request_ignore(q, places);
+	request_ignore(&one, places);
+	hash = fnv1a_text(FNV1A, buf_text(&one.ignored));
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < TOLD_LAST; i++)
+		is_new &= told[i] != hash;
+	if (is_new)
+		told[next++ % TOLD_LAST] = hash;
+	pthread_mutex_unlock(&lock);
+	if (is_new)
+		prog_warn(
+			"model '%s': answers may break what is left out of tools' schemas: %s",
+			m->name, buf_text(&one.ignored));
+	request_release(&one);
+}
+
+struct completion *completion_new(struct writer *w, struct model_slot *m,
+	struct request *q, const struct reply_format *format, struct prompt *prompts,
+	uint32_t count, struct constraint *constraint)
+{
+	struct completion *x = xcalloc(1, sizeof *x);
 	unsigned char random[12];
 
 	atomic_init(&x->holders, 1);
@@ -149,17 +181,22 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 	x->request = *q;
 	*q = (struct request){ 0 };
 	q = &x->request;
+	tell_left_out(m, q, constraint_left_out(constraint));
 	if (!q->seeded)
 		q->sampling.seed = (uint64_t)randombytes_random();
 	read_prediction(x);
 	request_forget(q);
+	if (!request_has_prompts(q) && lm_chat_stop(m->chat))
+		q->stop[q->stop_count++] = lm_chat_stop(m->chat);
 	x->prompts = count;
 	x->count = x->open = x->window = count * q->n;
-	/* many prompts leave a stream in four to others; what would never find room at once takes turns */
+	/* many prompts leave a stream in four to others; what would never find room at once takes
+	 * turns */
 	if (count > 1)
-		exchange_limit(x, m->limits.streams > 1 ? m->limits.streams * 3 / 4 : 1);
+		completion_limit(x,
+			m->limits.streams > 1 ? m->limits.streams * 3 / 4 : 1);
 	else if (x->count > (uint64_t)m->limits.streams + m->queue)
-		exchange_limit(x, m->limits.streams);
+		completion_limit(x, m->limits.streams);
 	x->choices = xcalloc(x->count, sizeof *x->choices);
 	for (uint32_t i = 0; i < x->count; i++)
 		init_choice(x, &x->choices[i], &prompts[i / q->n], i);
@@ -190,7 +227,7 @@ static void release_choice(struct choice *c)
 	text_logprobs_release(&c->told);
 }
 
-void exchange_drop(struct exchange *x)
+void completion_drop(struct completion *x)
 {
 	if (!x || atomic_fetch_sub(&x->holders, 1) > 1)
 		return;
@@ -202,13 +239,13 @@ void exchange_drop(struct exchange *x)
 	buf_release(&x->out);
 	buf_release(&x->prediction);
 	if (x->give_model)
-		x->give_model(x->models, x->model);
+		x->give_model(x->pool, x->model);
 	free(x);
 }
 
-static void unlist(struct writer *w, struct exchange *x)
+static void unlist(struct writer *w, struct completion *x)
 {
-	struct exchange **at = &w->live;
+	struct completion **at = &w->live;
 
 	while (*at != x)
 		at = &(*at)->next;
@@ -216,7 +253,7 @@ static void unlist(struct writer *w, struct exchange *x)
 	w->live_count--;
 }
 
-void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space)
+void completion_belongs(struct completion *x, uint64_t group, uint64_t space)
 {
 	for (uint32_t i = 0; i < x->count; i++) {
 		x->choices[i].answer.group = group;
@@ -224,27 +261,95 @@ void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space)
 	}
 }
 
-void exchange_limit(struct exchange *x, uint32_t choices)
+void completion_limit(struct completion *x, uint32_t choices)
 {
 	if (choices && x->window > choices)
 		x->window = choices;
 }
 
-void exchange_adapts(struct exchange *x, uint32_t adapter)
+struct key_share completion_share(const struct completion *x)
+{
+	struct key_share share = { .streams = x->window,
+		.prompt_tokens = x->prompt_tokens,
+		.exact = x->request.tokens_max >= 0 || request_has_prompts(&x->request) };
+
+	for (uint32_t i = 0; i < x->count; i++)
+		share.answer_tokens += x->choices[i].answer.tokens_max;
+	return share;
+}
+
+/* Each answer gets the same part, and the first ones one more where it does not divide. */
+void completion_allow(struct completion *x, const struct key_share *share)
+{
+	uint64_t each = share->answer_tokens / x->count;
+	uint64_t more = share->answer_tokens % x->count;
+
+	x->share = *share;
+	for (uint32_t i = 0; i < x->count; i++) {
+		struct lm_answer *a = &x->choices[i].answer;
+		uint64_t most = each + (i < more);
+
+		if (a->tokens_max > most)
+			a->tokens_max = (uint32_t)most;
+	}
+}
+
+void completion_adapts(struct completion *x, uint32_t adapter)
 {
 	x->adapter = adapter;
 	for (uint32_t i = 0; i < x->count; i++)
 		x->choices[i].answer.adapter = adapter;
 }
 
-const char *exchange_model_name(const struct exchange *x)
+const char *completion_model_name(const struct completion *x)
 {
 	return x->adapter ? x->model->adapters[x->adapter - 1].name : x->model->name;
 }
 
-int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r)
+/* Answers of a model that the engine has. */
+struct places {
+	uint32_t running, waiting, own; /* own: of those that wait, a client's */
+};
+
+/* Counts them. The caller holds the lock. */
+static struct places count_places(const struct writer *w, const struct model_slot *m,
+	uint64_t group)
 {
-	struct lm_request **answers = xcalloc(x->window, sizeof *answers);
+	struct places p = { 0 };
+
+	for (const struct completion *x = w->live; x; x = x->next)
+		for (uint32_t i = 0; x->model == m && i < x->submitted; i++) {
+			const struct choice *c = &x->choices[i];
+			bool waits = !atomic_load(&c->answer.admitted_ns);
+
+			p.running += !c->engine_done && !waits;
+			p.waiting += !c->engine_done && waits;
+			p.own += !c->engine_done && waits && c->answer.group == group;
+		}
+	return p;
+}
+
+/* Whether a client may have n more answers in the engine: of the places in the queue that others
+ * leave it may take half, rounded up, so that there is always one for somebody else. Returns 0, or
+ * -1 with err_set(EX_TEMPFAIL). The caller holds the lock. */
+static int take_places(const struct completion *x, uint32_t n)
+{
+	const struct model_slot *m = x->model;
+	struct places p = count_places(x->writer, m, x->choices[0].answer.group);
+	uint32_t taken = p.running + p.waiting, others = p.waiting - p.own;
+	uint32_t free = m->limits.streams > taken ? m->limits.streams - taken : 0;
+	uint32_t left = m->queue > others ? m->queue - others : 0;
+
+	if (n <= free || p.own + n - free <= left / 2 + left % 2)
+		return 0;
+	return err_set(EX_TEMPFAIL,
+		"the part of the queue that one client may have is full: %u of its answers wait",
+		p.own);
+}
+
+int completion_start(struct completion *x, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct lm_answer **answers = xcalloc(x->window, sizeof *answers);
 	struct writer *w = x->writer;
 	int rc;
 
@@ -255,18 +360,23 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 	if (x->request.ignored.len)
 		httpd_add_header(r, "rnp-ignored", "%s", buf_text(&x->request.ignored));
 	r->cache_control = "no-store";
-	if (x->request.stream)
+	if (x->request.stream) {
 		r->content_type = "text/event-stream";
+		/* nginx would keep the events back until it has a page of them */
+		httpd_add_header(r, "X-Accel-Buffering", "no");
+	}
 	x->last_write_ns = clock_mono_ns();
 	for (uint32_t i = 0; i < x->window; i++)
 		answers[i] = &x->choices[i].answer;
 	atomic_fetch_add(&x->holders, 1);
 	pthread_mutex_lock(&w->lock);
+	rc = take_places(x, x->window);
 	x->next = w->live;
 	w->live = x;
 	w->live_count++;
 	x->submitted = x->busy = x->window;
-	rc = lm_service_submit(x->model->service, answers, x->window);
+	if (rc == 0)
+		rc = lm_service_submit(x->model->service, answers, x->window);
 	if (rc < 0) {
 		unlist(w, x);
 		if (q)
@@ -281,13 +391,13 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 	return rc;
 }
 
-static void cancel_all(struct exchange *x)
+static void cancel_all(struct completion *x)
 {
 	for (uint32_t i = 0; i < x->count; i++)
 		lm_service_cancel(x->model->service, &x->choices[i].answer);
 }
 
-void exchange_gone(struct exchange *x)
+void completion_gone(struct completion *x)
 {
 	if (!x)
 		return;
@@ -296,7 +406,7 @@ void exchange_gone(struct exchange *x)
 	lm_events_wake(x->writer->outbox);
 }
 
-void exchange_half(struct exchange *x)
+void completion_half(struct completion *x)
 {
 	if (!x)
 		return;
@@ -304,7 +414,7 @@ void exchange_half(struct exchange *x)
 	lm_events_wake(x->writer->outbox);
 }
 
-/* --- events of the engine --------------------------------------------------------------------------- */
+/* --- events of the engine ----------------------------------------------------------------- */
 
 /* Passes text without NUL on: to the calls once they have begun, which stop texts do not end, else
  * through the filter, whose content may begin them. */
@@ -379,7 +489,7 @@ static void hear_prompt(struct choice *c, const struct lm_batch_event *e)
 
 static void hear_token(struct choice *c, const struct lm_batch_event *e)
 {
-	struct exchange *x = c->x;
+	struct completion *x = c->x;
 	struct buf text = BUF_INIT;
 	uint32_t id = (uint32_t)e->token;
 
@@ -393,8 +503,8 @@ static void hear_token(struct choice *c, const struct lm_batch_event *e)
 	if (c->calls.tools && call_format_special(&x->model->calls, id)) {
 		/* part of the form of calls, and no text otherwise */
 		lm_detoken_end(&c->detoken, &text);
-		lm_token_piece(x->model->l.token, &text, id, false, true);
-	} else if (id < lm_token_count(x->model->l.token)) {
+		lm_token_piece(x->model->handles.token, &text, id, false, true);
+	} else if (id < lm_token_count(x->model->handles.token)) {
 		lm_detoken_push(&c->detoken, &text, id);
 	}
 	if (text.len && push_text(c, &text)) {
@@ -406,11 +516,11 @@ static void hear_token(struct choice *c, const struct lm_batch_event *e)
 	buf_release(&text);
 }
 
-static void fail(struct exchange *x, const struct err *why);
+static void fail(struct completion *x, const struct err *why);
 
 /* Gives the engine the next choice in place of one that has ended, whatever waits: the request was
  * taken. */
-static void submit_next(struct exchange *x)
+static void submit_next(struct completion *x)
 {
 	struct choice *c = &x->choices[x->submitted];
 
@@ -424,7 +534,7 @@ static void submit_next(struct exchange *x)
 
 static void hear_end(struct choice *c)
 {
-	struct exchange *x = c->x;
+	struct completion *x = c->x;
 	struct buf text = BUF_INIT;
 
 	c->engine_done = true;
@@ -455,9 +565,9 @@ static void hear_end(struct choice *c)
 	submit_next(x);
 }
 
-/* --- what the client is sent --------------------------------------------------------------------------- */
+/* --- what the client is sent -------------------------------------------------------------- */
 
-static void finish(struct exchange *x)
+static void finish(struct completion *x)
 {
 	if (x->finished)
 		return;
@@ -470,24 +580,16 @@ static void finish(struct exchange *x)
 		x->on_finish(x);
 }
 
-/* Appends the event of an error. That of the responses API has a type, a number, and what the error
- * says outside of it, too. */
-static void add_error_event(struct exchange *x, const struct api_error *e)
+static void add_error_event(struct completion *x, const struct api_error *e)
 {
 	struct buf body = BUF_INIT;
 
 	api_error_body(&body, e);
 	buf_adds(&x->out, "event: error\ndata: ");
-	if (x->format == &reply_response) {
-		buf_addf(&x->out,
-			"{\"type\":\"error\",\"sequence_number\":%llu,\"code\":\"%s\",\"param\":null,\"message\":",
-			(unsigned long long)x->sequence++, e->code);
-		canon_string(&x->out, err_get()->text, strlen(err_get()->text));
-		buf_addc(&x->out, ',');
-		buf_add(&x->out, body.data + 1, body.len - 1);
-	} else {
+	if (x->format->error)
+		x->format->error(x, e, &body, &x->out);
+	else
 		buf_add(&x->out, body.data, body.len);
-	}
 	buf_adds(&x->out, "\n\n");
 	buf_release(&body);
 }
@@ -499,7 +601,7 @@ static void clear_logprobs(struct choice *c)
 }
 
 /* Fails the request: with an HTTP status if nothing was sent yet, else with an event. */
-static void fail(struct exchange *x, const struct err *why)
+static void fail(struct completion *x, const struct err *why)
 {
 	struct api_error e;
 
@@ -510,7 +612,7 @@ static void fail(struct exchange *x, const struct err *why)
 	api_error_set(&e, 500, "engine_error", NULL, "%s",
 		why ? why->text : "the server ends");
 	if (x->q && why)
-		prog_error("model '%s': %s", exchange_model_name(x), why->text);
+		prog_error("model '%s': %s", completion_model_name(x), why->text);
 	if (!x->streaming) {
 		x->r->content_type = NULL;
 		api_error_reply(x->r, &e);
@@ -532,7 +634,7 @@ static void fail(struct exchange *x, const struct err *why)
 }
 
 /* Fails a request for which memory ran out just now, and keeps the server for the others. */
-static void fail_if_short(struct exchange *x)
+static void fail_if_short(struct completion *x)
 {
 	if (!mem_ran_out())
 		return;
@@ -544,7 +646,7 @@ static void fail_if_short(struct exchange *x)
 
 /* Writes as much as the client accepts now. Returns whether all of it is written, or the client
  * is gone. */
-static bool flush(struct exchange *x)
+static bool flush(struct completion *x)
 {
 	size_t done = 0;
 	int rc = 0;
@@ -587,7 +689,7 @@ static bool has_news(const struct choice *c)
 }
 
 /* Whether the client reads so slowly that what is kept for it would grow without bound. */
-static bool is_too_far_behind(const struct exchange *x)
+static bool is_too_far_behind(const struct completion *x)
 {
 	size_t kept = 0;
 
@@ -599,7 +701,7 @@ static bool is_too_far_behind(const struct exchange *x)
 	return kept > BEHIND_MAX;
 }
 
-static void write_stream(struct exchange *x)
+static void write_stream(struct completion *x)
 {
 	for (uint32_t i = 0; i < x->count; i++) {
 		struct choice *c = &x->choices[i];
@@ -633,9 +735,9 @@ static void add_time(struct histogram *h, int64_t ns, uint64_t times)
 	h->sum += (double)ns * 1e-9 * (double)times;
 }
 
-static void count_times(struct request_times *t, const struct exchange *x)
+static void count_times(struct request_times *t, const struct completion *x)
 {
-	const struct lm_request *first = &x->choices[0].answer;
+	const struct lm_answer *first = &x->choices[0].answer;
 	uint32_t tokens = 0;
 
 	for (uint32_t i = 0; i < x->count; i++)
@@ -650,9 +752,9 @@ static void count_times(struct request_times *t, const struct exchange *x)
 			tokens - x->count);
 }
 
-static void count_end(const struct exchange *x)
+static void count_end(const struct completion *x)
 {
-	struct served_requests *r = &x->model->requests;
+	struct model_slot_requests *r = &x->model->requests;
 
 	r->cancelled += atomic_load(&x->gone);
 	count_times(&r->times, x);
@@ -664,18 +766,18 @@ static void count_end(const struct exchange *x)
 }
 
 /* The engine has finished all answers: gives the streams back to the key's limits. */
-static void settle(struct exchange *x)
+static void settle(struct completion *x)
 {
-	uint32_t generated = 0;
+	uint64_t generated = 0;
 
 	for (uint32_t i = 0; i < x->count; i++)
 		generated += x->choices[i].answer.generated;
 	if (x->key)
-		keys_give(x->keys, x->key, x->window, generated);
+		keys_give(x->keys, x->key, &x->share, generated);
 }
 
 /* The client left. Where it spoke HTTP/1.0 and closed only its sending half, it reads this. */
-static void answer_gone(struct exchange *x)
+static void answer_gone(struct completion *x)
 {
 	struct api_error e;
 
@@ -687,9 +789,9 @@ static void answer_gone(struct exchange *x)
 	finish(x);
 }
 
-/* Sends what the client accepts. While it has something still to read, what is new is kept as it is, which takes a
- * fraction of the room, and comes in one piece later. */
-static void send_stream(struct exchange *x)
+/* Sends what the client accepts. While it has something still to read, what is new is kept as it
+ * is, which takes a fraction of the room, and comes in one piece later. */
+static void send_stream(struct completion *x)
 {
 	if (flush(x) && x->touched) {
 		write_stream(x);
@@ -707,7 +809,7 @@ static void send_stream(struct exchange *x)
 
 /* Sends the client what is new, and finishes the request if it is complete. The caller holds
  * the writer's lock. */
-static void advance(struct writer *w, struct exchange *x)
+static void advance(struct writer *w, struct completion *x)
 {
 	bool ended = x->finished;
 
@@ -726,11 +828,11 @@ static void advance(struct writer *w, struct exchange *x)
 	if (x->finished && !x->busy) {
 		settle(x);
 		unlist(w, x);
-		exchange_drop(x);
+		completion_drop(x);
 	}
 }
 
-/* --- the thread ------------------------------------------------------------------------------------------ */
+/* --- the thread --------------------------------------------------------------------------- */
 
 static void hear(struct writer *w, const struct lm_event_batch *news)
 {
@@ -751,7 +853,7 @@ static void hear(struct writer *w, const struct lm_event_batch *news)
 
 /* Whether a request needs attention: it has news or unsent output, its client left, or nothing
  * was sent for COMMENT_NS, or it may have left. */
-static bool is_due(const struct exchange *x, int64_t now)
+static bool is_due(const struct completion *x, int64_t now)
 {
 	return x->touched || x->out.len || atomic_load(&x->gone) ||
 		atomic_load(&x->half) ||
@@ -760,7 +862,7 @@ static bool is_due(const struct exchange *x, int64_t now)
 
 static bool round_of(struct writer *w, struct lm_event_batch *news)
 {
-	struct exchange *x, *next;
+	struct completion *x, *next;
 	int64_t now;
 	bool idle, stop;
 
@@ -823,7 +925,7 @@ void writer_hold(struct writer *w)
 
 void writer_close(struct writer *w)
 {
-	struct exchange *x;
+	struct completion *x;
 
 	if (!w)
 		return;
@@ -834,7 +936,7 @@ void writer_close(struct writer *w)
 	pthread_join(w->thread, NULL);
 	while ((x = w->live)) {
 		w->live = x->next;
-		exchange_drop(x);
+		completion_drop(x);
 	}
 	pthread_mutex_destroy(&w->lock);
 	free(w);
@@ -850,7 +952,8 @@ uint32_t writer_live(struct writer *w)
 	return n;
 }
 
-void writer_count(struct writer *w, const struct served *m, struct served_requests *out)
+void writer_count(struct writer *w, const struct model_slot *m,
+	struct model_slot_requests *out)
 {
 	pthread_mutex_lock(&w->lock);
 	*out = m->requests;

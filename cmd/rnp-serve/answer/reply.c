@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/answer/completion.h"
 #include "common/base/clock.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
@@ -14,12 +14,12 @@ static void add_string(struct buf *out, const char *key, const struct buf *text)
 	canon_string(out, buf_text(text), text->len);
 }
 
-static void add_head(const struct exchange *x, struct buf *out, const char *object)
+static void add_head(const struct completion *x, struct buf *out, const char *object)
 {
 	buf_addf(out,
 		"{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", x->id,
 		object, (long long)x->created);
-	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
+	canon_string(out, completion_model_name(x), strlen(completion_model_name(x)));
 }
 
 static void add_finish(struct buf *out, const struct choice *c)
@@ -36,9 +36,9 @@ static double ms(int64_t from, int64_t to)
 }
 
 /* Appends tokens and times of the whole request. */
-static void add_usage(const struct exchange *x, struct buf *out)
+static void add_usage(const struct completion *x, struct buf *out)
 {
-	const struct lm_request *first = &x->choices[0].answer;
+	const struct lm_answer *first = &x->choices[0].answer;
 	uint32_t tokens = 0, proposed = 0, accepted = 0;
 	int64_t now = clock_mono_ns();
 	double decode = ms(x->first_ns, now);
@@ -68,7 +68,7 @@ static void add_usage(const struct exchange *x, struct buf *out)
 }
 
 /* Appends the chunk with usage, if the client asked for it, and the end of the stream. */
-static void end_stream(struct exchange *x, struct buf *out, const char *object)
+static void end_stream(struct completion *x, struct buf *out, const char *object)
 {
 	if (x->request.include_usage) {
 		buf_adds(out, "data: ");
@@ -80,7 +80,7 @@ static void end_stream(struct exchange *x, struct buf *out, const char *object)
 	buf_adds(out, "data: [DONE]\n\n");
 }
 
-/* --- chat ------------------------------------------------------------------------------------------ */
+/* --- chat --------------------------------------------------------------------------------- */
 
 static void add_chat_logprobs(struct buf *out, const struct choice *c)
 {
@@ -93,19 +93,19 @@ static void add_chat_logprobs(struct buf *out, const struct choice *c)
 	buf_adds(out, ",\"refusal\":null}");
 }
 
-static void begin_chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
+static void begin_chat_chunk(struct completion *x, struct choice *c, struct buf *out)
 {
 	buf_adds(out, "data: ");
 	add_head(x, out, "chat.completion.chunk");
 	buf_addf(out, ",\"choices\":[{\"index\":%u,\"delta\":{", c->index);
 }
 
-static void end_chat_chunk(struct exchange *x, struct buf *out)
+static void end_chat_chunk(struct completion *x, struct buf *out)
 {
 	buf_adds(out, x->request.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
-static void add_delta(struct exchange *x, struct choice *c, struct buf *out,
+static void add_delta(struct completion *x, struct choice *c, struct buf *out,
 	const char *key, const struct buf *text, bool logprobs)
 {
 	begin_chat_chunk(x, c, out);
@@ -118,7 +118,7 @@ static void add_delta(struct exchange *x, struct choice *c, struct buf *out,
 }
 
 /* Appends what is new of a call: its name first, then pieces of its arguments. */
-static void add_call_delta(struct exchange *x, struct choice *c, uint32_t i,
+static void add_call_delta(struct completion *x, struct choice *c, uint32_t i,
 	struct buf *out)
 {
 	struct call *call = &c->calls.at[i];
@@ -144,7 +144,7 @@ static void add_call_delta(struct exchange *x, struct choice *c, uint32_t i,
 	call->sent = call->arguments.len;
 }
 
-static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
+static void chat_chunk(struct completion *x, struct choice *c, struct buf *out)
 {
 	bool logprobs = text_logprobs_any(&c->told);
 
@@ -172,7 +172,7 @@ static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
 	}
 }
 
-static void chat_end(struct exchange *x, struct buf *out)
+static void chat_end(struct completion *x, struct buf *out)
 {
 	end_stream(x, out, "chat.completion.chunk");
 }
@@ -194,7 +194,7 @@ static void add_calls(struct buf *out, const struct choice *c)
 	buf_addc(out, ']');
 }
 
-static void chat_whole(struct exchange *x, struct buf *out)
+static void chat_whole(struct completion *x, struct buf *out)
 {
 	add_head(x, out, "chat.completion");
 	buf_adds(out, ",\"choices\":[");
@@ -229,11 +229,11 @@ const struct reply_format reply_chat = {
 	.whole = chat_whole,
 };
 
-/* --- completions ------------------------------------------------------------------------------------- */
+/* --- completions -------------------------------------------------------------------------- */
 
 static void add_text_choice(struct buf *out, const struct choice *c)
 {
-	const struct exchange *x = c->x;
+	const struct completion *x = c->x;
 	/* the first of the answers to a prompt has what is told of it, unless they are streamed */
 	const struct choice *first = x->request.stream ?
 		c :
@@ -250,7 +250,7 @@ static void add_text_choice(struct buf *out, const struct choice *c)
 	add_finish(out, c);
 }
 
-static void text_chunk(struct exchange *x, struct choice *c, struct buf *out)
+static void text_chunk(struct completion *x, struct choice *c, struct buf *out)
 {
 	buf_adds(out, "data: ");
 	add_head(x, out, "text_completion");
@@ -259,12 +259,12 @@ static void text_chunk(struct exchange *x, struct choice *c, struct buf *out)
 	end_chat_chunk(x, out);
 }
 
-static void text_end(struct exchange *x, struct buf *out)
+static void text_end(struct completion *x, struct buf *out)
 {
 	end_stream(x, out, "text_completion");
 }
 
-static void text_whole(struct exchange *x, struct buf *out)
+static void text_whole(struct completion *x, struct buf *out)
 {
 	add_head(x, out, "text_completion");
 	buf_adds(out, ",\"choices\":[");

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/answer/completion.h"
 #include "common/base/mem.h"
 #include "common/json/canon.h"
 
@@ -44,13 +44,14 @@ static void add_numbers(struct buf *out, const float *x, uint32_t n)
 	buf_addc(out, ']');
 }
 
-/* Each is written when it is computed: all of a large request at once would hold the streams of others. */
-static void embedding_ended(struct exchange *x, struct choice *c)
+/* Each is written when it is computed: all of a large request at once would hold the streams of
+ * others. */
+static void embedding_ended(struct completion *x, struct choice *c)
 {
 	uint32_t n = x->request.dimensions;
 
 	if (!n)
-		n = model_file_config(x->model->l.model_file)->dim;
+		n = model_file_config(x->model->handles.model_file)->dim;
 	normalise(c->embedding, n);
 	buf_addf(&c->content,
 		"{\"object\":\"embedding\",\"index\":%u,\"embedding\":", c->index);
@@ -63,7 +64,7 @@ static void embedding_ended(struct exchange *x, struct choice *c)
 	c->embedding = NULL;
 }
 
-static void embedding_whole(struct exchange *x, struct buf *out)
+static void embedding_whole(struct completion *x, struct buf *out)
 {
 	buf_adds(out, "{\"object\":\"list\",\"data\":[");
 	for (uint32_t i = 0; i < x->count; i++) {
@@ -74,7 +75,7 @@ static void embedding_whole(struct exchange *x, struct buf *out)
 		buf_release(text);
 	}
 	buf_adds(out, "],\"model\":");
-	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
+	canon_string(out, completion_model_name(x), strlen(completion_model_name(x)));
 	buf_addf(out, ",\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u}}\n",
 		x->prompt_tokens, x->prompt_tokens);
 }

@@ -4,18 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/answer/completion.h"
+#include "common/base/err.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
 
-/* --- the response object ------------------------------------------------------------------------------ */
+/* --- the response object ------------------------------------------------------------------ */
 
 static void add_string(struct buf *out, const struct buf *text)
 {
 	canon_string(out, buf_text(text), text->len);
 }
 
-static void add_reasoning_item(const struct exchange *x, struct buf *out,
+static void add_reasoning_item(const struct completion *x, struct buf *out,
 	const struct buf *text, bool done)
 {
 	buf_addf(out,
@@ -37,7 +38,7 @@ static void add_part(struct buf *out, const struct buf *text)
 	buf_addc(out, '}');
 }
 
-static void add_message_item(const struct exchange *x, struct buf *out,
+static void add_message_item(const struct completion *x, struct buf *out,
 	const struct buf *text, const char *status)
 {
 	buf_addf(out,
@@ -50,7 +51,7 @@ static void add_message_item(const struct exchange *x, struct buf *out,
 }
 
 /* Appends a function call as an output item; done: with its arguments. */
-static void add_call_item(const struct exchange *x, const struct choice *c, uint32_t i,
+static void add_call_item(const struct completion *x, const struct choice *c, uint32_t i,
 	struct buf *out, bool done)
 {
 	const struct call *call = &c->calls.at[i];
@@ -77,7 +78,7 @@ static const char *item_status(const struct choice *c)
 								 "completed";
 }
 
-static void add_usage(const struct exchange *x, const struct choice *c, struct buf *out)
+static void add_usage(const struct completion *x, const struct choice *c, struct buf *out)
 {
 	buf_addf(out,
 		"{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"
@@ -98,8 +99,8 @@ static void add_value(struct buf *out, const char *key, const json_t *v,
 }
 
 /* Appends the output items: reasoning, text (there is none where all is calls), and calls. */
-static void add_output(const struct exchange *x, const struct choice *c, struct buf *out,
-	const struct buf *said, const struct buf *thought)
+static void add_output(const struct completion *x, const struct choice *c,
+	struct buf *out, const struct buf *said, const struct buf *thought)
 {
 	const char *comma = "";
 
@@ -121,7 +122,7 @@ static void add_output(const struct exchange *x, const struct choice *c, struct 
 
 /* Appends the response object. said, thought: the content and the reasoning so far; with status
  * "in_progress" there is no output yet. */
-static void add_response(const struct exchange *x, const struct choice *c,
+static void add_response(const struct completion *x, const struct choice *c,
 	struct buf *out, const char *status, const struct buf *said,
 	const struct buf *thought)
 {
@@ -132,7 +133,7 @@ static void add_response(const struct exchange *x, const struct choice *c,
 		"{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\"",
 		x->id, (long long)x->created, status);
 	buf_adds(out, ",\"model\":");
-	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
+	canon_string(out, completion_model_name(x), strlen(completion_model_name(x)));
 	buf_adds(out, ",\"output\":[");
 	if (done)
 		add_output(x, c, out, said, thought);
@@ -160,9 +161,9 @@ static void add_response(const struct exchange *x, const struct choice *c,
 	buf_addc(out, '}');
 }
 
-/* --- events -------------------------------------------------------------------------------------------- */
+/* --- events ------------------------------------------------------------------------------- */
 
-static void begin_event(struct exchange *x, struct buf *out, const char *type)
+static void begin_event(struct completion *x, struct buf *out, const char *type)
 {
 	buf_addf(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type,
 		type, (unsigned long long)x->sequence++);
@@ -174,7 +175,7 @@ static void end_event(struct buf *out)
 }
 
 /* Appends an event about one part of an item; its field `key` holds the text. */
-static void part_event(struct exchange *x, struct buf *out, const char *type,
+static void part_event(struct completion *x, struct buf *out, const char *type,
 	const char *prefix, uint32_t index, const char *key, const struct buf *text)
 {
 	begin_event(x, out, type);
@@ -187,14 +188,14 @@ static void part_event(struct exchange *x, struct buf *out, const char *type,
 	end_event(out);
 }
 
-static void begin_item_event(struct exchange *x, struct buf *out, const char *type,
+static void begin_item_event(struct completion *x, struct buf *out, const char *type,
 	uint32_t index)
 {
 	begin_event(x, out, type);
 	buf_addf(out, ",\"output_index\":%u,\"item\":", index);
 }
 
-static void begin_response(struct exchange *x, struct choice *c, struct buf *out)
+static void begin_response(struct completion *x, struct choice *c, struct buf *out)
 {
 	static const char *const types[] = { "response.created", "response.in_progress" };
 
@@ -206,7 +207,7 @@ static void begin_response(struct exchange *x, struct choice *c, struct buf *out
 	}
 }
 
-static void reason(struct exchange *x, struct choice *c, struct buf *out)
+static void reason(struct completion *x, struct choice *c, struct buf *out)
 {
 	if (!c->whole_reasoning.len) {
 		begin_item_event(x, out, "response.output_item.added", 0);
@@ -218,7 +219,7 @@ static void reason(struct exchange *x, struct choice *c, struct buf *out)
 	buf_add(&c->whole_reasoning, c->reasoning.data, c->reasoning.len);
 }
 
-static void end_reasoning(struct exchange *x, struct choice *c, struct buf *out)
+static void end_reasoning(struct completion *x, struct choice *c, struct buf *out)
 {
 	c->reasoning_done = true;
 	c->item = c->whole_reasoning.len > 0;
@@ -231,7 +232,7 @@ static void end_reasoning(struct exchange *x, struct choice *c, struct buf *out)
 	end_event(out);
 }
 
-static void begin_message(struct exchange *x, struct choice *c, struct buf *out)
+static void begin_message(struct completion *x, struct choice *c, struct buf *out)
 {
 	const struct buf empty = BUF_INIT;
 
@@ -247,7 +248,7 @@ static void begin_message(struct exchange *x, struct choice *c, struct buf *out)
 	end_event(out);
 }
 
-static void end_message(struct exchange *x, struct choice *c, struct buf *out)
+static void end_message(struct completion *x, struct choice *c, struct buf *out)
 {
 	part_event(x, out, "response.output_text.done", "msg_", c->item, "text",
 		&c->whole_text);
@@ -263,7 +264,8 @@ static void end_message(struct exchange *x, struct choice *c, struct buf *out)
 }
 
 /* Appends what is new of a call. Calls are output items after reasoning and text. */
-static void call_events(struct exchange *x, struct choice *c, uint32_t i, struct buf *out)
+static void call_events(struct completion *x, struct choice *c, uint32_t i,
+	struct buf *out)
 {
 	struct call *call = &c->calls.at[i];
 	uint32_t item = c->item + c->text_begun + i;
@@ -300,7 +302,7 @@ static void call_events(struct exchange *x, struct choice *c, uint32_t i, struct
 	}
 }
 
-static void response_chunk(struct exchange *x, struct choice *c, struct buf *out)
+static void response_chunk(struct completion *x, struct choice *c, struct buf *out)
 {
 	bool calls = c->calls.count > 0;
 
@@ -327,7 +329,7 @@ static void response_chunk(struct exchange *x, struct choice *c, struct buf *out
 		call_events(x, c, i, out);
 }
 
-static void response_end(struct exchange *x, struct buf *out)
+static void response_end(struct completion *x, struct buf *out)
 {
 	struct choice *c = &x->choices[0];
 	bool complete = strcmp(c->outcome, "length") != 0;
@@ -339,7 +341,7 @@ static void response_end(struct exchange *x, struct buf *out)
 	end_event(out);
 }
 
-static void response_whole(struct exchange *x, struct buf *out)
+static void response_whole(struct completion *x, struct buf *out)
 {
 	struct choice *c = &x->choices[0];
 
@@ -349,9 +351,22 @@ static void response_whole(struct exchange *x, struct buf *out)
 	buf_addc(out, '\n');
 }
 
+/* An error's event has a type, a number, and what the error says outside of it, too. */
+static void response_error(struct completion *x, const struct api_error *e,
+	const struct buf *body, struct buf *out)
+{
+	buf_addf(out,
+		"{\"type\":\"error\",\"sequence_number\":%llu,\"code\":\"%s\",\"param\":null,\"message\":",
+		(unsigned long long)x->sequence++, e->code);
+	canon_string(out, err_get()->text, strlen(err_get()->text));
+	buf_addc(out, ',');
+	buf_add(out, body->data + 1, body->len - 1);
+}
+
 const struct reply_format reply_response = {
 	.id_prefix = "",
 	.chunk = response_chunk,
 	.end = response_end,
 	.whole = response_whole,
+	.error = response_error,
 };

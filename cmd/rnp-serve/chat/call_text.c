@@ -1,5 +1,5 @@
 /* call_text.c - a scanner for a format's mark, and one for the calls after it. */
-#include "cmd/rnp-serve/call_text.h"
+#include "cmd/rnp-serve/chat/call_text.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "common/base/mem.h"
 
-/* --- the mark ------------------------------------------------------------------------------------- */
+/* --- the mark ----------------------------------------------------------------------------- */
 
 void call_watch_init(struct call_watch *w, const struct call_format *f)
 {
@@ -131,12 +131,13 @@ size_t call_watch_mark(const struct call_watch *w)
 	return (size_t)match_loosely(w->held.data, w->held.len, w->format->mark);
 }
 
-void call_watch_end(struct call_watch *w, struct buf *content)
+/* Ends the text: what was held back is content. */
+static void call_watch_end(struct call_watch *w, struct buf *content)
 {
 	give(w, w->held.len, content);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------ */
+/* --- calls -------------------------------------------------------------------------------- */
 
 void calls_init(struct calls *c, const struct call_format *f, const struct tools *tools)
 {

@@ -1,17 +1,17 @@
 /* call_text.h - finds calls of tools in a model's text that arrives in pieces. Uses
- * call_format.h, tools.h, buf. Pure.
+ * model/call_format.h, request/tools.h, buf. Pure.
  *
  * Text before the format's mark is content. From the mark on the engine's mask keeps to the
  * format (tool_grammar.h), so that what follows only has to be taken apart: names, and
  * arguments as they come. A mark with which no call begins is content, too. */
-#ifndef RNP_SERVE_CALL_TEXT_H
-#define RNP_SERVE_CALL_TEXT_H
+#ifndef RNP_SERVE_CHAT_CALL_TEXT_H
+#define RNP_SERVE_CHAT_CALL_TEXT_H
 
-#include "cmd/rnp-serve/call_format.h"
-#include "cmd/rnp-serve/tools.h"
+#include "cmd/rnp-serve/model/call_format.h"
+#include "cmd/rnp-serve/request/tools.h"
 #include "common/base/buf.h"
 
-/* --- the mark ------------------------------------------------------------------------------------- */
+/* --- the mark ----------------------------------------------------------------------------- */
 
 struct call_watch {
 	const struct call_format *format; /* borrowed */
@@ -31,10 +31,8 @@ bool call_watch_push(struct call_watch *w, const char *text, size_t len,
 /* Returns how many bytes of w->held the mark takes, with the blanks before it. Only after
  * call_watch_push returned true. */
 size_t call_watch_mark(const struct call_watch *w);
-/* Ends the text: what was held back is content. */
-void call_watch_end(struct call_watch *w, struct buf *content);
 
-/* --- calls ------------------------------------------------------------------------------------------ */
+/* --- calls -------------------------------------------------------------------------------- */
 
 struct call {
 	char id[40];

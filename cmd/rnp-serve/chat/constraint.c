@@ -1,21 +1,22 @@
 /* constraint.c - compiles response_format and tools to a grammar, and makes its masks for the
  * engine. */
-#include "cmd/rnp-serve/constraint.h"
+#include "cmd/rnp-serve/chat/constraint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/call_text.h"
-#include "cmd/rnp-serve/filter.h"
-#include "cmd/rnp-serve/tool_grammar.h"
+#include "cmd/rnp-serve/chat/call_text.h"
+#include "cmd/rnp-serve/chat/filter.h"
+#include "cmd/rnp-serve/chat/tool_grammar.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
 struct constraint {
 	struct lm_grammar *grammar;
-	const struct served *model;
+	const struct model_slot *model;
 	const struct lm_vocabulary *vocabulary;
 	bool watches; /* the grammar is that of calls, from their mark on */
+	struct buf left_out;
 };
 
 struct constrained {
@@ -36,6 +37,8 @@ static const json_t *schema_of(const json_t *format, json_t **any, struct api_er
 	const json_t *inner = json_object_get(format, "json_schema");
 	const json_t *schema = json_object_get(inner ? inner : format, "schema");
 
+	if (type && strcmp(type, "json_object") == 0 && json_is_object(schema))
+		return schema; /* as llama.cpp and others write it */
 	if (type && strcmp(type, "json_object") == 0) {
 		*any = json_pack("{s:s}", "type", "object");
 		return *any;
@@ -60,41 +63,44 @@ static int refuse_tools(const struct tool *bad, struct api_error *e)
 		"the parameters of all tools together: %s", err_get()->text);
 }
 
-/* Compiles a schema (NULL: none) and the tools to one grammar. */
-static int compile(struct constraint *c, const struct served *m, const struct request *q,
-	const json_t *schema, struct api_error *e)
+/* Compiles a schema (NULL: none), or the request's pattern, and the tools to one grammar. */
+static int compile(struct constraint *c, const struct model_slot *m,
+	const struct request *q, const json_t *schema, struct api_error *e)
 {
 	const struct tool *bad = NULL;
 
 	if (q->tools_read.mode == TOOLS_OFF) {
-		if (lm_grammar_schema(&c->grammar, schema) < 0)
-			return api_error_set(e, 400, "invalid_value", "response_format",
-				"%s", err_get()->text);
+		const struct lm_grammar_part text[] = { { .kind = LM_GRAMMAR_PATTERN,
+								.text = q->pattern },
+			{ .kind = LM_GRAMMAR_END } };
+
+		if ((schema ? lm_grammar_schema(&c->grammar, schema) :
+			      lm_grammar_parts(&c->grammar, text)) < 0)
+			return api_error_set(e, 400, "invalid_value", q->held_to, "%s",
+				err_get()->text);
 		return 0;
 	}
 	c->watches = q->tools_read.mode == TOOLS_AUTO && !schema;
 	if (q->tools_read.mode == TOOLS_REQUIRED)
 		schema = NULL; /* the answer has no content */
 	return tool_grammar(&c->grammar, &m->calls, &q->tools_read, c->watches, schema,
-		       &bad) < 0 ?
+		       &c->left_out, &bad) < 0 ?
 		refuse_tools(bad, e) :
 		0;
 }
 
-int constraint_open(struct constraint **out, struct served *m, const struct request *q,
-	struct api_error *e)
+int constraint_open(struct constraint **out, struct model_slot *m,
+	const struct request *q, struct api_error *e)
 {
-	const char *type = json_string_value(json_object_get(q->response_format, "type"));
-	bool text = !q->response_format || (type && strcmp(type, "text") == 0);
 	const json_t *schema = NULL;
 	struct constraint *c;
 	json_t *any = NULL;
 	int rc = -1;
 
 	*out = NULL;
-	if (text && q->tools_read.mode == TOOLS_OFF)
+	if (!q->held_to && q->tools_read.mode == TOOLS_OFF)
 		return 0;
-	if (!text) {
+	if (q->response_format) {
 		schema = schema_of(q->response_format, &any, e);
 		if (!schema)
 			return -1;
@@ -103,12 +109,12 @@ int constraint_open(struct constraint **out, struct served *m, const struct requ
 	c->model = m;
 	if (!m->ends_count)
 		api_error_set(e, 400, "unsupported_parameter",
-			text ? "tools" : "response_format",
+			q->held_to ? q->held_to : "tools",
 			"model '%s' has no token that ends a text", m->name);
 	else
 		rc = compile(c, m, q, schema, e);
 	if (rc == 0) {
-		c->vocabulary = served_vocabulary(m);
+		c->vocabulary = model_slot_vocabulary(m);
 		*out = c;
 	} else {
 		constraint_free(c);
@@ -122,7 +128,13 @@ void constraint_free(struct constraint *c)
 	if (!c)
 		return;
 	lm_grammar_free(c->grammar);
+	buf_release(&c->left_out);
 	free(c);
+}
+
+const char *constraint_left_out(const struct constraint *c)
+{
+	return c ? buf_text(&c->left_out) : "";
 }
 
 struct constrained *constrained_new(const struct constraint *c, bool reasons)
@@ -159,7 +171,7 @@ static const uint64_t *allowed(void *ctx)
  * answer. */
 static void reason(struct constrained *t, uint32_t token)
 {
-	const struct lm_token *tokens = t->of->model->l.token;
+	const struct lm_token *tokens = t->of->model->handles.token;
 	const size_t mark = strlen(FILTER_THINK_END);
 	const char *end;
 
@@ -187,7 +199,7 @@ static void reason(struct constrained *t, uint32_t token)
  * mark must begin a call, else the answer stays unconstrained. */
 static void watch(struct constrained *t, uint32_t token)
 {
-	const struct lm_token *tokens = t->of->model->l.token;
+	const struct lm_token *tokens = t->of->model->handles.token;
 	bool special = call_format_special(&t->of->model->calls, token) != NULL;
 	struct buf text = BUF_INIT, content = BUF_INIT, rest = BUF_INIT;
 

@@ -1,19 +1,24 @@
 /* constraint.h - answers that conform to a schema, and calls of tools that conform to theirs: turns
- * response_format and tools into a mask for the engine. Uses request.h, served.h, grammar.h. */
-#ifndef RNP_SERVE_CONSTRAINT_H
-#define RNP_SERVE_CONSTRAINT_H
+ * response_format and tools into a mask for the engine. Uses request/request.h, model/slot.h,
+ * grammar.h. */
+#ifndef RNP_SERVE_CHAT_CONSTRAINT_H
+#define RNP_SERVE_CHAT_CONSTRAINT_H
 
-#include "cmd/rnp-serve/request.h"
-#include "cmd/rnp-serve/served.h"
+#include "cmd/rnp-serve/request/request.h"
+#include "cmd/rnp-serve/model/slot.h"
 
 struct constraint; /* compiled for one request; all its choices share it */
 
 /* Compiles the constraint that a request asks for; *out is NULL if its answers are
  * unconstrained. m is borrowed until free. Returns 0, or -1 with e: 400 with the place in the
  * schema. Any thread may call it. */
-int constraint_open(struct constraint **out, struct served *m, const struct request *q,
-	struct api_error *e);
+int constraint_open(struct constraint **out, struct model_slot *m,
+	const struct request *q, struct api_error *e);
 void constraint_free(struct constraint *c); /* NULL is fine */
+
+/* Returns what the schemas of tools that are not strict ask for and answers are not held to:
+ * "f.schema.not, ...", or "". Borrowed until free; c may be NULL. */
+const char *constraint_left_out(const struct constraint *c);
 
 struct constrained; /* one answer's text so far */
 

@@ -1,5 +1,5 @@
 /* filter.c - finds stop texts, then reasoning tags, in text that arrives in pieces. */
-#include "cmd/rnp-serve/filter.h"
+#include "cmd/rnp-serve/chat/filter.h"
 
 #include <string.h>
 
@@ -41,7 +41,7 @@ static size_t begun(const struct buf *text, const char *whole)
 	return n;
 }
 
-/* --- reasoning ---------------------------------------------------------------------------------- */
+/* --- reasoning ---------------------------------------------------------------------------- */
 
 static bool is_space(char c)
 {
@@ -119,7 +119,7 @@ static void sort_out(struct filter *f, const char *text, size_t len, struct buf 
 	}
 }
 
-/* --- stop texts --------------------------------------------------------------------------------- */
+/* --- stop texts --------------------------------------------------------------------------- */
 
 /* Returns where the earliest stop text begins, or NULL. */
 static const char *find_stop(const struct filter *f)

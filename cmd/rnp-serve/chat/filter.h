@@ -3,8 +3,8 @@
  *
  * Text arrives in pieces of any size. Bytes that could still become a stop text or a tag are
  * held back. */
-#ifndef RNP_SERVE_FILTER_H
-#define RNP_SERVE_FILTER_H
+#ifndef RNP_SERVE_CHAT_FILTER_H
+#define RNP_SERVE_CHAT_FILTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

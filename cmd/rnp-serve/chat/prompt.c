@@ -1,39 +1,38 @@
 /* prompt.c - renders chats with the model's template, and encodes the four forms of a
  * completion's prompt, or a gap's two sides. */
-#include "cmd/rnp-serve/prompt.h"
+#include "cmd/rnp-serve/chat/prompt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/filter.h"
-#include "cmd/rnp-serve/tool_prompt.h"
+#include "cmd/rnp-serve/chat/filter.h"
+#include "cmd/rnp-serve/chat/tool_prompt.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-/* --- chats --------------------------------------------------------------------------------------- */
+/* --- chats -------------------------------------------------------------------------------- */
 
 static int failed(struct api_error *e, const char *param)
 {
 	return api_error_set(e, 400, "invalid_value", param, "%s", err_get()->text);
 }
 
-/* Refuses what this server does not support. */
-static int check_supported(const struct served *m, struct api_error *e)
+/* Takes what lm_token_encode_most returned: a text that is too long is not read to its end. */
+static int encoded(int rc, const struct model_slot *m, struct api_error *e,
+	const char *param)
 {
-	if (!m->chat)
-		return api_error_set(e, 400, "unsupported_parameter", "messages",
-			"model '%s' has no chat template that is known: it only continues "
-			"text (/v1/completions)",
-			m->name);
-	return 0;
+	if (rc > 0)
+		return api_error_set(e, 400, "context_length_exceeded", param,
+			"the prompt has more than %u tokens, the context", m->context);
+	return rc < 0 ? failed(e, param) : 0;
 }
 
 /* Returns the role under the name that the template knows: "developer" becomes "system" where
  * it has no such role. */
-static const char *role_of(const struct served *m, const char *role)
+static const char *role_of(const struct model_slot *m, const char *role)
 {
 	static const char *const roles[] = { "system", "user", "assistant", "tool" };
 
@@ -46,9 +45,28 @@ static const char *role_of(const struct served *m, const char *role)
 	return NULL;
 }
 
-/* Converts tool calls to the form that templates read: arguments become an object if their text
- * is one. */
-static json_t *tool_calls(const json_t *calls)
+/* Returns the field that has the text of a request. */
+static const char *field_of(const struct request *q)
+{
+	return q->kind == REQUEST_COMPLETION                          ? "prompt" :
+		request_has_prompts(q) || q->kind == REQUEST_RESPONSE ? "input" :
+									"messages";
+}
+
+#define ARGUMENTS_ROOM ((size_t)1 << 20) /* of memory, beside twice their text */
+
+/* Whether a call's arguments say nothing, as clients write those of functions without any. */
+static bool are_empty(const json_t *arguments)
+{
+	const char *text = json_string_value(arguments);
+
+	return !arguments || json_is_null(arguments) ||
+		(text && !text[strspn(text, " \t\r\n")]);
+}
+
+/* Converts tool calls to the form that templates read: no arguments are an empty object, and with
+ * parsed they become an object if their text is one. */
+static json_t *tool_calls(const json_t *calls, bool parsed)
 {
 	json_t *copy = json_deep_copy(calls), *call;
 	size_t i;
@@ -56,9 +74,17 @@ static json_t *tool_calls(const json_t *calls)
 	json_array_foreach(copy, i, call) {
 		json_t *function = json_object_get(call, "function");
 		const json_t *text = json_object_get(function, "arguments");
-		json_t *arguments = json_is_string(text) ?
-			json_parse_spelled(json_string_value(text),
-				json_string_length(text), JSON_DEPTH_MAX, "arguments") :
+		json_t *arguments;
+
+		if (json_is_object(function) && are_empty(text)) {
+			json_set_text(function, "arguments", "{}");
+			text = json_object_get(function, "arguments");
+		}
+		arguments = parsed && json_is_string(text) ?
+			json_parse_bounded(json_string_value(text),
+				json_string_length(text), JSON_DEPTH_MAX,
+				ARGUMENTS_ROOM + 2 * json_string_length(text),
+				"arguments") :
 			NULL;
 
 		if (json_is_object(arguments))
@@ -71,7 +97,7 @@ static json_t *tool_calls(const json_t *calls)
 
 /* Returns a message whose content is one text. parsed: with arguments of calls as objects. NULL
  * with e. */
-static json_t *message_of(const struct served *m, const json_t *given, size_t i,
+static json_t *message_of(const struct model_slot *m, const json_t *given, size_t i,
 	bool parsed, struct api_error *e)
 {
 	const json_t *calls = json_object_get(given, "tool_calls");
@@ -94,13 +120,15 @@ static json_t *message_of(const struct served *m, const json_t *given, size_t i,
 			"'%s' is missing", where);
 		return NULL;
 	}
-	if (request_content(&text, content, where, e) == 0) {
+	/* a text stays the one that it is: it may be long */
+	if (json_is_string(content) || request_content(&text, content, where, e) == 0) {
 		out = json_copy((json_t *)given);
 		json_object_set_new(out, "role", json_string(role_of(m, role)));
-		json_object_set_new(out, "content",
-			json_stringn(buf_text(&text), text.len));
-		if (parsed && json_is_array(calls))
-			json_object_set_new(out, "tool_calls", tool_calls(calls));
+		if (!json_is_string(content))
+			json_object_set_new(out, "content",
+				json_stringn(buf_text(&text), text.len));
+		if (json_is_array(calls))
+			json_object_set_new(out, "tool_calls", tool_calls(calls, parsed));
 		if (json_is_null(calls))
 			json_object_del(out, "tool_calls");
 	}
@@ -115,7 +143,7 @@ struct showing {
 };
 
 /* With tool_choice "none" the model does not see the tools. */
-static void add_tools(json_t *v, const struct served *m, const struct request *q,
+static void add_tools(json_t *v, const struct model_slot *m, const struct request *q,
 	const struct showing *how)
 {
 	const json_t *tools = q->tools_read.mode == TOOLS_OFF ? NULL : q->tools;
@@ -130,14 +158,17 @@ static void add_tools(json_t *v, const struct served *m, const struct request *q
 }
 
 /* Returns the variables of the template. NULL with e. */
-static json_t *variables(const struct served *m, const struct request *q,
+static json_t *variables(const struct model_slot *m, const struct request *q,
 	const struct showing *how, struct api_error *e)
 {
 	json_t *v = json_object(), *messages = json_array(), *given;
 	size_t i;
 
 	json_object_set_new(v, "messages", messages);
-	json_object_set_new(v, "add_generation_prompt", json_true());
+	if (!q->begins_turn)
+		json_set_bool(v, "add_generation_prompt", false);
+	if (q->continues)
+		json_set_bool(v, "continue_final_message", true);
 	json_array_foreach(q->messages, i, given) {
 		json_t *message = message_of(m, given, i, how->parsed, e);
 
@@ -156,13 +187,15 @@ static json_t *variables(const struct served *m, const struct request *q,
 	}
 	if (q->template_kwargs)
 		json_object_update_missing(v, q->template_kwargs);
+	if (!json_object_get(v, "add_generation_prompt"))
+		json_set_bool(v, "add_generation_prompt", true);
 	return v;
 }
 
 /* Some templates write a call's arguments with tojson, others insert them as text: tries
  * objects first, then text, and takes the first that renders. Those without a system's turn
  * are told of tools by the user. */
-static int render(const struct served *m, const struct request *q, struct buf *text,
+static int render(const struct model_slot *m, const struct request *q, struct buf *text,
 	struct buf *ids, struct api_error *e)
 {
 	static const struct showing ways[] = { { true, false }, { false, false },
@@ -182,8 +215,8 @@ static int render(const struct served *m, const struct request *q, struct buf *t
 			return -1;
 		rc = lm_chat_apply(m->chat, v, now_s, text, ids);
 		json_decref(v);
-		if (rc == 0)
-			return 0;
+		if (rc >= 0)
+			return encoded(rc, m, e, field_of(q));
 		if (i == 0)
 			err_save(&first);
 		text->len = text_len;
@@ -204,35 +237,25 @@ static bool ends_thinking(const struct buf *text)
 	return len >= mark && memcmp(text->data + len - mark, FILTER_THINK, mark) == 0;
 }
 
-static int encode_chat(struct prompt *p, const struct served *m, const struct request *q,
-	struct api_error *e)
+static int encode_chat(struct prompt *p, const struct model_slot *m,
+	const struct request *q, struct api_error *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = check_supported(m, e);
+	int rc = render(m, q, &text, &p->ids, e);
 
-	if (rc == 0)
-		rc = render(m, q, &text, &p->ids, e);
 	if (rc == 0)
 		p->reasoning = ends_thinking(&text);
 	buf_release(&text);
 	return rc;
 }
 
-int prompt_text(struct buf *out, const struct served *m, const struct request *q,
+int prompt_text(struct buf *out, const struct model_slot *m, const struct request *q,
 	struct api_error *e)
 {
-	return check_supported(m, e) < 0 ? -1 : render(m, q, out, NULL, e);
+	return render(m, q, out, NULL, e);
 }
 
-/* --- completions --------------------------------------------------------------------------------- */
-
-/* Returns the field that has the text of a request. */
-static const char *field_of(const struct request *q)
-{
-	return q->kind == REQUEST_COMPLETION                          ? "prompt" :
-		request_has_prompts(q) || q->kind == REQUEST_RESPONSE ? "input" :
-									"messages";
-}
+/* --- completions -------------------------------------------------------------------------- */
 
 static int prompts_max(const struct request *q)
 {
@@ -265,15 +288,15 @@ int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
 }
 
 /* where: what the client calls the array of ids. */
-static int add_ids(struct prompt *p, const struct served *m, const struct request *q,
+static int add_ids(struct prompt *p, const struct model_slot *m, const struct request *q,
 	const json_t *ids, const char *where, struct api_error *e)
 {
-	uint32_t vocab = lm_token_count(m->l.token);
+	uint32_t vocab = lm_token_count(m->handles.token);
 	struct lm_detoken d;
 	json_t *v;
 	size_t i;
 
-	lm_detoken_init(&d, m->l.token);
+	lm_detoken_init(&d, m->handles.token);
 	json_array_foreach(ids, i, v) {
 		uint32_t id = (uint32_t)json_integer_value(v);
 
@@ -289,8 +312,8 @@ static int add_ids(struct prompt *p, const struct served *m, const struct reques
 	return 0;
 }
 
-static int encode_text(struct prompt *p, const struct served *m, const struct request *q,
-	uint32_t i, struct api_error *e)
+static int encode_text(struct prompt *p, const struct model_slot *m,
+	const struct request *q, uint32_t i, struct api_error *e)
 {
 	const json_t *one = q->prompt;
 	char where[32];
@@ -305,13 +328,15 @@ static int encode_text(struct prompt *p, const struct served *m, const struct re
 	if (!json_is_string(one))
 		return bad_prompt(q, e);
 	buf_add(&p->text, json_string_value(one), json_string_length(one));
-	if (lm_token_encode(m->l.token, &p->ids, json_string_value(one),
-		    json_string_length(one), false) < 0)
-		return failed(e, field_of(q));
-	return 0;
+	/* whoever writes a whole prompt writes its marks, too, as for llama.cpp; what is embedded
+	 * is somebody's text */
+	return encoded(lm_token_encode_most(m->handles.token, &p->ids,
+			       json_string_value(one), json_string_length(one),
+			       q->kind == REQUEST_COMPLETION, NULL, m->context),
+		m, e, field_of(q));
 }
 
-/* --- gaps to fill in ------------------------------------------------------------------------------ */
+/* --- gaps to fill in ---------------------------------------------------------------------- */
 
 static void add_id(struct prompt *p, uint32_t id)
 {
@@ -339,11 +364,14 @@ static size_t name_at(const struct lm_token *t, const struct lm_token_fill *f,
 	return 0;
 }
 
-/* Encodes text in which names of fill-in tokens are cut before their last byte. */
-static int add_cut(struct prompt *p, const struct lm_token *t,
+/* Encodes text in which names of fill-in tokens are cut before their last byte. Returns as
+ * lm_token_encode_most. */
+static int add_cut(struct prompt *p, const struct model_slot *m,
 	const struct lm_token_fill *f, const char *text, size_t bytes)
 {
+	const struct lm_token *t = m->handles.token;
 	size_t from = 0;
+	int rc;
 
 	for (size_t i = 0; i < bytes; i++) {
 		size_t n = name_at(t, f, text + i, bytes - i);
@@ -351,23 +379,28 @@ static int add_cut(struct prompt *p, const struct lm_token *t,
 		if (!n)
 			continue;
 		i += n - 2; /* the last byte is looked at again */
-		if (lm_token_encode(t, &p->ids, text + from, i + 1 - from, false) < 0)
-			return -1;
+		rc = lm_token_encode_most(t, &p->ids, text + from, i + 1 - from, false,
+			NULL, m->context);
+		if (rc)
+			return rc;
 		from = i + 1;
 	}
-	return lm_token_encode(t, &p->ids, text + from, bytes - from, false);
+	return lm_token_encode_most(t, &p->ids, text + from, bytes - from, false, NULL,
+		m->context);
 }
 
 /* Encodes what people wrote. A tokenizer's file may say that the names of fill-in tokens count in
- * every text; here they never do. */
-static int add_written(struct prompt *p, const struct lm_token *t,
+ * every text; here they never do. Returns as lm_token_encode_most. */
+static int add_written(struct prompt *p, const struct model_slot *m,
 	const struct lm_token_fill *f, const char *text, size_t bytes)
 {
 	size_t before = p->ids.len, n;
 	const uint32_t *ids;
+	int rc = lm_token_encode_most(m->handles.token, &p->ids, text, bytes, false, NULL,
+		m->context);
 
-	if (lm_token_encode(t, &p->ids, text, bytes, false) < 0)
-		return -1;
+	if (rc)
+		return rc;
 	ids = (const uint32_t *)(const void *)(p->ids.data + before);
 	n = (p->ids.len - before) / sizeof *ids;
 	while (n && !is_fill(f, ids[n - 1]))
@@ -375,19 +408,19 @@ static int add_written(struct prompt *p, const struct lm_token *t,
 	if (!n)
 		return 0;
 	p->ids.len = before;
-	return add_cut(p, t, f, text, bytes);
+	return add_cut(p, m, f, text, bytes);
 }
 
 /* Encodes the texts before and after the gap. Their order is the one in which nearly all models
  * were trained, and the only one that the names of the tokens tell. */
-static int encode_gap(struct prompt *p, const struct served *m, const struct request *q,
-	uint32_t i, struct api_error *e)
+static int encode_gap(struct prompt *p, const struct model_slot *m,
+	const struct request *q, uint32_t i, struct api_error *e)
 {
 	const json_t *one = json_is_array(q->prompt) ? json_array_get(q->prompt, i) :
 						       q->prompt;
 	struct lm_token_fill f;
 
-	if (!lm_token_fill(m->l.token, &f))
+	if (!lm_token_fill(m->handles.token, &f))
 		return api_error_set(e, 400, "unsupported_parameter", "suffix",
 			"model '%s' has no tokens for filling in: it takes no 'suffix'",
 			m->name);
@@ -396,23 +429,25 @@ static int encode_gap(struct prompt *p, const struct served *m, const struct req
 			"with 'suffix', 'prompt' must be a text or an array of texts");
 	buf_add(&p->text, json_string_value(one), json_string_length(one));
 	add_id(p, f.prefix);
-	if (add_written(p, m->l.token, &f, json_string_value(one),
-		    json_string_length(one)) < 0)
-		return failed(e, "prompt");
+	if (encoded(add_written(p, m, &f, json_string_value(one),
+			    json_string_length(one)),
+		    m, e, "prompt") < 0)
+		return -1;
 	add_id(p, f.suffix);
-	if (add_written(p, m->l.token, &f, q->suffix, strlen(q->suffix)) < 0)
-		return failed(e, "suffix");
+	if (encoded(add_written(p, m, &f, q->suffix, strlen(q->suffix)), m, e, "suffix") <
+		0)
+		return -1;
 	add_id(p, f.middle);
 	return 0;
 }
 
-/* --- both ---------------------------------------------------------------------------------------- */
+/* --- both --------------------------------------------------------------------------------- */
 
 /* A bias for no token would have no effect, and nobody would know. */
-static int check_bias(const struct served *m, const struct request *q,
+static int check_bias(const struct model_slot *m, const struct request *q,
 	struct api_error *e)
 {
-	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
+	uint32_t vocab = model_file_config(m->handles.model_file)->vocab;
 
 	for (uint32_t i = 0; i < q->sampling.bias_count; i++)
 		if (q->sampling.bias[i].token >= vocab)
@@ -422,33 +457,57 @@ static int check_bias(const struct served *m, const struct request *q,
 	return 0;
 }
 
-int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
-	uint32_t i, struct api_error *e)
+/* A prompt that begins with BOS by name gets no other one before it. */
+static void drop_second_bos(struct prompt *p, const struct lm_token *t)
 {
-	int64_t bos = lm_token_bos(m->l.token);
+	const uint32_t *ids = (const uint32_t *)(const void *)p->ids.data;
+	int64_t bos = lm_token_bos(t);
+
+	if (!lm_token_adds_bos(t) || p->ids.len < 2 * sizeof *ids || ids[0] != bos ||
+		ids[1] != bos)
+		return;
+	p->ids.len -= sizeof *ids;
+	memmove(p->ids.data, p->ids.data + sizeof *ids, p->ids.len);
+}
+
+/* Encodes prompt i, with BOS if the model wants it; at least one token. p must be empty.
+ * Returns 0, or -1 with e and the pending error; release p either way. Any thread may call it. */
+static int prompt_encode(struct prompt *p, const struct model_slot *m,
+	const struct request *q, uint32_t i, struct api_error *e)
+{
+	int64_t bos = lm_token_bos(m->handles.token),
+		last = lm_token_last(m->handles.token);
 	uint32_t id = bos < 0 ? 0 : (uint32_t)bos, n;
 	bool given = json_is_integer(json_array_get(q->prompt, 0)) ||
 		json_is_array(json_array_get(q->prompt, 0));
 
-	if (request_has_prompts(q) && bos >= 0 && lm_token_adds_bos(m->l.token) && !given)
+	if (request_has_prompts(q) && bos >= 0 && lm_token_adds_bos(m->handles.token) &&
+		!given)
 		buf_add(&p->ids, &id, sizeof id);
 	if ((q->suffix                             ? encode_gap(p, m, q, i, e) :
 			    request_has_prompts(q) ? encode_text(p, m, q, i, e) :
 						     encode_chat(p, m, q, e)) < 0)
 		return -1;
+	if (q->kind == REQUEST_COMPLETION && !given)
+		drop_second_bos(p, m->handles.token);
+	if (q->kind == REQUEST_EMBEDDING && last >= 0 && !given) {
+		id = (uint32_t)last;
+		buf_add(&p->ids, &id, sizeof id);
+	}
 	if (!p->ids.len && bos >= 0)
 		buf_add(&p->ids, &id, sizeof id);
 	n = (uint32_t)(p->ids.len / sizeof id);
 	if (!n)
 		return api_error_set(e, 400, "invalid_value", field_of(q),
 			"the prompt is empty, and the model has no BOS to begin with");
-	if (lm_service_accepts(m->service, (const uint32_t *)(void *)p->ids.data, n) < 0)
+	if (lm_service_accepts(m->service, (const uint32_t *)(void *)p->ids.data, n,
+		    q->kind != REQUEST_EMBEDDING && q->tokens_max) < 0)
 		return api_error_set(e, 400, "context_length_exceeded", field_of(q), "%s",
 			err_get()->text);
 	return check_bias(m, q, e);
 }
 
-int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
+int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct model_slot *m,
 	const struct request *q, struct api_error *e)
 {
 	uint64_t tokens = 0;

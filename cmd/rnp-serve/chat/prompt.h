@@ -1,11 +1,12 @@
-/* prompt.h - turns a parsed request into the tokens of its prompts. Uses request.h, served.h.
+/* prompt.h - turns a parsed request into the tokens of its prompts. Uses request/request.h,
+ * model/slot.h.
  *
  * Chat templates are applied only here. */
-#ifndef RNP_SERVE_PROMPT_H
-#define RNP_SERVE_PROMPT_H
+#ifndef RNP_SERVE_CHAT_PROMPT_H
+#define RNP_SERVE_CHAT_PROMPT_H
 
-#include "cmd/rnp-serve/request.h"
-#include "cmd/rnp-serve/served.h"
+#include "cmd/rnp-serve/request/request.h"
+#include "cmd/rnp-serve/model/slot.h"
 
 struct prompt {
 	struct buf ids;  /* uint32_t */
@@ -17,17 +18,13 @@ struct prompt {
  * unknown form. */
 int prompt_count(const struct request *q, uint32_t *n, struct api_error *e);
 
-/* Encodes prompt i, with BOS if the model wants it; at least one token. p must be empty.
- * Returns 0, or -1 with e and the pending error; release p either way. Any thread may call it. */
-int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
-	uint32_t i, struct api_error *e);
-
-/* Encodes all n prompts, each as above. Those of embeddings have a limit together, as OpenAI's have. */
-int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
+/* Encodes all n prompts, each as above. Those of embeddings have a limit together, as OpenAI's
+ * have. */
+int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct model_slot *m,
 	const struct request *q, struct api_error *e);
 
 /* Renders a chat's messages to text: for REQUEST_CHAT and REQUEST_TEMPLATE. */
-int prompt_text(struct buf *out, const struct served *m, const struct request *q,
+int prompt_text(struct buf *out, const struct model_slot *m, const struct request *q,
 	struct api_error *e);
 
 void prompt_release(struct prompt *p);

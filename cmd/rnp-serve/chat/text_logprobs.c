@@ -1,5 +1,6 @@
-/* text_logprobs.c - collects the logprobs of a text's tokens, and writes them in the forms of the API. */
-#include "cmd/rnp-serve/text_logprobs.h"
+/* text_logprobs.c - collects the logprobs of a text's tokens, and writes them in the forms of the
+ * API. */
+#include "cmd/rnp-serve/chat/text_logprobs.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -15,7 +16,8 @@ struct one {
 	struct lm_logprobs p;
 };
 
-/* Entries are kept without the places for alternatives that they do not have: there may be a million. */
+/* Entries are kept without the places for alternatives that they do not have: there may be a
+ * million. */
 #define HEAD_BYTES offsetof(struct one, p.top)
 
 static void keep(struct buf *all, const struct one *o)

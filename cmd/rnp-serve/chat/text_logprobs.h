@@ -1,8 +1,8 @@
-/* text_logprobs.h - the logprobs of an answer: of a completion in the older form of the API, parallel arrays of
- * tokens, their log probabilities, the most likely ones in their place, and where in the text each begins; of a
- * chat a list of tokens. Uses sample.h, token.h. Pure. */
-#ifndef RNP_SERVE_TEXT_LOGPROBS_H
-#define RNP_SERVE_TEXT_LOGPROBS_H
+/* text_logprobs.h - the logprobs of an answer: of a completion in the older form of the API,
+ * parallel arrays of tokens, their log probabilities, the most likely ones in their place, and
+ * where in the text each begins; of a chat a list of tokens. Uses sample.h, token.h. Pure. */
+#ifndef RNP_SERVE_CHAT_TEXT_LOGPROBS_H
+#define RNP_SERVE_CHAT_TEXT_LOGPROBS_H
 
 #include "common/base/buf.h"
 #include "common/lm/infer/sample.h"
@@ -16,7 +16,8 @@ struct text_logprobs {
 	struct buf all; /* what was added and is not yet cleared */
 };
 
-/* Begins. t is borrowed. started: the text goes on another one, so that a leading blank is its own. */
+/* Begins. t is borrowed. started: the text goes on another one, so that a leading blank is its
+ * own. */
 void text_logprobs_init(struct text_logprobs *l, const struct lm_token *t, bool started);
 void text_logprobs_release(struct text_logprobs *l);
 
@@ -31,14 +32,15 @@ bool text_logprobs_any(const struct text_logprobs *l);
 /* Forgets the tokens, but not how much text there was: the next ones go on behind it. */
 void text_logprobs_clear(struct text_logprobs *l);
 
-/* Appends the object {"tokens","token_logprobs","top_logprobs","text_offset"} of the tokens of two texts, the
- * second one right behind the first; first may be NULL. Offsets count characters. A token that is not UTF-8,
- * such as a part of a character, is named by its bytes: "bytes:\xe2\x80". */
+/* Appends the object {"tokens","token_logprobs","top_logprobs","text_offset"} of the tokens of two
+ * texts, the second one right behind the first; first may be NULL. Offsets count characters. A
+ * token that is not UTF-8, such as a part of a character, is named by its bytes:
+ * "bytes:\xe2\x80". */
 void text_logprobs_write(struct buf *out, const struct text_logprobs *first,
 	const struct text_logprobs *l);
 
-/* Appends the array of [{"token","logprob","bytes","top_logprobs"}] of the tokens, all of which were predicted. A
- * token's text has U+FFFD for what is not UTF-8. */
+/* Appends the array of [{"token","logprob","bytes","top_logprobs"}] of the tokens, all of which
+ * were predicted. A token's text has U+FFFD for what is not UTF-8. */
 void text_logprobs_write_list(struct buf *out, const struct text_logprobs *l);
 
 #endif

@@ -1,7 +1,8 @@
 /* tool_grammar.c - builds the parts of the grammar: the texts of the format around a tree of
  * names, whose branches differ in their first byte. */
-#include "cmd/rnp-serve/tool_grammar.h"
+#include "cmd/rnp-serve/chat/tool_grammar.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/buf.h"
@@ -14,6 +15,7 @@ struct maker {
 	struct arena arena;
 	const struct call_format *format;
 	const struct tools *tools;
+	struct buf *left_out; /* [tools] */
 };
 
 /* A sequence that is being written. */
@@ -98,7 +100,8 @@ static void add_names(struct maker *m, struct parts *p, uint32_t from, uint32_t 
 		add_text(m, p, middle);
 		add(p,
 			(struct lm_grammar_part){ .kind = LM_GRAMMAR_SCHEMA,
-				.schema = t[from].schema });
+				.schema = t[from].schema,
+				.left_out = t[from].strict ? NULL : &m->left_out[from] });
 		return;
 	}
 	list = arena_alloc(&m->arena, (to - from + 1) * sizeof *list);
@@ -152,31 +155,39 @@ static const struct lm_grammar_part *calls(struct maker *m, uint32_t i,
 	return keep(m, &p);
 }
 
-/* Names the tool whose schema is refused by itself. */
-static const struct tool *find_bad(const struct tools *tools)
+/* Compiles the schema of one tool alone, within what is left for a request's tools. */
+static int compile_alone(struct lm_grammar **out, const struct tool *t,
+	struct lm_budget *left_of_all)
 {
-	struct lm_grammar *g;
-	struct err why;
-	const struct tool *bad = NULL;
+	struct buf left = BUF_INIT;
+	struct lm_grammar_part p[] = { { .kind = LM_GRAMMAR_SCHEMA,
+					       .schema = t->schema,
+					       .left_out = t->strict ? NULL : &left },
+		{ .kind = LM_GRAMMAR_END } };
+	int rc = lm_grammar_parts_within(out, p, left_of_all);
 
-	err_save(&why);
-	for (uint32_t i = 0; i < tools->count && !bad; i++) {
-		g = NULL;
-		if (lm_grammar_schema(&g, tools->at[i].schema) < 0) {
-			bad = &tools->at[i];
-			err_save(&why);
-		}
-		lm_grammar_free(g);
-	}
-	err_restore(&why);
-	return bad;
+	buf_release(&left);
+	return rc;
 }
 
-int tool_grammar(struct lm_grammar **out, const struct call_format *f,
-	const struct tools *tools, bool behind_mark, const json_t *otherwise,
-	const struct tool **bad)
+/* Appends the places that are left out of a tool's schema, "a, b", each with the tool's name in
+ * front. */
+static void tell_left_out(struct buf *out, const struct tool *t, struct buf *places)
 {
-	struct maker m = { ARENA_INIT, f, tools };
+	char *rest = places->len ? buf_take(places) : NULL, *from = rest, *place;
+
+	while ((place = strsep(&from, " ")) != NULL)
+		buf_addf(out, "%s%s.%s", out->len ? " " : "", t->name, place);
+	free(rest);
+}
+
+/* As tool_grammar, but without a second try. */
+static int build(struct lm_grammar **out, const struct call_format *f,
+	const struct tools *tools, bool behind_mark, const json_t *otherwise,
+	struct buf *left_out)
+{
+	struct maker m = { ARENA_INIT, f, tools,
+		xcalloc((size_t)tools->count + 1, sizeof *m.left_out) };
 	uint32_t most = tools->parallel ? f->most : 1;
 	const struct lm_grammar_part *next = NULL;
 	struct parts p = { 0 }, all = { 0 }, other = { 0 };
@@ -184,7 +195,6 @@ int tool_grammar(struct lm_grammar **out, const struct call_format *f,
 	const struct lm_grammar_part **either = arena_alloc(&m.arena, 3 * sizeof *either);
 	int rc;
 
-	*bad = NULL;
 	for (uint32_t i = most; i-- > 0;)
 		next = calls(&m, i, next);
 	one[0] = next;
@@ -200,7 +210,72 @@ int tool_grammar(struct lm_grammar **out, const struct call_format *f,
 	add_choice(&all, either);
 	rc = lm_grammar_parts(out, keep(&m, &all));
 	arena_release(&m.arena);
-	if (rc < 0)
-		*bad = find_bad(tools);
+	for (uint32_t i = 0; i < tools->count; i++) {
+		if (rc == 0)
+			tell_left_out(left_out, &tools->at[i], &m.left_out[i]);
+		buf_release(&m.left_out[i]);
+	}
+	free(m.left_out);
+	return rc;
+}
+
+/* Looks once at each tool alone. One that is not strict and whose schema is wrong, or for which
+ * nothing is left of what all of them may cost, gets any object as its arguments in out, a copy of
+ * tools, and is named; of the strict ones *bad is the first that is wrong, and why its error.
+ * Returns whether one was changed; any is borrowed by out. */
+static bool loosen(struct tools *out, const struct tools *tools, json_t *any,
+	struct buf *left_out, const struct tool **bad, struct err *why)
+{
+	/* an eighth is for what lies around them */
+	struct lm_budget all = { LM_GRAMMAR_STATES_MAX / 8 * 7,
+		LM_GRAMMAR_STEPS_MAX / 8 * 7, LM_GRAMMAR_WORDS_MAX / 8 * 7 };
+	bool changed = false;
+
+	for (uint32_t i = 0; i < tools->count; i++) {
+		const struct tool *t = &tools->at[i];
+		struct lm_grammar *g = NULL;
+
+		if (compile_alone(&g, t, &all) == 0) {
+			lm_grammar_free(g);
+		} else if (!t->strict) {
+			out->at[i].schema = any;
+			buf_addf(left_out, "%s%s.schema", left_out->len ? " " : "",
+				t->name);
+			changed = true;
+		} else if (!*bad) {
+			*bad = t;
+			err_save(why);
+		}
+	}
+	return changed;
+}
+
+int tool_grammar(struct lm_grammar **out, const struct call_format *f,
+	const struct tools *tools, bool behind_mark, const json_t *otherwise,
+	struct buf *left_out, const struct tool **bad)
+{
+	struct tools loose = *tools;
+	struct err why;
+	json_t *any;
+	int rc;
+
+	*bad = NULL;
+	if (build(out, f, tools, behind_mark, otherwise, left_out) == 0)
+		return 0;
+	err_save(&why);
+	any = json_pack("{s:s}", "type", "object");
+	loose.at = xcalloc((size_t)tools->count + 1, sizeof *loose.at);
+	if (tools->count)
+		memcpy(loose.at, tools->at, tools->count * sizeof *loose.at);
+	rc = loosen(&loose, tools, any, left_out, bad, &why) && !*bad ?
+		build(out, f, &loose, behind_mark, otherwise, left_out) :
+		-1;
+	free(loose.at);
+	json_decref(any);
+	if (rc < 0) {
+		err_restore(&why);
+	} else {
+		err_clear();
+	}
 	return rc;
 }

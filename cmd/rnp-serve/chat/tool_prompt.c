@@ -1,5 +1,5 @@
 /* tool_prompt.c - rewrites a chat with tools as one without. */
-#include "cmd/rnp-serve/tool_prompt.h"
+#include "cmd/rnp-serve/chat/tool_prompt.h"
 
 #include <string.h>
 

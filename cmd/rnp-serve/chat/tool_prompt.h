@@ -1,10 +1,11 @@
-/* tool_prompt.h - tells a model of tools whose chat template does not. Uses call_format.h. Pure. */
-#ifndef RNP_SERVE_TOOL_PROMPT_H
-#define RNP_SERVE_TOOL_PROMPT_H
+/* tool_prompt.h - tells a model of tools whose chat template does not. Uses model/call_format.h.
+ * Pure. */
+#ifndef RNP_SERVE_CHAT_TOOL_PROMPT_H
+#define RNP_SERVE_CHAT_TOOL_PROMPT_H
 
 #include <jansson.h>
 
-#include "cmd/rnp-serve/call_format.h"
+#include "cmd/rnp-serve/model/call_format.h"
 
 /* Returns the messages of a chat as a template without tools can show them: the tools (NULL:
  * none) described in the system's message, or with in_user before the first message of the

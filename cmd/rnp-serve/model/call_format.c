@@ -1,12 +1,12 @@
 /* call_format.c - renders conversations with calls of invented names, and takes the result
  * apart. */
-#include "cmd/rnp-serve/call_format.h"
+#include "cmd/rnp-serve/model/call_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/tools.h"
+#include "cmd/rnp-serve/request/tools.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -73,7 +73,7 @@ static int render(const struct lm_chat *chat, const char *answer, uint32_t calls
 	return rc;
 }
 
-/* --- taking texts apart -------------------------------------------------------------------------- */
+/* --- taking texts apart ------------------------------------------------------------------- */
 
 /* Returns a part of a text with the ids of calls i - 1 and i replaced by their places. */
 static char *part(const char *from, const char *to, uint32_t i)
@@ -219,7 +219,7 @@ static bool take_apart(struct call_format *f, const char *text, const char *prom
 	return *f->open[0] != '\0';
 }
 
-/* --- marks ------------------------------------------------------------------------------------------ */
+/* --- marks -------------------------------------------------------------------------------- */
 
 /* The mark is the first tag, bracketed word or special token; where a call begins as plain
  * JSON it is all up to the name. */
@@ -266,7 +266,7 @@ static void find_tokens(struct call_format *f, const struct lm_token *t)
 	buf_release(&name);
 }
 
-/* --- learning ---------------------------------------------------------------------------------------- */
+/* --- learning ----------------------------------------------------------------------------- */
 
 static void reset(struct call_format *f)
 {

@@ -4,9 +4,9 @@
  * calls of invented names is rendered, and what stands before a name, between name and
  * arguments, between two calls and after the last one is the format. Where a template shows no
  * calls, or writes arguments otherwise than as JSON, the format is one of our own, which the
- * model is told about (tool_prompt.h). */
-#ifndef RNP_SERVE_CALL_FORMAT_H
-#define RNP_SERVE_CALL_FORMAT_H
+ * model is told about (chat/tool_prompt.h). */
+#ifndef RNP_SERVE_MODEL_CALL_FORMAT_H
+#define RNP_SERVE_MODEL_CALL_FORMAT_H
 
 #include "common/lm/infer/chat.h"
 

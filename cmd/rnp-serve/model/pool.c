@@ -1,6 +1,6 @@
-/* models.c - the states of a server's models: not loaded, being loaded by one thread while others
+/* pool.c - the states of a server's models: not loaded, being loaded by one thread while others
  * wait, or loaded and used by some requests. */
-#include "cmd/rnp-serve/models.h"
+#include "cmd/rnp-serve/model/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 
-void models_init(struct models *m, uint32_t count, const struct served_options *options,
-	int64_t idle_ns, uint64_t bytes)
+void model_pool_init(struct model_pool *m, uint32_t count,
+	const struct model_slot_options *options, int64_t idle_ns, uint64_t bytes)
 {
-	*m = (struct models){ .at = xcalloc((size_t)count + 1, sizeof *m->at),
+	*m = (struct model_pool){ .at = xcalloc((size_t)count + 1, sizeof *m->at),
 		.options = *options,
 		.idle_ns = idle_ns,
 		.bytes = bytes ? bytes : UINT64_MAX };
@@ -23,23 +23,23 @@ void models_init(struct models *m, uint32_t count, const struct served_options *
 	pthread_cond_init(&m->loaded, NULL);
 }
 
-void models_release(struct models *m)
+void model_pool_release(struct model_pool *m)
 {
 	for (uint32_t i = 0; i < m->count; i++)
-		served_release(&m->at[i]);
+		model_slot_release(&m->at[i]);
 	free(m->at);
 	m->at = NULL;
 	m->count = 0;
 }
 
-struct served *models_find(struct models *m, const char *name, uint32_t *adapter,
-	struct api_error *e)
+struct model_slot *model_pool_find(struct model_pool *m, const char *name,
+	uint32_t *adapter, struct api_error *e)
 {
 	*adapter = 0;
 	if (!name && m->count == 1)
 		return &m->at[0];
 	for (uint32_t i = 0; name && i < m->count; i++)
-		if (served_is(&m->at[i], name, adapter))
+		if (model_slot_is(&m->at[i], name, adapter))
 			return &m->at[i];
 	if (name)
 		api_error_set(e, 404, "model_not_found", "model",
@@ -51,15 +51,16 @@ struct served *models_find(struct models *m, const char *name, uint32_t *adapter
 	return NULL;
 }
 
-/* Returns the model that nobody uses and has not been used for the longest time, or NULL. The caller holds the lock. */
-static struct served *idlest(const struct models *m)
+/* Returns the model that nobody uses and has not been used for the longest time, or NULL. The
+ * caller holds the lock. */
+static struct model_slot *idlest(const struct model_pool *m)
 {
-	struct served *oldest = NULL;
+	struct model_slot *oldest = NULL;
 
 	for (uint32_t i = 0; i < m->count; i++) {
-		struct served *one = &m->at[i];
+		struct model_slot *one = &m->at[i];
 
-		if (one->state == SERVED_LOADED && !one->users &&
+		if (one->state == MODEL_SLOT_LOADED && !one->users &&
 			(!oldest || one->last_used_ns < oldest->last_used_ns))
 			oldest = one;
 	}
@@ -67,23 +68,23 @@ static struct served *idlest(const struct models *m)
 }
 
 /* Unloads it. Returns false if all are in use. */
-static bool unload_one(struct models *m)
+static bool unload_one(struct model_pool *m)
 {
-	struct served *oldest = idlest(m);
+	struct model_slot *oldest = idlest(m);
 
 	if (oldest)
-		served_unload(oldest);
+		model_slot_unload(oldest);
 	return oldest != NULL;
 }
 
 /* What the loaded models leave of the memory for all. */
-static uint64_t room_of(const struct models *m)
+static uint64_t room_of(const struct model_pool *m)
 {
 	uint64_t used = 0;
 
 	for (uint32_t i = 0; i < m->count; i++)
-		if (m->at[i].state == SERVED_LOADED)
-			used += served_bytes(&m->at[i]);
+		if (m->at[i].state == MODEL_SLOT_LOADED)
+			used += model_slot_bytes(&m->at[i]);
 	return used < m->bytes ? m->bytes - used : 0;
 }
 
@@ -95,28 +96,28 @@ static bool lacks_memory(void)
 
 /* Loads a model; others that nobody uses make room for it. The caller holds the lock, which is
  * released meanwhile. */
-static int load(struct models *m, struct served *one)
+static int load(struct model_pool *m, struct model_slot *one)
 {
-	struct served_options options = m->options;
+	struct model_slot_options options = m->options;
 	int rc;
 
 	m->loading = true;
-	one->state = SERVED_LOADING;
+	one->state = MODEL_SLOT_LOADING;
 	do {
 		options.room_bytes = room_of(m);
 		options.others_idle = m->options.must_fit && idlest(m);
 		pthread_mutex_unlock(&m->lock);
-		rc = served_load(one, &options);
+		rc = model_slot_load(one, &options);
 		pthread_mutex_lock(&m->lock);
 	} while (rc < 0 && m->options.must_fit && lacks_memory() && unload_one(m));
-	one->state = rc == 0 ? SERVED_LOADED : SERVED_UNLOADED;
+	one->state = rc == 0 ? MODEL_SLOT_LOADED : MODEL_SLOT_UNLOADED;
 	one->last_used_ns = clock_mono_ns();
 	m->loading = false;
 	pthread_cond_broadcast(&m->loaded);
 	return rc;
 }
 
-int models_load(struct models *m, struct served *one)
+int model_pool_load(struct model_pool *m, struct model_slot *one)
 {
 	int rc;
 
@@ -126,7 +127,7 @@ int models_load(struct models *m, struct served *one)
 	return rc;
 }
 
-static int failed(const struct served *one, struct api_error *e)
+static int failed(const struct model_slot *one, struct api_error *e)
 {
 	bool full = lacks_memory();
 
@@ -138,14 +139,14 @@ static int failed(const struct served *one, struct api_error *e)
 		one->name);
 }
 
-int models_take(struct models *m, struct served *one, struct api_error *e)
+int model_pool_take(struct model_pool *m, struct model_slot *one, struct api_error *e)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&m->lock);
-	while (one->state != SERVED_LOADED && m->loading)
+	while (one->state != MODEL_SLOT_LOADED && m->loading)
 		pthread_cond_wait(&m->loaded, &m->lock);
-	if (one->state != SERVED_LOADED)
+	if (one->state != MODEL_SLOT_LOADED)
 		rc = load(m, one);
 	if (rc == 0)
 		one->users++;
@@ -153,7 +154,7 @@ int models_take(struct models *m, struct served *one, struct api_error *e)
 	return rc == 0 ? 0 : failed(one, e);
 }
 
-void models_give(struct models *m, struct served *one)
+void model_pool_give(struct model_pool *m, struct model_slot *one)
 {
 	pthread_mutex_lock(&m->lock);
 	one->users--;
@@ -161,7 +162,7 @@ void models_give(struct models *m, struct served *one)
 	pthread_mutex_unlock(&m->lock);
 }
 
-void models_unload_idle(struct models *m)
+void model_pool_unload_idle(struct model_pool *m)
 {
 	int64_t before = clock_mono_ns() - m->idle_ns;
 
@@ -169,44 +170,45 @@ void models_unload_idle(struct models *m)
 		return;
 	pthread_mutex_lock(&m->lock);
 	for (uint32_t i = 0; i < m->count; i++)
-		if (m->at[i].state == SERVED_LOADED && !m->at[i].users &&
+		if (m->at[i].state == MODEL_SLOT_LOADED && !m->at[i].users &&
 			m->at[i].last_used_ns < before)
-			served_unload(&m->at[i]);
+			model_slot_unload(&m->at[i]);
 	pthread_mutex_unlock(&m->lock);
 }
 
-bool models_count(struct models *m, struct served *one, struct lm_service_counts *out)
+bool model_pool_count(struct model_pool *m, struct model_slot *one,
+	struct lm_service_counts *out)
 {
 	bool loaded;
 
 	pthread_mutex_lock(&m->lock);
-	loaded = one->state == SERVED_LOADED;
+	loaded = one->state == MODEL_SLOT_LOADED;
 	if (loaded)
-		served_count(one, out);
+		model_slot_count(one, out);
 	else
 		*out = one->past; /* one that is being loaded has no counts yet */
 	pthread_mutex_unlock(&m->lock);
 	return loaded;
 }
 
-bool models_failing(struct models *m, int64_t now_ns)
+bool model_pool_failing(struct model_pool *m, int64_t now_ns)
 {
 	struct lm_service_counts c;
 	bool failing = false;
 
 	for (uint32_t i = 0; i < m->count && !failing; i++)
-		failing = models_count(m, &m->at[i], &c) &&
-			models_fails(&c.engine, now_ns);
+		failing = model_pool_count(m, &m->at[i], &c) &&
+			model_pool_fails(&c.engine, now_ns);
 	return failing;
 }
 
-bool models_packing(struct models *m, const struct served *one)
+bool model_pool_packing(struct model_pool *m, const struct model_slot *one)
 {
 	bool packing;
 
 	pthread_mutex_lock(&m->lock);
-	packing = one->state == SERVED_LOADED &&
-		(lm_weights_packing(one->l.weights) ||
+	packing = one->state == MODEL_SLOT_LOADED &&
+		(lm_weights_packing(one->handles.weights) ||
 			(one->draft && lm_weights_packing(one->draft)));
 	pthread_mutex_unlock(&m->lock);
 	return packing;

@@ -1,11 +1,13 @@
-/* served.c - loads the models of a server and sizes their caches. */
-#include "cmd/rnp-serve/served.h"
+/* slot.c - loads the models of a server and sizes their caches. */
+#include "cmd/rnp-serve/model/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/cli/human.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
@@ -19,7 +21,8 @@
 #define ROWS_CPU 256 /* rows of prompts in a step */
 #define ROWS_GPU 2048
 
-/* What is found of the cache's memory before it is needed: two long prompts, unless they are large. */
+/* What is found of the cache's memory before it is needed: two long prompts, unless they are
+ * large. */
 #define AHEAD_TOKENS 4096
 #define AHEAD_BYTES  (UINT64_C(256) << 20)
 
@@ -34,13 +37,14 @@ static bool is_name(const char *text, size_t len)
 	return true;
 }
 
-int served_name(struct served *m, const char *option)
+int model_slot_name(struct model_slot *m, const char *option)
 {
 	const char *equals = strchr(option, '='), *slash, *dot;
 	char *path;
 	size_t len;
 
-	*m = (struct served){ .l = LOADED_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+	*m = (struct model_slot){ .handles = MODEL_HANDLES_INIT,
+		.lock = PTHREAD_MUTEX_INITIALIZER };
 	if (equals && is_name(option, (size_t)(equals - option))) {
 		m->name = xstrndup(option, (size_t)(equals - option));
 		m->path = xstrdup(equals + 1);
@@ -61,20 +65,22 @@ int served_name(struct served *m, const char *option)
 	return 0;
 }
 
-int served_adapt(struct served *m, const char *name, size_t name_bytes, const char *dir)
+int model_slot_adapt(struct model_slot *m, const char *name, size_t name_bytes,
+	const char *dir)
 {
 	if (!is_name(name, name_bytes) || !*dir)
 		return err_set(EX_USAGE, "--lora: '%.*s=%s' is not NAME=DIR",
 			(int)name_bytes, name, dir);
 	m->adapters = xrealloc(m->adapters,
 		((size_t)m->adapter_count + 1) * sizeof *m->adapters);
-	m->adapters[m->adapter_count++] = (struct served_adapter){ .name = xstrndup(name,
-									   name_bytes),
-		.dir = xstrdup(dir) };
+	m->adapters[m->adapter_count++] = (struct model_slot_adapter){
+		.name = xstrndup(name, name_bytes),
+		.dir = xstrdup(dir)
+	};
 	return 0;
 }
 
-bool served_is(const struct served *m, const char *name, uint32_t *adapter)
+bool model_slot_is(const struct model_slot *m, const char *name, uint32_t *adapter)
 {
 	*adapter = 0;
 	if (strcmp(m->name, name) == 0)
@@ -87,12 +93,12 @@ bool served_is(const struct served *m, const char *name, uint32_t *adapter)
 	return false;
 }
 
-int served_check_names(const struct served *m)
+int model_slot_check_names(const struct model_slot *m)
 {
 	uint32_t found;
 
 	for (uint32_t i = 0; i < m->adapter_count; i++) {
-		served_is(m, m->adapters[i].name, &found);
+		model_slot_is(m, m->adapters[i].name, &found);
 		if (found != i + 1)
 			return err_set(EX_USAGE, "'%s' is named twice",
 				m->adapters[i].name);
@@ -100,12 +106,12 @@ int served_check_names(const struct served *m)
 	return 0;
 }
 
-static int load_adapters(struct served *m)
+static int load_adapters(struct model_slot *m)
 {
 	for (uint32_t i = 0; i < m->adapter_count; i++)
-		if (lm_weights_adapt(m->l.weights, m->adapters[i].dir) < 0)
+		if (lm_weights_adapt(m->handles.weights, m->adapters[i].dir) < 0)
 			return -1;
-	m->adapters_bytes = lm_weights_adapter_bytes(m->l.weights);
+	m->adapters_bytes = lm_weights_adapter_bytes(m->handles.weights);
 	return 0;
 }
 
@@ -129,9 +135,9 @@ static bool same_tokens(const struct lm_token *a, const struct lm_token *b)
 }
 
 /* Opens the draft model, which must have the model's tokens. */
-static int open_draft(struct served *m, const struct served_options *o)
+static int open_draft(struct model_slot *m, const struct model_slot_options *o)
 {
-	const struct lm_config *c = model_file_config(m->l.model_file), *small;
+	const struct lm_config *c = model_file_config(m->handles.model_file), *small;
 	struct lm_token *token = NULL;
 	const char *path;
 	int rc = -1;
@@ -146,7 +152,7 @@ static int open_draft(struct served *m, const struct served_options *o)
 		path = o->tokenizer;
 	if (path && lm_token_open(&token, path, small->vocab) < 0)
 		return -1;
-	if (small->vocab != c->vocab || !token || !same_tokens(token, m->l.token))
+	if (small->vocab != c->vocab || !token || !same_tokens(token, m->handles.token))
 		err_set(EX_DATAERR, "--draft: '%s' has other tokens than '%s'",
 			m->draft_path, m->path);
 	else
@@ -155,7 +161,7 @@ static int open_draft(struct served *m, const struct served_options *o)
 	return rc;
 }
 
-static void unload_draft(struct served *m)
+static void unload_draft(struct model_slot *m)
 {
 	lm_weights_close(m->draft);
 	m->draft = NULL;
@@ -164,29 +170,30 @@ static void unload_draft(struct served *m)
 	m->draft_bytes = 0;
 }
 
-static void find_ends(struct served *m)
+static void find_ends(struct model_slot *m)
 {
-	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
+	uint32_t vocab = model_file_config(m->handles.model_file)->vocab;
 
 	m->ends = xcalloc((size_t)vocab + 1, sizeof *m->ends);
 	for (uint32_t id = 0; id < vocab; id++)
-		if (loaded_ends(&m->l, id))
+		if (model_handles_ends(&m->handles, id))
 			m->ends[m->ends_count++] = id;
 }
 
 /* Returns what is free of the device's memory, before it has anything of the model. */
-static uint64_t available(const struct served *m)
+static uint64_t available(const struct model_slot *m)
 {
-	struct dev *d = (struct dev *)&m->l.d;
+	struct dev *d = (struct dev *)&m->handles.d;
 	uint64_t bytes = 0;
 
 	/* the copies of quantised weights are part of what the model takes */
 	if (d->is_host)
-		return (uint64_t)hw_available_read() + model_file_memory(m->l.model_file);
+		return (uint64_t)hw_available_read() +
+			model_file_memory(m->handles.model_file);
 	return d->ops->mem_free(d, &bytes) < 0 ? 0 : bytes;
 }
 
-struct lm_engine_limits served_limits(const struct dev *d, uint32_t context,
+struct lm_engine_limits model_slot_limits(const struct dev *d, uint32_t context,
 	uint32_t streams, enum lm_cache_type cache)
 {
 	uint64_t pages = (uint64_t)lm_cache_pages(context) * streams;
@@ -201,7 +208,7 @@ struct lm_engine_limits served_limits(const struct dev *d, uint32_t context,
 		.cache = cache };
 }
 
-int served_work(struct dev *d, uint64_t *bytes)
+int model_slot_work(struct dev *d, uint64_t *bytes)
 {
 	*bytes = 0;
 	if (d->is_host)
@@ -223,20 +230,20 @@ static void count_tensors(const struct model_file *f, uint64_t *matrices,
 	}
 }
 
-uint64_t served_bytes(const struct served *m)
+uint64_t model_slot_bytes(const struct model_slot *m)
 {
 	return m->weights_bytes + m->adapters_bytes + m->draft_bytes + m->tables_bytes +
 		m->cache_bytes + m->work_bytes;
 }
 
 /* Counts what the limits ask for, besides adapters. */
-static int count_bytes(struct served *m)
+static int count_bytes(struct model_slot *m)
 {
-	const struct lm_config *c = model_file_config(m->l.model_file);
+	const struct lm_config *c = model_file_config(m->handles.model_file);
 	uint64_t rope, kernels;
 
 	m->weights_bytes = m->tables_bytes = m->draft_bytes = 0;
-	count_tensors(m->l.model_file, &m->weights_bytes, &m->tables_bytes);
+	count_tensors(m->handles.model_file, &m->weights_bytes, &m->tables_bytes);
 	lm_engine_bytes(c, &m->limits, &m->cache_bytes, &rope, &m->work_bytes);
 	m->tables_bytes += rope;
 	if (m->draft_file) {
@@ -244,41 +251,44 @@ static int count_bytes(struct served *m)
 		m->draft_bytes += lm_engine_draft_bytes(model_file_config(m->draft_file),
 			&m->limits);
 	}
-	if (served_work(&m->l.d, &kernels) < 0)
+	if (model_slot_work(&m->handles.d, &kernels) < 0)
 		return -1;
 	m->work_bytes += kernels;
 	return 0;
 }
 
-/* Returns the most that a cache takes of its own accord beside what else the model takes: half of the free memory of a
- * host, as others use it, too; of a GPU half of what is left, or nearly all of it where there is no other model. */
-static uint64_t cache_most(const struct served *m, bool alone, uint64_t others)
+/* Returns the most that a cache takes of its own accord beside what else the model takes: half of
+ * the free memory of a host, as others use it, too; of a GPU half of what is left, or nearly all of
+ * it where there is no other model. */
+static uint64_t cache_most(const struct model_slot *m, bool alone, uint64_t others)
 {
 	uint64_t rest = m->available_bytes > others ? m->available_bytes - others : 0;
 
-	if (m->l.d.is_host)
+	if (m->handles.d.is_host)
 		return m->available_bytes / 2;
 	return alone ? rest / 16 * 15 : rest / 2;
 }
 
 /* Returns the bytes of a page of the cache, and of that of the draft model, which has as many. */
-static uint64_t page_bytes(const struct served *m, enum lm_cache_type type)
+static uint64_t page_bytes(const struct model_slot *m, enum lm_cache_type type)
 {
-	uint64_t bytes = lm_cache_page_bytes(model_file_config(m->l.model_file), type);
+	uint64_t bytes = lm_cache_page_bytes(model_file_config(m->handles.model_file),
+		type);
 
 	if (m->draft_file)
 		bytes += lm_cache_page_bytes(model_file_config(m->draft_file), type);
 	return bytes;
 }
 
-/* Sets the number of cache pages: as requested, else whole contexts for all streams, or as many as there is room
- * for. */
-static int size_cache(struct served *m, const struct served_options *o)
+/* Sets the number of cache pages: as requested, else whole contexts for all streams, or as many as
+ * there is room for. */
+static int size_cache(struct model_slot *m, const struct model_slot_options *o)
 {
-	uint64_t own = lm_cache_page_bytes(model_file_config(m->l.model_file), o->cache);
+	uint64_t own = lm_cache_page_bytes(model_file_config(m->handles.model_file),
+		o->cache);
 	uint64_t page = page_bytes(m, o->cache), pages;
 
-	m->limits = served_limits(&m->l.d, m->context, o->streams, o->cache);
+	m->limits = model_slot_limits(&m->handles.d, m->context, o->streams, o->cache);
 	m->limits.check = getenv("RNP_SERVE_CHECK") != NULL;
 	if (count_bytes(m) < 0)
 		return -1;
@@ -287,7 +297,8 @@ static int size_cache(struct served *m, const struct served_options *o)
 	if (o->cache_bytes) {
 		pages = (uint64_t)o->cache_bytes / own;
 	} else if (m->available_bytes) {
-		uint64_t most = cache_most(m, o->alone, served_bytes(m) - pages * page);
+		uint64_t most = cache_most(m, o->alone,
+			model_slot_bytes(m) - pages * page);
 
 		if (pages > most / page) {
 			m->pages_cut = (uint32_t)pages;
@@ -304,16 +315,16 @@ static int size_cache(struct served *m, const struct served_options *o)
 		return err_set(EX_TEMPFAIL,
 			"%s: beside its weights too little is free for a cache: %llu of %llu bytes",
 			m->path, (unsigned long long)m->available_bytes,
-			(unsigned long long)served_bytes(m));
+			(unsigned long long)model_slot_bytes(m));
 	m->limits.pages = (uint32_t)pages;
 	return count_bytes(m);
 }
 
-bool served_advice(const struct served *m, struct buf *out)
+bool model_slot_advice(const struct model_slot *m, struct buf *out)
 {
 	if (!m->pages_cut || m->limits.cache == LM_CACHE_Q8_0 ||
 		m->pages_q8 < m->pages_cut ||
-		model_file_config(m->l.model_file)->head_dim % 32)
+		model_file_config(m->handles.model_file)->head_dim % 32)
 		return false;
 	buf_addf(out,
 		"the cache has room for %llu tokens, not for %u texts of %u: --cache-type q8_0 has it for all",
@@ -322,38 +333,43 @@ bool served_advice(const struct served *m, struct buf *out)
 	return true;
 }
 
-/* A model without a template only continues text; one with an invalid template is not
- * served. */
-static int open_chat(struct served *m, const char *template)
+/* A model with an invalid template is not served. */
+static int open_chat(struct model_slot *m, const char *template)
 {
-	if (!template && !lm_token_chat_template(m->l.token))
-		return 0;
-	if (loaded_chat(&m->l, template, &m->chat) < 0)
+	if (model_handles_chat(&m->handles, m->path, template, &m->chat) < 0)
 		return -1;
-	call_format_learn(&m->calls, m->chat, m->l.token);
+	call_format_learn(&m->calls, m->chat, m->handles.token);
 	return 0;
 }
 
-static int check_room(const struct served *m, const struct served_options *o)
+static int check_room(const struct model_slot *m, const struct model_slot_options *o)
 {
+	struct buf needs = BUF_INIT, there = BUF_INIT;
 	uint64_t room = o->room_bytes;
 
 	if (m->available_bytes && m->available_bytes < room)
 		room = m->available_bytes;
-	if (served_bytes(m) <= room)
+	if (model_slot_bytes(m) <= room)
 		return 0;
-	return err_set(EX_TEMPFAIL, "%s: needs %llu bytes, and %llu are free", m->path,
-		(unsigned long long)served_bytes(m), (unsigned long long)room);
+	human_bytes(&needs, (double)model_slot_bytes(m));
+	human_bytes(&there, (double)room);
+	err_set(EX_TEMPFAIL,
+		"%s: needs %s of memory, and %s is free; less --context, --streams or "
+		"--cache, or --type q8_0, take less",
+		m->path, needs.data, there.data);
+	buf_release(&needs);
+	buf_release(&there);
+	return -1;
 }
 
 /* Pages of a file can be dropped where memory is short, packed weights cannot. */
-static bool may_pack(const struct served *m)
+static bool may_pack(const struct model_slot *m)
 {
-	return served_bytes(m) <= m->available_bytes / 8 * 7;
+	return model_slot_bytes(m) <= m->available_bytes / 8 * 7;
 }
 
 /* Memory for the next prompts is found before they come, where there is enough. */
-static uint32_t pages_ahead(const struct served *m)
+static uint32_t pages_ahead(const struct model_slot *m)
 {
 	uint64_t page = m->cache_bytes / m->limits.pages;
 	uint64_t most = AHEAD_BYTES / page, pages = lm_cache_pages(AHEAD_TOKENS);
@@ -364,44 +380,50 @@ static uint32_t pages_ahead(const struct served *m)
 }
 
 /* Opens the files and sizes the cache; nothing large is in memory yet. */
-static int open_files(struct served *m, const struct served_options *o)
+static int open_files(struct model_slot *m, const struct model_slot_options *o)
 {
+	enum lm_pooling pooling = o->pooling;
 	uint32_t context;
 
-	if (loaded_open(&m->l, m->path, o->tokenizer, o->device, o->type) < 0 ||
+	if (model_handles_open(&m->handles, m->path, o->tokenizer, o->device, o->type) <
+			0 ||
 		open_draft(m, o) < 0)
 		return -1;
 	m->available_bytes = available(m);
-	m->pools_mean = o->pools_mean;
+	if (o->pooling == LM_POOLING_UNSAID &&
+		lm_pooling_read(&pooling, m->handles.model_file, m->path) < 0)
+		return -1;
+	m->pools_mean = pooling == LM_POOLING_MEAN;
 	m->speculate = o->speculate;
-	context = o->context ? o->context : model_file_config(m->l.model_file)->context;
+	context = o->context ? o->context :
+			       model_file_config(m->handles.model_file)->context;
 	if (context < 2)
 		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path, context);
-	loaded_check_context(m->l.model_file, m->path, context);
+	model_handles_check_context(m->handles.model_file, m->path, context);
 	find_ends(m);
 	if (open_chat(m, o->template) < 0)
 		return -1;
-	/* others may read them while a model is loaded again */
+	lm_chat_limit(m->chat, context);
+	/* others may read it while a model is loaded again */
 	if (m->context != context)
 		m->context = context;
-	if (m->chats != (m->chat != NULL))
-		m->chats = m->chat != NULL;
 	return size_cache(m, o);
 }
 
-/* A model that does not fit is refused before its weights are read, and after its adapters are, whose size is not known
- * before. */
-static int load_weights(struct served *m, const struct served_options *o)
+/* A model that does not fit is refused before its weights are read, and after its adapters are,
+ * whose size is not known before. */
+static int load_weights(struct model_slot *m, const struct model_slot_options *o)
 {
 	if (o->must_fit && check_room(m, o) < 0)
 		return -1;
-	if (loaded_weights(&m->l) < 0 || load_adapters(m) < 0 ||
-		(m->draft_file && lm_weights_open(&m->draft, &m->l.d, m->draft_file) < 0))
+	if (model_handles_weights(&m->handles) < 0 || load_adapters(m) < 0 ||
+		(m->draft_file &&
+			lm_weights_open(&m->draft, &m->handles.d, m->draft_file) < 0))
 		return -1;
 	return m->adapter_count && o->must_fit ? check_room(m, o) : 0;
 }
 
-static int load(struct served *m, const struct served_options *o)
+static int load(struct model_slot *m, const struct model_slot_options *o)
 {
 	struct lm_service_config config;
 
@@ -417,21 +439,21 @@ static int load(struct served *m, const struct served_options *o)
 		.draft = m->draft };
 	m->queue = o->queue;
 	if (o->packs && may_pack(m)) {
-		lm_weights_pack(m->l.weights);
+		lm_weights_pack(m->handles.weights);
 		if (m->draft)
 			lm_weights_pack(m->draft);
 	}
-	return lm_service_open(&m->service, m->l.weights, &config);
+	return lm_service_open(&m->service, m->handles.weights, &config);
 }
 
-int served_load(struct served *m, const struct served_options *o)
+int model_slot_load(struct model_slot *m, const struct model_slot_options *o)
 {
 	struct err why;
 
 	if (load(m, o) == 0)
 		return 0;
 	err_save(&why);
-	served_unload(m);
+	model_slot_unload(m);
 	return err_restore(&why);
 }
 
@@ -449,7 +471,7 @@ static void add_counts(struct lm_service_counts *to, const struct lm_service_cou
 	to->engine.accepted += c->engine.accepted;
 }
 
-void served_count(struct served *m, struct lm_service_counts *out)
+void model_slot_count(struct model_slot *m, struct lm_service_counts *out)
 {
 	*out = (struct lm_service_counts){ 0 };
 	if (m->service)
@@ -457,7 +479,7 @@ void served_count(struct served *m, struct lm_service_counts *out)
 	add_counts(out, &m->past);
 }
 
-void served_unload(struct served *m)
+void model_slot_unload(struct model_slot *m)
 {
 	struct lm_service_counts counts;
 
@@ -473,21 +495,21 @@ void served_unload(struct served *m)
 	lm_vocabulary_free(m->vocabulary);
 	m->vocabulary = NULL;
 	unload_draft(m);
-	loaded_release(&m->l);
-	m->l = (struct loaded)LOADED_INIT;
+	model_handles_release(&m->handles);
+	m->handles = (struct model_handles)MODEL_HANDLES_INIT;
 	free(m->ends);
 	m->ends = NULL;
 	m->ends_count = 0;
 	m->weights_bytes = m->tables_bytes = m->cache_bytes = m->work_bytes = 0;
 	m->adapters_bytes = 0;
-	m->state = SERVED_UNLOADED;
+	m->state = MODEL_SLOT_UNLOADED;
 }
 
-void served_release(struct served *m)
+void model_slot_release(struct model_slot *m)
 {
-	served_unload(m);
+	model_slot_unload(m);
 	while (m->adapter_count) {
-		struct served_adapter *a = &m->adapters[--m->adapter_count];
+		struct model_slot_adapter *a = &m->adapters[--m->adapter_count];
 
 		free(a->name);
 		free(a->dir);
@@ -496,12 +518,12 @@ void served_release(struct served *m)
 	free(m->draft_path);
 	free(m->name);
 	free(m->path);
-	*m = (struct served){ .l = LOADED_INIT };
+	*m = (struct model_slot){ .handles = MODEL_HANDLES_INIT };
 }
 
-static struct lm_vocabulary *make_vocabulary(const struct served *m)
+static struct lm_vocabulary *make_vocabulary(const struct model_slot *m)
 {
-	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
+	uint32_t vocab = model_file_config(m->handles.model_file)->vocab;
 	struct lm_vocabulary_token *tokens = xcalloc((size_t)vocab + 1, sizeof *tokens);
 	size_t *at = xcalloc((size_t)vocab + 1, sizeof *at);
 	struct buf texts = BUF_INIT;
@@ -509,8 +531,8 @@ static struct lm_vocabulary *make_vocabulary(const struct served *m)
 
 	for (uint32_t id = 0; id < vocab; id++) {
 		at[id] = texts.len;
-		if (id < lm_token_count(m->l.token))
-			lm_token_piece(m->l.token, &texts, id, false, false);
+		if (id < lm_token_count(m->handles.token))
+			lm_token_piece(m->handles.token, &texts, id, false, false);
 		tokens[id].len = texts.len - at[id];
 	}
 	for (uint32_t id = 0; id < vocab; id++)
@@ -524,7 +546,7 @@ static struct lm_vocabulary *make_vocabulary(const struct served *m)
 	return v;
 }
 
-const struct lm_vocabulary *served_vocabulary(struct served *m)
+const struct lm_vocabulary *model_slot_vocabulary(struct model_slot *m)
 {
 	const struct lm_vocabulary *v;
 
@@ -536,16 +558,16 @@ const struct lm_vocabulary *served_vocabulary(struct served *m)
 	return v;
 }
 
-json_t *served_plan(const struct served *m)
+json_t *model_slot_plan(const struct model_slot *m)
 {
 	json_t *r = json_record("rnp.plan");
-	uint64_t total = served_bytes(m);
+	uint64_t total = model_slot_bytes(m);
 	struct buf advice = BUF_INIT;
 
 	json_set_text(r, "model", m->name);
-	json_set_text(r, "device", m->l.d.name);
+	json_set_text(r, "device", m->handles.d.name);
 	json_set_i64(r, "parameters",
-		(int64_t)lm_config_params(model_file_config(m->l.model_file)));
+		(int64_t)lm_config_params(model_file_config(m->handles.model_file)));
 	json_set_i64(r, "context", m->context);
 	json_set_i64(r, "streams", m->limits.streams);
 	json_set_i64(r, "weights_bytes", (int64_t)m->weights_bytes);
@@ -561,7 +583,7 @@ json_t *served_plan(const struct served *m)
 		json_set_i64(r, "available_bytes", (int64_t)m->available_bytes);
 		json_set_bool(r, "fits", total <= m->available_bytes);
 	}
-	if (served_advice(m, &advice))
+	if (model_slot_advice(m, &advice))
 		json_set(r, "proposals", json_pack("[s]", buf_text(&advice)));
 	buf_release(&advice);
 	return r;

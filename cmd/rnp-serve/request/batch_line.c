@@ -1,5 +1,6 @@
-/* batch_line.c - lines of batch files: which have been answered, and what can be told of a line that is cut. */
-#include "cmd/rnp-serve/batch_line.h"
+/* batch_line.c - lines of batch files: which have been answered, and what can be told of a line
+ * that is cut. */
+#include "cmd/rnp-serve/request/batch_line.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "common/json/canon.h"
 #include "common/json/json.h"
 
-/* --- answers ----------------------------------------------------------------------------------------- */
+/* --- answers ------------------------------------------------------------------------------ */
 
 /* Writes how the answer to line n begins; returns its length. */
 static size_t begin_of(char begin[64], int64_t n)
@@ -64,7 +65,7 @@ bool batch_line_answers(const char *answer, int64_t n, const char *custom_id)
 	return is_it;
 }
 
-/* --- a line's beginning -------------------------------------------------------------------------------- */
+/* --- a line's beginning ------------------------------------------------------------------- */
 
 static const char *after_space(const char *at)
 {
@@ -80,7 +81,8 @@ static const char *after_string(const char *at)
 	return *at ? at + 1 : NULL;
 }
 
-/* Returns the value of a member of an object whose beginning is here; NULL: it has none, or not here. */
+/* Returns the value of a member of an object whose beginning is here; NULL: it has none, or not
+ * here. */
 static const char *value_in(const char *at, const char *key)
 {
 	size_t len = strlen(key);

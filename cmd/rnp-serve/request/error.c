@@ -1,5 +1,5 @@
-/* api_error.c - formats errors as OpenAI's API does. */
-#include "cmd/rnp-serve/api_error.h"
+/* error.c - formats errors as OpenAI's API does. */
+#include "cmd/rnp-serve/request/error.h"
 
 #include <string.h>
 

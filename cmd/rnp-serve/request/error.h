@@ -1,9 +1,9 @@
-/* api_error.h - errors in the format of OpenAI's API. Uses request.h, httpd.h. */
-#ifndef RNP_SERVE_API_ERROR_H
-#define RNP_SERVE_API_ERROR_H
+/* error.h - errors in the format of OpenAI's API. Uses request.h, common/httpd/httpd.h. */
+#ifndef RNP_SERVE_REQUEST_ERROR_H
+#define RNP_SERVE_REQUEST_ERROR_H
 
-#include "cmd/rnp-serve/request.h"
-#include "common/net/httpd.h"
+#include "cmd/rnp-serve/request/request.h"
+#include "common/httpd/httpd.h"
 
 /* Appends {"error":{"message","type","param","code"}} with the pending error's message. */
 void api_error_body(struct buf *out, const struct api_error *e);

@@ -1,9 +1,9 @@
-/* request_input.c - converts the input items of /v1/responses to the messages, tools and
+/* input.c - converts the input items of /v1/responses to the messages, tools and
  * response format of a chat. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/request_parts.h"
+#include "cmd/rnp-serve/request/parts.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
@@ -71,6 +71,11 @@ static int add_item(json_t *messages, const json_t *item, size_t i, struct api_e
 	char where[64];
 
 	snprintf(where, sizeof where, "input[%zu]", i);
+	if (request_only(item, where,
+		    "type id status role content call_id name arguments output summary "
+		    "encrypted_content",
+		    e) < 0)
+		return -1;
 	if (role && (!type || strcmp(type, "message") == 0) &&
 		(has_value(item, "content") || strcmp(role, "assistant") == 0)) {
 		json_push(messages, message(role, json_object_get(item, "content")));
@@ -143,13 +148,13 @@ static int convert_tools(struct request *q, struct api_error *e)
 }
 
 /* {"type":"json_schema","name","schema"} becomes {"type","json_schema":{"name","schema"}}. */
-static void convert_format(struct request *q)
+static int convert_format(struct request *q, struct api_error *e)
 {
 	json_t *format = json_object_get(q->text, "format"), *chat, *schema;
 	const char *type = json_string_value(json_object_get(format, "type"));
 
 	if (!type)
-		return;
+		return 0;
 	chat = json_object();
 	json_set_text(chat, "type", type);
 	if (strcmp(type, "json_schema") == 0) {
@@ -158,7 +163,7 @@ static void convert_format(struct request *q)
 		json_set(chat, "json_schema", schema);
 	}
 	json_set(q->body, "format as a chat has it", chat);
-	q->response_format = chat;
+	return request_hold_format(q, chat, e);
 }
 
 int request_read_input(struct request *q, struct api_error *e)
@@ -174,6 +179,7 @@ int request_read_input(struct request *q, struct api_error *e)
 	if (json_is_string(effort))
 		q->reasoning_effort = json_string_value(effort);
 	q->messages = messages;
-	convert_format(q);
+	if (convert_format(q, e) < 0)
+		return -1;
 	return q->tools ? convert_tools(q, e) : 0;
 }

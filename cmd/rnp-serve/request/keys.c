@@ -1,5 +1,5 @@
 /* keys.c - reads the file of API keys, and enforces their limits. */
-#include "cmd/rnp-serve/keys.h"
+#include "cmd/rnp-serve/request/keys.h"
 
 #include <errno.h>
 #include <math.h>
@@ -64,7 +64,7 @@ json_t *api_key_new(char text[API_KEY_TEXT], const char *name, int64_t limit_tok
 	return r;
 }
 
-/* --- the file ----------------------------------------------------------------------------------- */
+/* --- the file ----------------------------------------------------------------------------- */
 
 static void list_release(struct api_key **list, size_t count)
 {
@@ -263,7 +263,8 @@ int keys_refresh(struct keys *k)
 		list_release(list, count);
 		return -1;
 	}
-	/* without the lock, for which requests wait: nobody else changes the list, and hashes stay */
+	/* without the lock, for which requests wait: nobody else changes the list, and hashes
+	 * stay */
 	known = sorted(k->list, known_count);
 	pthread_mutex_lock(&k->lock);
 	for (size_t i = 0; i < k->count; i++)
@@ -288,7 +289,7 @@ int keys_refresh(struct keys *k)
 	return 0;
 }
 
-/* --- who asks ------------------------------------------------------------------------------------- */
+/* --- who asks ----------------------------------------------------------------------------- */
 
 struct api_key *keys_find(struct keys *k, const char *authorization)
 {
@@ -338,39 +339,103 @@ uint32_t keys_streams(struct keys *k, const struct api_key *key)
 	return streams;
 }
 
-int keys_take(struct keys *k, struct api_key *key, uint32_t streams,
-	uint32_t prompt_tokens, int64_t now_ns, int *wait_s)
+/* Sets the error of a key that needs more tokens than it has now. */
+static int lacks_tokens(const struct api_key *key, double needed, int *wait_s)
+{
+	double seconds = ceil((needed - key->bucket) * 60 / (double)key->limit_tokens);
+
+	*wait_s = seconds < 1 ? 1 : seconds > 3600 ? 3600 : (int)seconds;
+	return err_set(EX_TEMPFAIL, "the key may use %lld tokens a minute",
+		(long long)key->limit_tokens);
+}
+
+static int lacks_streams(const struct api_key *key)
+{
+	return err_set(EX_TEMPFAIL, "the key may have %u answers at the same time",
+		key->limit_streams);
+}
+
+int keys_may_ask(struct keys *k, struct api_key *key, int64_t now_ns, int *wait_s)
 {
 	int rc = 0;
 
 	*wait_s = 1;
 	pthread_mutex_lock(&k->lock);
 	fill(key, now_ns);
-	if (key->limit_streams && key->streams + streams > key->limit_streams) {
-		rc = err_set(EX_TEMPFAIL, "the key may have %u answers at the same time",
-			key->limit_streams);
-	} else if (key->limit_tokens && key->bucket <= 0) {
-		double seconds = ceil(-key->bucket * 60 / (double)key->limit_tokens);
+	if (key->limit_streams && key->streams >= key->limit_streams)
+		rc = lacks_streams(key);
+	else if (key->limit_tokens && key->bucket < 1)
+		/* for one it would be told to wait again */
+		rc = lacks_tokens(key, (double)(key->limit_tokens / 8 + 1), wait_s);
+	key->refused += rc < 0;
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
 
-		*wait_s = seconds < 1 ? 1 : seconds > 3600 ? 3600 : (int)seconds;
-		rc = err_set(EX_TEMPFAIL, "the key may use %lld tokens a minute",
-			(long long)key->limit_tokens);
-	} else {
-		key->bucket -= prompt_tokens;
-		key->streams += streams;
+/* Takes tokens of a prompt and its answers from the bucket. */
+static int take_tokens(struct api_key *key, struct key_share *share, int *wait_s)
+{
+	uint64_t limit = (uint64_t)key->limit_tokens, room, least;
+	double left;
+
+	if (share->prompt_tokens + (share->answer_tokens > 0) > limit)
+		return err_set(EX_DATAERR,
+			"the prompt has %u tokens, and the key may use %llu a minute",
+			share->prompt_tokens, (unsigned long long)limit);
+	room = limit - share->prompt_tokens;
+	least = share->answer_tokens < limit / 8 + 1 ? share->answer_tokens :
+						       limit / 8 + 1;
+	if (share->exact && share->answer_tokens <= room)
+		least = share->answer_tokens;
+	if (least > room)
+		least = room;
+	left = key->bucket - share->prompt_tokens;
+	if (left < (double)least)
+		return lacks_tokens(key, share->prompt_tokens + (double)least, wait_s);
+	if ((double)share->answer_tokens > left)
+		share->answer_tokens = (uint64_t)left;
+	key->bucket -= share->prompt_tokens + (double)share->answer_tokens;
+	return 0;
+}
+
+int keys_take(struct keys *k, struct api_key *key, struct key_share *share,
+	int64_t now_ns, int *wait_s)
+{
+	int rc = 0;
+
+	*wait_s = 1;
+	pthread_mutex_lock(&k->lock);
+	fill(key, now_ns);
+	if (key->limit_streams && key->streams + share->streams > key->limit_streams)
+		rc = lacks_streams(key);
+	else if (key->limit_tokens)
+		rc = take_tokens(key, share, wait_s);
+	if (rc == 0) {
+		key->streams += share->streams;
 		key->requests++;
-		key->prompt_tokens += prompt_tokens;
+		key->prompt_tokens += share->prompt_tokens;
 	}
 	key->refused += rc < 0;
 	pthread_mutex_unlock(&k->lock);
 	return rc;
 }
 
-void keys_give(struct keys *k, struct api_key *key, uint32_t streams, uint32_t generated)
+void keys_give(struct keys *k, struct api_key *key, const struct key_share *share,
+	uint64_t generated)
 {
 	pthread_mutex_lock(&k->lock);
-	key->streams -= streams;
-	key->bucket -= generated;
+	key->streams -= share->streams;
+	key->bucket += (double)share->answer_tokens - (double)generated;
 	key->generated_tokens += generated;
+	pthread_mutex_unlock(&k->lock);
+}
+
+void keys_charge(struct keys *k, struct api_key *key, uint64_t tokens, int64_t now_ns)
+{
+	pthread_mutex_lock(&k->lock);
+	fill(key, now_ns);
+	if (key->limit_tokens && key->bucket > 0)
+		key->bucket -= (double)tokens < key->bucket ? (double)tokens :
+							      key->bucket;
 	pthread_mutex_unlock(&k->lock);
 }

@@ -3,16 +3,17 @@
  *
  * The server stores only the BLAKE2b-256 hash of a key, and compares it in constant time with
  * all of them. Limits are a token bucket that holds one minute's tokens, and a number of
- * concurrent streams. */
-#ifndef RNP_SERVE_KEYS_H
-#define RNP_SERVE_KEYS_H
+ * concurrent streams; both are taken before there is work, and what was not needed is given
+ * back. */
+#ifndef RNP_SERVE_REQUEST_KEYS_H
+#define RNP_SERVE_REQUEST_KEYS_H
 
 #include <jansson.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-serve/times.h"
+#include "cmd/rnp-serve/request/times.h"
 
 #define API_KEY_HASH 32
 #define API_KEY_TEXT 48 /* size of a new key: "rnp-" and 43 characters, and a NUL */
@@ -61,12 +62,29 @@ struct api_key *keys_find(struct keys *k, const char *authorization);
 /* Returns how many streams a key may have at a time; 0: no limit. */
 uint32_t keys_streams(struct keys *k, const struct api_key *key);
 
-/* Takes streams and the tokens of prompts from a key's limits at now_ns (monotonic). Returns 0,
- * or -1 with err_set(EX_TEMPFAIL) and *wait_s: after how many seconds to try again. */
-int keys_take(struct keys *k, struct api_key *key, uint32_t streams,
-	uint32_t prompt_tokens, int64_t now_ns, int *wait_s);
+/* What a request asks of a key. */
+struct key_share {
+	uint32_t streams, prompt_tokens;
+	uint64_t answer_tokens; /* at most, of all answers; keys_take may lower it */
+	bool exact; /* the client asked for so many: none is left out of them */
+};
 
-/* Gives the streams back, and takes the generated tokens from the limit. */
-void keys_give(struct keys *k, struct api_key *key, uint32_t streams, uint32_t generated);
+/* Whether a key may ask anything now (monotonic): before its request is even read. Returns as
+ * keys_take. */
+int keys_may_ask(struct keys *k, struct api_key *key, int64_t now_ns, int *wait_s);
+
+/* Takes a request's share from a key's limits at now_ns (monotonic), and sets how many tokens its
+ * answers get: where the client has not said how many, those that are left of this minute's, if it
+ * is an eighth of them. Returns 0, or -1 with err_set(): EX_TEMPFAIL and *wait_s, after how many
+ * seconds to try again, or EX_DATAERR: the prompt is more than the key ever has. */
+int keys_take(struct keys *k, struct api_key *key, struct key_share *share,
+	int64_t now_ns, int *wait_s);
+
+/* Gives back what keys_take took, but for the tokens that were generated. */
+void keys_give(struct keys *k, struct api_key *key, const struct key_share *share,
+	uint64_t generated);
+
+/* Takes tokens for work that had no answer, as far as the key has them now. */
+void keys_charge(struct keys *k, struct api_key *key, uint64_t tokens, int64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* request.c - parses API requests: a table of fields, and a reader for each kind of value. */
-#include "cmd/rnp-serve/request.h"
+#include "cmd/rnp-serve/request/request.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/request_parts.h"
+#include "cmd/rnp-serve/request/parts.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"
@@ -65,7 +65,8 @@ static int read_number(struct request *q, const struct field *f, json_t *v,
 	return 0;
 }
 
-/* Reads a whole number, however it is spelled; what is beyond 64 bits is the largest, or the least, of them. */
+/* Reads a whole number, however it is spelled; what is beyond 64 bits is the largest, or the least,
+ * of them. */
 static bool whole(const json_t *v, int64_t *out)
 {
 	double x = json_number_value(v);
@@ -163,13 +164,14 @@ static int refuse(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
 	(void)q;
-	if (json_is_false(v) || (json_is_array(v) && !json_array_size(v)))
+	if (json_is_false(v) || (json_is_array(v) && !json_array_size(v)) ||
+		(json_is_string(v) && !json_string_length(v)))
 		return 0;
 	return api_error_set(e, 400, "unsupported_parameter", f->name,
 		"'%s' is not supported by this server", f->name);
 }
 
-/* --- single fields ------------------------------------------------------------------------------ */
+/* --- single fields ------------------------------------------------------------------------ */
 
 static int read_seed(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
@@ -259,7 +261,8 @@ static int read_stream_options(struct request *q, const struct field *f, json_t 
 		(usage && !json_is_boolean(usage) && !json_is_null(usage)))
 		return bad(e, f->name, "an object with 'include_usage'");
 	q->include_usage = json_is_true(usage);
-	return 0;
+	/* the other asks for padding, which nothing depends on */
+	return request_only(v, f->name, "include_usage include_obfuscation", e);
 }
 
 static int read_prediction(struct request *q, const struct field *f, json_t *v,
@@ -269,7 +272,7 @@ static int read_prediction(struct request *q, const struct field *f, json_t *v,
 	if (!q->prediction ||
 		(!json_is_string(q->prediction) && !json_is_array(q->prediction)))
 		return bad(e, f->name, "an object with 'content'");
-	return 0;
+	return request_only(v, f->name, "type content", e);
 }
 
 static int read_modalities(struct request *q, const struct field *f, json_t *v,
@@ -280,6 +283,26 @@ static int read_modalities(struct request *q, const struct field *f, json_t *v,
 	if (json_array_size(v) == 1 && only && strcmp(only, "text") == 0)
 		return 0;
 	return refuse(q, f, v, e);
+}
+
+static int read_tool_choice(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	q->tool_choice = v;
+	return request_only(v, f->name, "type function name allowed_tools mode tools", e);
+}
+
+/* A summary is not made; whether there is one is left to us by "auto". */
+static int read_reasoning(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	const char *summary = json_string_value(json_object_get(v, "summary"));
+
+	q->reasoning = v;
+	if (!json_is_object(v))
+		return bad(e, f->name, "an object");
+	return request_only(v, f->name,
+		summary && strcmp(summary, "auto") == 0 ? "effort summary" : "effort", e);
 }
 
 static int read_truncation(struct request *q, const struct field *f, json_t *v,
@@ -307,29 +330,26 @@ static int read_one(struct request *q, const struct field *f, json_t *v,
 	return json_integer_value(v) == 1 ? 0 : refuse(q, f, v, e);
 }
 
+static int read_zero(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	return json_is_integer(v) && !json_integer_value(v) ? 0 : refuse(q, f, v, e);
+}
+
 static int read_messages(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
-	char where[64];
-	json_t *m;
-	size_t i;
-
-	if (!json_is_array(v) || !json_array_size(v) ||
-		json_array_size(v) > REQUEST_MESSAGES_MAX)
-		return bad(e, f->name, "an array of 1 to 4096 messages");
-	json_array_foreach(v, i, m) {
-		snprintf(where, sizeof where, "messages[%zu]", i);
-		if (!json_is_object(m))
-			return bad(e, where, "an object");
-		snprintf(where, sizeof where, "messages[%zu].role", i);
-		if (!json_is_string(json_object_get(m, "role")))
-			return bad(e, where, "a text");
-	}
-	q->messages = v;
-	return 0;
+	(void)f;
+	return request_read_messages(q, v, e);
 }
 
-/* --- the table ----------------------------------------------------------------------------------- */
+static int read_constraint(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	return request_read_constraint(q, f->name, v, e);
+}
+
+/* --- the table ---------------------------------------------------------------------------- */
 
 #define CHAT      (REQUEST_CHAT | REQUEST_TEMPLATE)
 #define TEXT      REQUEST_COMPLETION
@@ -362,9 +382,27 @@ static const struct field fields[] = {
 	{ "stream", ALL, read_bool, TO(stream), 0, 0 },
 	{ "stream_options", CHAT | TEXT, read_stream_options, 0, 0, 0 },
 	{ "tools", BOTH, read_array, TO(tools), 0, 0 },
-	{ "tool_choice", BOTH, read_any, TO(tool_choice), 0, 0 },
+	{ "tool_choice", BOTH, read_tool_choice, 0, 0, 0 },
 	{ "parallel_tool_calls", BOTH, read_bool, TO(parallel_tool_calls), 0, 0 },
-	{ "response_format", CHAT, read_object, TO(response_format), 0, 0 },
+	{ "response_format", ALL, read_constraint, 0, 0, 0 },
+	{ "guided_json", ALL, read_constraint, 0, 0, 0 },
+	{ "guided_choice", ALL, read_constraint, 0, 0, 0 },
+	{ "guided_regex", ALL, read_constraint, 0, 0, 0 },
+	{ "structured_outputs", ALL, read_constraint, 0, 0, 0 },
+	{ "json_schema", ALL, read_constraint, 0, 0, 0 },
+	{ "format", ALL, read_constraint, 0, 0, 0 },
+	{ "regex", ALL, read_constraint, 0, 0, 0 },
+	{ "guided_grammar", ALL, refuse, 0, 0, 0 },
+	{ "grammar", ALL, refuse, 0, 0, 0 },
+	{ "ebnf", ALL, refuse, 0, 0, 0 },
+	{ "structural_tag", ALL, refuse, 0, 0, 0 },
+	{ "allowed_token_ids", ALL, refuse, 0, 0, 0 },
+	{ "bad_words", ALL, refuse, 0, 0, 0 },
+	{ "stop_token_ids", ALL, refuse, 0, 0, 0 },
+	{ "ignore_eos", ALL, refuse, 0, 0, 0 },
+	{ "min_tokens", ALL, read_zero, 0, 0, 0 },
+	{ "add_generation_prompt", CHAT, read_bool, TO(begins_turn), 0, 0 },
+	{ "continue_final_message", CHAT, read_bool, TO(continues), 0, 0 },
 	{ "prediction", CHAT, read_prediction, 0, 0, 0 },
 	{ "reasoning_effort", CHAT, read_text, TO(reasoning_effort), 0, 0 },
 	{ "chat_template_kwargs", BOTH, read_object, TO(template_kwargs), 0, 0 },
@@ -386,8 +424,8 @@ static const struct field fields[] = {
 	{ "user", EMBED, read_accepted, 0, 0, 0 },
 	{ "instructions", ANSWER, read_text, TO(instructions), 0, 0 },
 	{ "max_output_tokens", ANSWER, read_tokens_max, TO(tokens_max), 0, 0 },
-	{ "text", ANSWER, read_object, TO(text), 0, 0 },
-	{ "reasoning", ANSWER, read_object, TO(reasoning), 0, 0 },
+	{ "text", ANSWER, read_constraint, 0, 0, 0 },
+	{ "reasoning", ANSWER, read_reasoning, 0, 0, 0 },
 	{ "metadata", ANSWER, read_accepted, 0, 0, 0 },
 	{ "truncation", ANSWER, read_truncation, 0, 0, 0 },
 	{ "previous_response_id", ANSWER, refuse, 0, 0, 0 },
@@ -433,6 +471,16 @@ static void add_ignored(struct buf *out, const char *name)
 		buf_adds(out, "...");
 }
 
+void request_ignore(struct request *q, const char *names)
+{
+	char *copy = xstrdup(names), *rest = copy, *name;
+
+	while ((name = strsep(&rest, " ,")) != NULL)
+		if (*name)
+			add_ignored(&q->ignored, name);
+	free(copy);
+}
+
 static int read_fields(struct request *q, struct api_error *e)
 {
 	const struct field *f;
@@ -458,7 +506,11 @@ static int check_tools(struct request *q, struct api_error *e)
 
 	if (tools_read(&q->tools_read, q->tools, q->tool_choice, q->parallel_tool_calls,
 		    &wrong) == 0)
-		return 0;
+		return q->pattern && q->tools_read.mode != TOOLS_OFF ?
+			api_error_set(e, 400, "unsupported_parameter", q->held_to,
+				"'%s' together with 'tools' is not supported by this server",
+				q->held_to) :
+			0;
 	return api_error_set(e, 400, "invalid_value", wrong.where, "'%s' must be %s",
 		wrong.where, wrong.what);
 }
@@ -482,6 +534,8 @@ static int check_together(struct request *q, struct api_error *e)
 			"'suffix' with 'echo' and 'logprobs' is not supported by this server");
 	if (q->sampling.top_p <= 0)
 		return bad(e, "top_p", "above 0");
+	if (q->messages && request_check_messages(q, e) < 0)
+		return -1;
 	return check_tools(q, e);
 }
 
@@ -492,6 +546,7 @@ int request_take(struct request *q, enum request_kind kind, json_t *body,
 		.tokens_max = -1,
 		.n = 1,
 		.parallel_tool_calls = true,
+		.begins_turn = true,
 		.body = body };
 	lm_sampling_defaults(&q->sampling, 0);
 	if (!json_is_object(body))
@@ -503,7 +558,8 @@ int request_take(struct request *q, enum request_kind kind, json_t *body,
 int request_parse(struct request *q, enum request_kind kind, const char *text, size_t len,
 	struct api_error *e)
 {
-	json_t *body = json_parse_spelled(text, len, REQUEST_DEPTH_MAX, "body");
+	json_t *body = json_parse_bounded(text, len, REQUEST_DEPTH_MAX, REQUEST_ROOM(len),
+		"body");
 
 	if (body)
 		return request_take(q, kind, body, e);
@@ -524,41 +580,10 @@ void request_forget(struct request *q)
 void request_release(struct request *q)
 {
 	json_decref(q->body);
+	json_decref(q->format_made);
+	free(q->pattern);
 	free(q->bias);
 	tools_release(&q->tools_read);
 	buf_release(&q->ignored);
 	*q = (struct request){ 0 };
-}
-
-int request_content(struct buf *out, const json_t *content, const char *where,
-	struct api_error *e)
-{
-	char at[96];
-	json_t *part;
-	size_t i;
-
-	if (!content || json_is_null(content))
-		return 0;
-	if (json_is_string(content)) {
-		buf_add(out, json_string_value(content), json_string_length(content));
-		return 0;
-	}
-	if (!json_is_array(content))
-		return bad(e, where, "a text or an array of parts");
-	json_array_foreach(content, i, part) {
-		const char *type = json_string_value(json_object_get(part, "type"));
-		const json_t *text = json_object_get(part, "text");
-
-		snprintf(at, sizeof at, "%.60s[%zu]", where, i);
-		if (type && strcmp(type, "text") != 0 &&
-			strcmp(type, "input_text") != 0 &&
-			strcmp(type, "output_text") != 0)
-			return api_error_set(e, 400, "unsupported_parameter", at,
-				"'%s': parts of type '%.40s' are not supported", at,
-				type);
-		if (!type || !json_is_string(text))
-			return bad(e, at, "a part with 'type' and 'text'");
-		buf_add(out, json_string_value(text), json_string_length(text));
-	}
-	return 0;
 }

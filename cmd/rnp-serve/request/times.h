@@ -1,6 +1,6 @@
 /* times.h - how long requests took, in Prometheus' form. */
-#ifndef RNP_SERVE_TIMES_H
-#define RNP_SERVE_TIMES_H
+#ifndef RNP_SERVE_REQUEST_TIMES_H
+#define RNP_SERVE_REQUEST_TIMES_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* tools.c - reads the tools of a request and its choice among them, in the forms that OpenAI's
  * chat API has. */
-#include "cmd/rnp-serve/tools.h"
+#include "cmd/rnp-serve/request/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,31 +34,62 @@ static bool is_name(const char *name)
 	return true;
 }
 
+static bool is_object(const json_t *type)
+{
+	return json_is_string(type) && strcmp(json_string_value(type), "object") == 0;
+}
+
 /* Returns the schema of a function's arguments: an object, and one without properties where the
- * function names none. NULL: it is not of an object. */
+ * function names none. null: it is not of an object. */
 static json_t *schema_of(const json_t *function)
 {
 	const json_t *parameters = json_object_get(function, "parameters");
 	const json_t *type = json_object_get(parameters, "type");
-	json_t *schema;
+	json_t *schema, *one;
+	bool object = !type;
+	size_t i;
 
+	if (json_is_array(type))
+		json_array_foreach(type, i, one)
+			object |= is_object(one);
+	object |= is_object(type);
 	if (!parameters || json_is_null(parameters))
 		return json_pack("{s:s,s:b}", "type", "object", "additionalProperties",
 			0);
-	if (!json_is_object(parameters) ||
-		(type &&
-			(!json_is_string(type) ||
-				strcmp(json_string_value(type), "object") != 0)))
-		return NULL;
+	if (!json_is_object(parameters) || !object)
+		return json_null();
 	schema = json_copy((json_t *)parameters);
 	json_set_text(schema, "type", "object");
 	return schema;
 }
 
+/* Reads schema and strict of a function. One that is not strict may have any value as its schema:
+ * the model sees an object in place of a value that is none, which templates cannot take apart. */
+static int read_schema(struct tool *to, json_t *function, size_t i, struct tools_error *e)
+{
+	const json_t *strict = json_object_get(function, "strict");
+	char where[64];
+
+	snprintf(where, sizeof where, "tools[%zu].function.strict", i);
+	if (strict && !json_is_boolean(strict) && !json_is_null(strict))
+		return wrong(e, where, "true or false");
+	to->strict = json_is_true(strict);
+	to->schema = schema_of(function);
+	if (!json_is_null(to->schema))
+		return 0;
+	snprintf(where, sizeof where, "tools[%zu].function.parameters", i);
+	if (to->strict)
+		return wrong(e, where, "a schema of type object");
+	if (!json_is_object(json_object_get(function, "parameters")))
+		json_set(function, "parameters",
+			json_pack("{s:s,s:{}}", "type", "object", "properties"));
+	return 0;
+}
+
 static int read_tool(struct tools *t, const json_t *tool, size_t i, struct tools_error *e)
 {
 	const char *type = json_string_value(json_object_get(tool, "type"));
-	const json_t *function = json_object_get(tool, "function");
+	json_t *function = json_object_get(tool, "function");
 	const char *name = json_string_value(json_object_get(function, "name"));
 	struct tool *to = &t->at[t->count];
 	char where[64];
@@ -73,15 +104,14 @@ static int read_tool(struct tools *t, const json_t *tool, size_t i, struct tools
 		if (strcmp(t->at[k].name, name) == 0)
 			return wrong(e, where,
 				"another name than that of the other tools");
-	snprintf(where, sizeof where, "tools[%zu].function.parameters", i);
-	*to = (struct tool){ name, schema_of(function) };
-	if (!to->schema)
-		return wrong(e, where, "a schema of type object");
+	*to = (struct tool){ .name = name };
+	if (read_schema(to, function, i, e) < 0)
+		return -1;
 	t->count++;
 	return 0;
 }
 
-/* --- tool_choice ------------------------------------------------------------------------------- */
+/* --- tool_choice -------------------------------------------------------------------------- */
 
 static struct tool *find(const struct tools *t, const char *name)
 {
@@ -159,7 +189,7 @@ static int read_choice(struct tools *t, const json_t *choice, struct tools_error
 	return read_word(t, NULL, e);
 }
 
-/* --- both -------------------------------------------------------------------------------------- */
+/* --- both --------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

@@ -1,6 +1,6 @@
 /* tools.h - the functions that a request lets the model call. Uses jansson, mem. Pure. */
-#ifndef RNP_SERVE_TOOLS_H
-#define RNP_SERVE_TOOLS_H
+#ifndef RNP_SERVE_REQUEST_TOOLS_H
+#define RNP_SERVE_REQUEST_TOOLS_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,7 +18,10 @@ enum tools_mode {
 
 struct tool {
 	const char *name; /* borrowed from the request: letters, digits, '_' and '-' */
-	json_t *schema;   /* of its arguments, always of an object; owned */
+	/* of its arguments, of an object; null: what was given is no such one, see tool_grammar;
+	 * owned */
+	json_t *schema;
+	bool strict; /* the arguments must keep to it */
 };
 
 struct tools {
@@ -35,7 +38,8 @@ struct tools_error {
 };
 
 /* Reads the `tools` and the `tool_choice` of a chat; either may be NULL. Both are borrowed until
- * release. Returns 0, or -1 with e. Release out either way. */
+ * release; parameters that are no object become an empty one there. Returns 0, or -1 with e.
+ * Release out either way. */
 int tools_read(struct tools *out, const json_t *tools, const json_t *choice,
 	bool parallel, struct tools_error *e);
 void tools_release(struct tools *t);

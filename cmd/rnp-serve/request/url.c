@@ -1,5 +1,5 @@
-/* server_url.c - a server's URL without the part that belongs to its API. */
-#include "cmd/rnp-serve/server_url.h"
+/* url.c - a server's URL without the part that belongs to its API. */
+#include "cmd/rnp-serve/request/url.h"
 
 #include <string.h>
 

@@ -1,35 +1,12 @@
 /* access.c - the access rules, in the order in which they are checked. */
-#include "cmd/rnp-serve/access.h"
+#include "cmd/rnp-serve/server/access.h"
 
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/httpd/parts.h"
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
-
-/* Whether a name is "localhost", "127.1.2.3", "[::1]" or "a.localhost", each with or without a
- * port. */
-static bool is_loopback_name(const char *host)
-{
-	size_t len = strlen(host), dots;
-	const char *colon = strrchr(host, ':');
-
-	if (*host == '[')
-		return strncmp(host, "[::1]", 5) == 0 && (!host[5] || host[5] == ':');
-	if (colon)
-		len = (size_t)(colon - host);
-	if (len == 9 && strncasecmp(host, "localhost", 9) == 0)
-		return true;
-	if (len > 10 && strncasecmp(host + len - 10, ".localhost", 10) == 0)
-		return true;
-	dots = strspn(host, "0123456789.");
-	return dots == len && len >= 9 && strncmp(host, "127.", 4) == 0;
-}
-
-bool access_is_loopback(const char *listen)
-{
-	return *listen != ':' && is_loopback_name(listen);
-}
 
 /* A name without a port matches every port. */
 static bool is_named(const struct server *s, const char *authority)
@@ -46,7 +23,7 @@ static bool is_named(const struct server *s, const char *authority)
 	return false;
 }
 
-/* --- names that options give ----------------------------------------------------------------------- */
+/* --- names that options give -------------------------------------------------------------- */
 
 /* Whether a text is NAME, NAME:PORT, ADDRESS or [ADDRESS]:PORT, as a Host field has it. */
 static bool is_authority(const char *text)
@@ -62,7 +39,8 @@ static bool is_authority(const char *text)
 		(*port == ':' && port[1] && !port[1 + strspn(port + 1, "0123456789")]);
 }
 
-/* Whether a browser may send this as the origin of a page: nothing follows the host, and letters are small. */
+/* Whether a browser may send this as the origin of a page: nothing follows the host, and letters
+ * are small. */
 static bool is_origin(const char *text)
 {
 	const char *host = strstr(text, "://");
@@ -90,7 +68,7 @@ int access_check_names(const struct server *s)
 	return 0;
 }
 
-/* --- requests --------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------- */
 
 static bool refuse(struct httpd_reply *r, int status, const char *code, const char *text)
 {
@@ -101,12 +79,25 @@ static bool refuse(struct httpd_reply *r, int status, const char *code, const ch
 	return false;
 }
 
-/* Whether the page belongs to the server itself: its origin is the requested host. */
+/* Whether the page belongs to the server itself: its origin is the requested host, or that of the
+ * URL by which clients ask a proxy. */
 static bool is_same_origin(const struct httpd_request *q, const char *origin)
 {
 	const char *host = strstr(origin, "://");
+	const struct httpd_external *e = q->external;
 
-	return host && strcasecmp(host + 3, q->authority) == 0;
+	if (!host)
+		return false;
+	return strcasecmp(host + 3, q->authority) == 0 ||
+		(e && strcasecmp(host + 3, e->authority) == 0 &&
+			strlen(e->scheme) == (size_t)(host - origin) &&
+			strncasecmp(origin, e->scheme, strlen(e->scheme)) == 0);
+}
+
+/* Whether a proxy passed on the name that clients know. */
+static bool is_external(const struct httpd_request *q)
+{
+	return q->external && strcasecmp(q->authority, q->external->authority) == 0;
 }
 
 static bool allows_origin(const struct server *s, const struct httpd_request *q,
@@ -131,7 +122,8 @@ bool access_allows(struct server *s, const struct httpd_request *q, struct httpd
 	bool open, struct api_key **key)
 {
 	*key = NULL;
-	if (s->loopback && !is_loopback_name(q->authority) && !is_named(s, q->authority))
+	if (s->loopback && !httpd_is_loopback_name(q->authority) &&
+		!is_named(s, q->authority) && !is_external(q))
 		return refuse(r, 403, "host_not_allowed",
 			"this name of the host is not known: see --host");
 	if (!allows_origin(s, q, r))

@@ -1,15 +1,13 @@
 /* access.h - which requests the server accepts: API keys, host names (against DNS rebinding),
  * origins of pages (CORS). Uses server.h. */
-#ifndef RNP_SERVE_ACCESS_H
-#define RNP_SERVE_ACCESS_H
+#ifndef RNP_SERVE_SERVER_ACCESS_H
+#define RNP_SERVE_SERVER_ACCESS_H
 
-#include "cmd/rnp-serve/api_error.h"
-#include "cmd/rnp-serve/server.h"
+#include "cmd/rnp-serve/request/error.h"
+#include "cmd/rnp-serve/server/server.h"
 
-/* Whether an address to listen on can be reached only from this machine. */
-bool access_is_loopback(const char *listen);
-
-/* Checks the names that --host and --origin gave: no request would ever have those that are malformed. Returns 0, or
+/* Checks the names that --host and --origin gave: no request would ever have those that are
+ * malformed. Returns 0, or
  * -1 with err_set(EX_USAGE). */
 int access_check_names(const struct server *s);
 

@@ -1,5 +1,5 @@
 /* ending.c - threads that end the process instead of the one that waits. */
-#include "cmd/rnp-serve/ending.h"
+#include "cmd/rnp-serve/server/ending.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/err.h"
 #include "common/cli/prog.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/parts.h"
 
 enum { LOADING, LOADED, ENDING };
 

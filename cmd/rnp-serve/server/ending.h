@@ -1,12 +1,12 @@
-/* ending.h - the end of a server whose main thread cannot end it: it is loading models, or waits for a device
- * that does not answer. Uses common/net/httpd.h. One server a process. */
-#ifndef RNP_SERVE_ENDING_H
-#define RNP_SERVE_ENDING_H
+/* ending.h - the end of a server whose main thread cannot end it: it is loading models, or waits
+ * for a device that does not answer. Uses common/httpd/httpd.h. One server a process. */
+#ifndef RNP_SERVE_SERVER_ENDING_H
+#define RNP_SERVE_SERVER_ENDING_H
 
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
-/* From now on, until ending_loaded, SIGTERM and SIGINT end the process with EX_OK, whatever its main thread
- * does; h is stopped first. Returns 0, or -1 with err_set(). */
+/* From now on, until ending_loaded, SIGTERM and SIGINT end the process with EX_OK, whatever its
+ * main thread does; h is stopped first. Returns 0, or -1 with err_set(). */
 int ending_watch(struct httpd *h);
 
 /* Models are loaded, or cannot be: signals wait for httpd_wait again. */

@@ -1,16 +1,15 @@
 /* page.c - serves the page at `/`: one file. A content security policy gives the browser the
  * hashes of its script and style, so that nothing else runs in it, whatever a model writes. */
-#include "cmd/rnp-serve/page.h"
+#include "cmd/rnp-serve/server/page.h"
 
 #include <sodium.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/access.h"
+#include "cmd/rnp-serve/server/access.h"
 #include "common/base/err.h"
+#include "common/base/sha256.h"
 
-#define HASH_TEXT                                           \
-	sodium_base64_ENCODED_LEN(crypto_hash_sha256_BYTES, \
-		sodium_base64_VARIANT_ORIGINAL)
+#define HASH_TEXT sodium_base64_ENCODED_LEN(SHA256_BYTES, sodium_base64_VARIANT_ORIGINAL)
 
 extern const char *const serve_embedded_texts[]; /* openapi.json, page.html */
 
@@ -18,14 +17,13 @@ extern const char *const serve_embedded_texts[]; /* openapi.json, page.html */
 static void hash_element(char out[HASH_TEXT], const char *page, const char *open,
 	const char *close)
 {
-	unsigned char hash[crypto_hash_sha256_BYTES];
+	unsigned char hash[SHA256_BYTES];
 	const char *from = strstr(page, open), *to = strstr(page, close);
 
 	if (!from || !to)
 		bug("the page has no %s", open);
 	from += strlen(open);
-	crypto_hash_sha256(hash, (const unsigned char *)from,
-		(unsigned long long)(to - from));
+	sha256(hash, from, (unsigned long long)(to - from));
 	sodium_bin2base64(out, HASH_TEXT, hash, sizeof hash,
 		sodium_base64_VARIANT_ORIGINAL);
 }

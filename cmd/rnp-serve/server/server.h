@@ -1,13 +1,13 @@
 /* server.h - the state that all requests of `rnp-serve run` share, and its routes. */
-#ifndef RNP_SERVE_SERVER_H
-#define RNP_SERVE_SERVER_H
+#ifndef RNP_SERVE_SERVER_SERVER_H
+#define RNP_SERVE_SERVER_SERVER_H
 
-#include "cmd/rnp-serve/exchange.h"
-#include "cmd/rnp-serve/keys.h"
-#include "cmd/rnp-serve/models.h"
+#include "cmd/rnp-serve/answer/completion.h"
+#include "cmd/rnp-serve/request/keys.h"
+#include "cmd/rnp-serve/model/pool.h"
 
 struct server {
-	struct models models;
+	struct model_pool pool;
 	struct lm_events *outbox;
 	struct writer *writer;
 	int64_t started_s;     /* seconds since 1970 */

@@ -1,94 +1,37 @@
-/* coordinate_api.c - what workers ask and say: the routes of a coordinator.
+/* api.c - what workers ask and say: the routes of a coordinator.
  *
- * long because all routes and who may ask stand in one place; deltas are in coordinate_delta.c. */
-#include "cmd/rnp-train/coordinate_api.h"
+ * long because all routes and who may ask stand in one place; deltas are in delta.c. */
+#include "cmd/rnp-train/coordinator/delta.h"
+#include "cmd/rnp-train/coordinator/request.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_early.h"
-#include "cmd/rnp-train/coordinate_page.h"
-#include "cmd/rnp-train/coordinate_parent.h"
-#include "cmd/rnp-train/coordinate_registry.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/page.h"
+#include "cmd/rnp-train/coordinator/parent.h"
+#include "cmd/rnp-train/coordinator/registry.h"
+#include "cmd/rnp-train/coordinator/files.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
-#include "common/net/httpd_parse.h"
+#include "common/httpd/parse.h"
+#include "common/httpd/parts.h"
 #include "common/record/signature.h"
 
 #define RECORD_BODY_MAX ((size_t)64 << 10)
 /* kept for each of NODES_MAX nodes; one has some hundred bytes */
 #define JOIN_BODY_MAX ((size_t)4 << 10)
 #define ROUNDS_MAX    100 /* records of one answer */
-/* Requests for the update behind the open round that wait for it: ranges of it, over a connection each */
-#define UPDATES_HELD_MAX      2048
-#define UPDATES_OF_MEMBER_MAX 64
-
-/* --- who asks --------------------------------------------------------------------------------- */
-
-enum httpd_when coordinate_refuse(struct coordinator *g, struct httpd_reply *r,
-	int status, const char *text)
-{
-	pthread_mutex_lock(&g->lock);
-	g->refused++;
-	pthread_mutex_unlock(&g->lock);
-	return httpd_error(r, status, "%s", text);
-}
-
-/* Finds the member that signed the request, which must be the one in its path. Returns false
- * with r filled. */
-bool coordinate_is_signed(struct coordinator *g, struct httpd_request *q,
-	struct httpd_reply *r, bool with_body, const char *member)
-{
-	char address[KEY_ADDRESS_MAX], reason[256];
-
-	switch (protocol_verify(q, with_body, g->run.name, g->nonces, address, reason)) {
-	case PROTOCOL_GOOD:
-		break;
-	case PROTOCOL_CLOCK:
-		httpd_add_header(r, "rnp-clock", "wrong");
-		coordinate_refuse(g, r, 401,
-			"created: the clock is more than a minute off ours");
-		return false;
-	default:
-		coordinate_refuse(g, r, 401, reason);
-		return false;
-	}
-	if (member && strcmp(address, member) == 0)
-		return true;
-	coordinate_refuse(g, r, 403,
-		"the request is signed by somebody else than the member");
-	return false;
-}
-
-/* A signed record in the body. Returns it, or NULL with r filled. */
-json_t *coordinate_take_record(struct coordinator *g, struct httpd_request *q,
-	struct httpd_reply *r, const char *kind)
-{
-	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
-	int64_t at_ms = 0;
-
-	if (!record || protocol_check(record, "body", kind, g->run.name) < 0 ||
-		json_get_time(record, "body", "at", &at_ms) < 0) {
-		coordinate_refuse(g, r, err_get()->code == EX_NOPERM ? 401 : 400,
-			err_get()->text);
-		goto bad;
-	}
-	if (llabs(at_ms - clock_now_ms()) <= PROTOCOL_SKEW_MS)
-		return record;
-	httpd_add_header(r, "rnp-clock", "wrong");
-	coordinate_refuse(g, r, 401, "at: the clock is more than a minute off ours");
-bad:
-	json_decref(record);
-	return NULL;
-}
+/* Requests for the update behind the open round that wait for it: ranges of it, over a connection
+ * each */
 
 static enum httpd_when reply_record(struct coordinator *g, struct httpd_reply *r,
 	json_t *takes_record)
@@ -99,16 +42,6 @@ static enum httpd_when reply_record(struct coordinator *g, struct httpd_reply *r
 	buf_addc(&r->body, '\n');
 	json_decref(takes_record);
 	return rc < 0 ? httpd_error(r, 503, "%s", err_get()->text) : HTTPD_NOW;
-}
-
-bool coordinate_parse_number(const char *text, uint64_t *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && !*end && !errno &&
-		*out < UINT64_C(1) << 53;
 }
 
 /* --- the run, joining, leaving ---------------------------------------------------------------- */
@@ -132,24 +65,6 @@ static bool is_allowed(const struct coordinator *g, const char *node)
 	return !g->o.nallow;
 }
 
-json_t *coordinate_member_record(struct coordinator *g, const char *node)
-{
-	json_t *m = json_record("rnp.member");
-	struct turn t = { 0 };
-	bool open = coordinate_db_last_turn(g, node, &t) == 1 &&
-		strcmp(t.state, "open") == 0;
-
-	json_set_text(m, "node", g->key.address);
-	json_set_time(m, "at", clock_now_ms());
-	json_set_text(m, "run", g->run.name);
-	json_set_text(m, "member", node);
-	json_set_i64(m, "turn", open ? (int64_t)t.turn : 0);
-	json_set_text(m, "base", g->base);
-	json_set_i64(m, "round", (int64_t)g->round);
-	json_set_bool(m, "over", g->over);
-	return m;
-}
-
 static uint64_t speed_of(const json_t *record)
 {
 	json_int_t v = json_integer_value(json_object_get(record, "tokens_per_s"));
@@ -157,22 +72,49 @@ static uint64_t speed_of(const json_t *record)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
+/* What costs nothing to see is seen before a signature is verified. Returns false with r filled. */
+static bool may_come(struct coordinator *g, const struct httpd_request *q,
+	struct httpd_reply *r, uint64_t from)
+{
+	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
+	const char *node = json_string_value(json_object_get(record, "node"));
+	int rc = 0;
+
+	if (!node) { /* what it lacks is said where it is read */
+		err_clear();
+	} else if (!is_allowed(g, node)) {
+		coordinate_refuse(g, r, 403, "node: is not allowed in this run");
+		rc = -1;
+	} else {
+		pthread_mutex_lock(&g->rounds.lock);
+		rc = g->rounds.over ? 0 : coordinate_has_place(g, node, from);
+		g->figures.refused += rc < 0;
+		pthread_mutex_unlock(&g->rounds.lock);
+		if (rc < 0) {
+			r->retry_after_s = 30;
+			httpd_error(r, 503, "%s", err_get()->text);
+		}
+	}
+	json_decref(record);
+	return rc == 0;
+}
+
 static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct coordinator *g = ctx;
-	json_t *record = coordinate_take_record(g, q, r, "rnp.join"), *member = NULL;
+	uint64_t from = httpd_client_group(q->client);
+	json_t *record = NULL, *member = NULL;
 	struct buf text = BUF_INIT, why = BUF_INIT;
 	const char *node;
 	int rc = -1;
 
+	if (!may_come(g, q, r, from))
+		return HTTPD_NOW;
+	record = coordinate_read_record(g, q, r, "rnp.join");
 	if (!record)
 		return HTTPD_NOW;
 	node = json_string_value(json_object_get(record, "node"));
-	if (!is_allowed(g, node)) {
-		coordinate_refuse(g, r, 403, "node: is not allowed in this run");
-		goto out;
-	}
 	buf_adds(&why, "node: ");
 	rc = coordinate_admits(g, node, &why);
 	if (rc < 1) {
@@ -181,11 +123,13 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 		goto out;
 	}
 	json_write(&text, record);
-	pthread_mutex_lock(&g->lock);
-	rc = g->over ? 0 : coordinate_join(g, node, buf_text(&text), speed_of(record));
+	pthread_mutex_lock(&g->rounds.lock);
+	rc = g->rounds.over ?
+		0 :
+		coordinate_join(g, node, buf_text(&text), speed_of(record), from);
 	if (rc == 0)
 		member = coordinate_member_record(g, node);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	if (rc < 0) {
 		r->retry_after_s = err_get()->code == EX_TEMPFAIL ? 30 : 1;
 		httpd_error(r, 503, "%s", err_get()->text);
@@ -207,12 +151,12 @@ static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
 
 	if (!node || !coordinate_is_signed(g, q, r, false, node))
 		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	rc = coordinate_leave(g, node);
 	if (rc == 0)
 		rc = coordinate_receipts(g, node);
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
+	pthread_cond_signal(&g->rounds.wake);
+	pthread_mutex_unlock(&g->rounds.lock);
 	if (rc < 0)
 		return httpd_error(r, 503, "%s", err_get()->text);
 	buf_adds(&r->body, "{\"left\":true}\n");
@@ -221,40 +165,39 @@ static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
 
 /* --- work ------------------------------------------------------------------------------------- */
 
-/* A worker asks for work once at a time: who asked before has lost its connection, or is another worker. */
+/* A worker asks for work once at a time: who asked before has lost its connection, or is another
+ * worker. */
 static void replace(struct coordinator *g, const char *node)
 {
-	for (struct waiter *w = g->waiters; w; w = w->next)
+	for (struct waiter *w = g->waiting.first; w; w = w->next)
 		w->replaced |= !w->round && strcmp(w->node, node) == 0;
 }
 
-/* Lets go of the lock: the round's thread answers, which at the end is no longer there. round, update: see
+/* Lets go of the lock: the round's thread answers, which at the end is no longer there. round: see
  * struct waiter. */
 static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
-	struct httpd_reply *r, const char *node, uint64_t round, bool update)
+	struct httpd_reply *r, const char *node, uint64_t round)
 {
 	struct waiter *w;
 
-	if (g->stop) {
-		pthread_mutex_unlock(&g->lock);
+	if (g->rounds.stop) {
+		pthread_mutex_unlock(&g->rounds.lock);
 		r->retry_after_s = 1;
 		return httpd_error(r, 503, "the coordinator is about to end");
 	}
 	w = xcalloc(1, sizeof *w);
-	*w = (struct waiter){ .next = g->waiters,
+	*w = (struct waiter){ .next = g->waiting.first,
 		.q = q,
 		.r = r,
 		.round = round,
-		.update = update,
 		.until_ns = clock_mono_ns() + PROTOCOL_POLL_MS * INT64_C(1000000) };
 	snprintf(w->node, sizeof w->node, "%s", node);
 	if (!round)
 		replace(g, node);
-	g->waiters = w;
-	g->nwaiters += !update;
-	g->nupdates += update;
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
+	g->waiting.first = w;
+	g->waiting.n++;
+	pthread_cond_signal(&g->rounds.wake);
+	pthread_mutex_unlock(&g->rounds.lock);
 	return HTTPD_LATER;
 }
 
@@ -265,7 +208,7 @@ static enum httpd_when reply_ahead(struct coordinator *g, struct httpd_reply *r,
 	json_t *record;
 	int rc = coordinate_assign_ahead(g, node, &record);
 
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	if (rc < 0)
 		return httpd_error(r, 503, "%s", err_get()->text);
 	if (rc == 1)
@@ -288,22 +231,22 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 
 	if (!node || !coordinate_is_signed(g, q, r, false, node))
 		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
-	pthread_mutex_lock(&g->lock);
-	if (g->over || coordinate_member(g, node) < 0) {
-		bool over = g->over;
+	pthread_mutex_lock(&g->rounds.lock);
+	if (g->rounds.over || coordinate_member(g, node) < 0) {
+		bool over = g->rounds.over;
 
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		return httpd_error(r, 410, "%s",
 			over ? "the run is over" : "not a member: join again");
 	}
 	if (coordinate_db_score(g, node, &score) == 0 &&
 		(double)score < g->o.score_min * 1e6) {
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		return coordinate_refuse(g, r, 403, "member: its deltas did not help");
 	}
 	if (httpd_query(q, "ahead"))
 		return reply_ahead(g, r, node);
-	return wait_for(g, q, r, node, 0, false);
+	return wait_for(g, q, r, node, 0);
 }
 
 /* The parameters after a round, for who goes on meanwhile. */
@@ -317,12 +260,12 @@ static enum httpd_when get_base(void *ctx, struct httpd_request *q, struct httpd
 		return httpd_error(r, 400, "member, round: are missing, or no number");
 	if (!coordinate_is_signed(g, q, r, false, node))
 		return HTTPD_NOW;
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	if (coordinate_member(g, node) < 0) {
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		return httpd_error(r, 410, "not a member: join again");
 	}
-	return wait_for(g, q, r, node, round, false);
+	return wait_for(g, q, r, node, round);
 }
 
 /* The client of a long poll has left: the round's thread must not answer it. */
@@ -331,9 +274,9 @@ static void gone(void *ctx, struct httpd_request *q)
 	struct coordinator *g = ctx;
 
 	(void)q;
-	pthread_mutex_lock(&g->lock);
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
+	pthread_cond_signal(&g->rounds.wake);
+	pthread_mutex_unlock(&g->rounds.lock);
 }
 
 /* --- parameters and updates ------------------------------------------------------------------- */
@@ -351,27 +294,27 @@ static enum httpd_when reply_immutable(struct httpd_reply *r, const char *path,
 	return HTTPD_NOW;
 }
 
-/* Writes pub as a container that restores its bits; the first request for it waits. */
+/* Writes published as a container that restores its bits; the first request for it waits. */
 static int make_params(struct coordinator *g, const char *hash, const char *path)
 {
-	struct flatfile pub = FLATFILE_INIT;
+	struct flatfile published = FLATFILE_INIT;
 	char name[64];
 	uint64_t round;
 	bool is_base;
 	int rc;
 
-	pthread_mutex_lock(&g->lock);
-	is_base = strcmp(hash, g->base) == 0;
-	round = g->round;
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
+	is_base = strcmp(hash, g->rounds.params_hash) == 0;
+	round = g->rounds.round;
+	pthread_mutex_unlock(&g->rounds.lock);
 	if (!is_base)
 		return err_set(EX_NOINPUT, "no worker begins with these parameters now");
 	snprintf(name, sizeof name, "pub-%" PRIu64 ".f32", round - 1);
-	rc = flatfile_open(&pub, g->dir, name, g->run.parameters);
+	rc = flatfile_open(&published, g->dir, name, g->run.parameters);
 	if (rc == 0)
-		rc = container_write(&g->check, "lossless", pub.x, NULL, pub.n, path,
-			NULL);
-	flatfile_close(&pub);
+		rc = container_write(&g->intake.check, "lossless", published.x, NULL,
+			published.n, path, NULL);
+	flatfile_close(&published);
 	return rc;
 }
 
@@ -387,10 +330,10 @@ static enum httpd_when get_params(void *ctx, struct httpd_request *q,
 	path = coordinate_path(g, "params-%s", q->arg);
 	/* it is whole or not there: further ranges of it wait for no delta that is checked */
 	if (access(path, F_OK) != 0) {
-		pthread_mutex_lock(&g->check_lock);
+		pthread_mutex_lock(&g->intake.check_lock);
 		if (access(path, F_OK) != 0)
 			rc = make_params(g, q->arg, path);
-		pthread_mutex_unlock(&g->check_lock);
+		pthread_mutex_unlock(&g->intake.check_lock);
 	}
 	if (rc == 0)
 		reply_immutable(r, path, q->arg);
@@ -401,7 +344,7 @@ static enum httpd_when get_params(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* --- text --------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* The bytes that a request for so many asks for. */
 static uint64_t asked_bytes(const struct httpd_request *q, uint64_t all)
@@ -435,7 +378,7 @@ static enum httpd_when get_data(void *ctx, struct httpd_request *q, struct httpd
 		r->cache_control = "max-age=31536000, immutable";
 		r->content_type = "application/octet-stream";
 		r->ranges = true;
-		g->data_bytes += asked_bytes(q, s->bytes);
+		g->figures.data_bytes += asked_bytes(q, s->bytes);
 		return httpd_reply_memory(r, s->data, s->bytes);
 	}
 	return httpd_error(r, 404, "no shard of the run has this digest");
@@ -468,7 +411,7 @@ static enum httpd_when get_tokens(void *ctx, struct httpd_request *q,
 	if (rc < 0)
 		return httpd_error(r, 503, "%s", err_get()->text);
 	r->content_type = "application/octet-stream";
-	g->data_bytes += r->body.len;
+	g->figures.data_bytes += r->body.len;
 	return HTTPD_NOW;
 }
 
@@ -486,66 +429,46 @@ static enum httpd_when get_state(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-void coordinate_reply_update(const struct coordinator *g, struct httpd_reply *r,
-	const char *hash)
+/* Fills r with the update at path, under an entity tag that is its root's; 404 where there is none.
+ */
+static void reply_update(struct httpd_reply *r, const char *path)
 {
-	char *path = coordinate_path(g, "update-%s", hash);
+	unsigned char root[GRAD_ROOT_BYTES];
+	char hex[PROTOCOL_HEX];
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	coordinate_early_reply(r, path);
-	free(path);
-}
-
-/* The member that asks for an update which is yet to be made, and may do so ahead: who signed the request. Its
- * ranges come with one signature, and whoever repeats it within its minute has a place in the queue less, of
- * that member's; NULL: the request is not held. */
-static const char *asks_ahead(struct coordinator *g, const struct httpd_request *q)
-{
-	const char *node = httpd_query(q, "member");
-	char address[KEY_ADDRESS_MAX], reason[256];
-
-	return node &&
-			protocol_verify(q, false, g->run.name, NULL, address, reason) ==
-				PROTOCOL_GOOD &&
-			strcmp(address, node) == 0 ?
-		node :
-		NULL;
-}
-
-/* With the lock: whether the update behind the open round is held for a member. */
-static bool may_hold(struct coordinator *g, const char *hash, const char *node)
-{
-	int n = 0;
-
-	if (g->over || strcmp(hash, g->base) != 0 || g->nupdates >= UPDATES_HELD_MAX ||
-		coordinate_member(g, node) < 0)
-		return false;
-	for (const struct waiter *w = g->waiters; w; w = w->next)
-		n += w->update && strcmp(w->node, node) == 0;
-	return n < UPDATES_OF_MEMBER_MAX;
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < CONTAINER_TAIL_BYTES ||
+		pread(fd, root, sizeof root, st.st_size - CONTAINER_TAIL_BYTES) !=
+			(ssize_t)sizeof root) {
+		if (fd >= 0)
+			close(fd);
+		httpd_error(r, 404, "no update from these parameters is kept");
+		return;
+	}
+	protocol_hex(hex, root);
+	snprintf(r->etag, sizeof r->etag, "\"%s\"", hex);
+	r->cache_control = "max-age=31536000, immutable";
+	httpd_reply_file(r, fd, 0, st.st_size);
 }
 
 static enum httpd_when get_update(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct coordinator *g = ctx;
-	const char *node;
 	uint64_t bytes = 0;
-	bool over;
+	char *path;
 
 	if (!protocol_is_hash(q->arg))
 		return httpd_error(r, 400, "hash: is not 64 digits of hex");
-	node = asks_ahead(g, q);
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	coordinate_db_update(g, q->arg, &bytes);
-	over = node && g->over;
-	if (!bytes && node && may_hold(g, q->arg, node))
-		return wait_for(g, q, r, node, g->round, true);
-	pthread_mutex_unlock(&g->lock);
-	if (over)
-		return httpd_error(r, 410, "the run is over");
+	pthread_mutex_unlock(&g->rounds.lock);
 	if (!bytes)
 		return httpd_error(r, 404, "no update from these parameters is kept");
-	coordinate_reply_update(g, r, q->arg);
+	path = coordinate_path(g, "update-%s", q->arg);
+	reply_update(r, path);
+	free(path);
 	return HTTPD_NOW;
 }
 
@@ -560,9 +483,9 @@ static enum httpd_when get_delta(void *ctx, struct httpd_request *q,
 
 	if (!protocol_is_hash(q->arg))
 		return httpd_error(r, 400, "sha256: is not 64 digits of hex");
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	rc = coordinate_db_find_delta(g, q->arg, &turn);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	if (rc < 1)
 		return httpd_error(r, rc ? 503 : 404, "%s",
 			rc ? err_get()->text : "no delta of a closed round that is kept");
@@ -581,20 +504,20 @@ static int add_records(struct coordinator *g, struct buf *out, const char *sql,
 	sqlite3_stmt *q = NULL;
 	int n = 0, rc;
 
-	pthread_mutex_lock(&g->lock);
-	rc = store_prepare(&g->db, &q, sql);
+	pthread_mutex_lock(&g->rounds.lock);
+	rc = store_prepare(&g->rounds.db, &q, sql);
 	if (rc == 0) {
 		if (*letters == 't')
 			store_bind(q, "ti", text, limit);
 		else
 			store_bind(q, "ii", number, limit);
-		while ((rc = store_step(&g->db, q)) == 1) {
+		while ((rc = store_step(&g->rounds.db, q)) == 1) {
 			buf_addf(out, "%s\n", store_text(q, 0));
 			n++;
 		}
 	}
 	sqlite3_finalize(q);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	return rc < 0 ? -1 : n;
 }
 
@@ -652,12 +575,21 @@ static enum httpd_when get_receipts(void *ctx, struct httpd_request *q,
 static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	(void)ctx, (void)q;
+	struct coordinator *g = ctx;
+	int64_t full_ns = g->intake.full_ns;
+
+	(void)q;
+	if (store_failing(&g->rounds.db) ||
+		(full_ns &&
+			clock_mono_ns() - full_ns <
+				STORE_FAILING_S * INT64_C(1000000000)))
+		return httpd_error(r, 503, "the disk takes nothing at present");
 	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
 	return HTTPD_NOW;
 }
 
-extern const char *const train_embedded_texts[]; /* cmd/rnp-train/openapi.json */
+extern const char
+	*const train_embedded_texts[]; /* cmd/rnp-train/coordinator/openapi.json */
 
 static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
@@ -697,42 +629,45 @@ void coordinate_metrics(void *ctx, struct buf *out)
 {
 	struct coordinator *g = ctx;
 
-	pthread_mutex_lock(&g->lock);
-	add_metric(out, "round", "gauge", "The round that is open.", (double)g->round);
+	pthread_mutex_lock(&g->rounds.lock);
+	add_metric(out, "round", "gauge", "The round that is open.",
+		(double)g->rounds.round);
 	buf_addf(out,
 		"# HELP rnp_train_tokens_total Tokens of counted deltas.\n"
 		"# TYPE rnp_train_tokens_total counter\nrnp_train_tokens_total %" PRIu64
 		"\n",
-		g->tokens);
-	add_metric(out, "waiting", "gauge", "Workers that wait for work.", g->nwaiters);
-	add_metric(out, "updates_waiting", "gauge",
-		"Requests for the update of the open round, which wait for it.",
-		g->nupdates);
-	add_metric(out, "members", "gauge", "Workers that take part.", (double)g->r.here);
+		g->rounds.tokens);
+	add_metric(out, "waiting", "gauge", "Workers that wait for work.", g->waiting.n);
+	add_metric(out, "members", "gauge", "Workers that take part.",
+		(double)g->rounds.r.here);
 	add_metric(out, "working", "gauge", "Workers that have a turn.",
-		(double)g->r.working);
+		(double)g->rounds.r.working);
 	add_metric(out, "delivered", "gauge", "Deltas that are there of the open round.",
-		(double)g->r.ndeltas);
-	add_metric(out, "records_waiting", "gauge",
-		"Records of deltas that wait for their last pieces.",
-		(double)coordinate_held(g));
+		(double)g->rounds.r.ndeltas);
 	add_metric(out, "counted_total", "counter",
-		"Deltas that counted since the start.", (double)g->counted_total);
+		"Deltas that counted since the start.", (double)g->figures.counted_total);
 	add_metric(out, "dropped_total", "counter",
-		"Turns that did not count since the start.", (double)g->dropped_total);
+		"Turns that did not count since the start.",
+		(double)g->figures.dropped_total);
+	add_metric(out, "judged_total", "counter",
+		"Deltas that were judged since the start.",
+		(double)g->figures.judged_total);
+	add_metric(out, "judging_seconds_total", "counter",
+		"Time that rounds waited for judging since the start.",
+		(double)g->figures.judging_ns / 1e9);
 	add_metric(out, "refused_total", "counter", "Requests refused since the start.",
-		(double)g->refused);
-	if (g->loss_micronats >= 0)
+		(double)g->figures.refused);
+	if (g->figures.loss_micronats >= 0)
 		add_metric(out, "loss", "gauge",
 			"Training loss at the end of the last round, nats a token.",
-			(double)g->loss_micronats / 1e6);
-	if (g->valid_micronats >= 0)
+			(double)g->figures.loss_micronats / 1e6);
+	if (g->figures.valid_micronats >= 0)
 		add_metric(out, "validation_loss", "gauge",
 			"Loss on the held-out text behind the last round, nats a token.",
-			(double)g->valid_micronats / 1e6);
+			(double)g->figures.valid_micronats / 1e6);
 	if (g->parent)
 		parent_metrics(g, out);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 }
 
 const struct httpd_route coordinate_routes[] = {
@@ -743,8 +678,7 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/base", get_base, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
 	HTTPD_GET("/v1/state/{hash}", get_state, .slow = true),
-	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true, .gone = gone,
-		.done = coordinate_early_done),
+	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),
 	HTTPD_GET("/v1/data/{digest}", get_data),
 	HTTPD_GET("/v1/tokens", get_tokens, .slow = true),
 	HTTPD_PUT("/v1/delta/{member}/{turn}/{piece}", coordinate_put_piece,
@@ -752,7 +686,7 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/delta/{sha256}", get_delta, .slow = true),
 	HTTPD_GET("/v1/delta/{member}/{turn}", coordinate_get_pieces, .slow = true),
 	HTTPD_POST("/v1/delta/{member}/{turn}", coordinate_post_delta, RECORD_BODY_MAX,
-		.slow = true, .gone = coordinate_delta_gone),
+		.slow = true),
 	HTTPD_GET("/v1/round/{round}", get_round, .slow = true),
 	HTTPD_GET("/v1/rounds", get_rounds, .slow = true),
 	HTTPD_GET("/v1/receipts/{member}", get_receipts, .slow = true),

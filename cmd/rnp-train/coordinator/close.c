@@ -1,5 +1,5 @@
-/* coordinate_close.c - writes a round's files: copies the arrays, opens the deltas' containers,
- * makes the step of update.h on the copies, and flushes everything before any member learns of
+/* close.c - writes a round's files: copies the arrays, opens the deltas' containers, makes the step
+ * of common/lm/rounds/update.h on the copies, and flushes everything before any member learns of
  * it. */
 #include <fcntl.h>
 #include <sodium.h>
@@ -8,49 +8,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_early.h"
-#include "cmd/rnp-train/coordinate_parent.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/parent.h"
+#include "cmd/rnp-train/coordinator/files.h"
+#include "cmd/rnp-train/wire/container.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/lm/export/export.h"
 
-enum array { THETA, PUB, V, BUFFER, LAST, PARENT, REST, ARRAYS };
-
-/* Which of them the run has; the others stay NULL. */
-static void array_names(const struct coordinator *g, const char *names[ARRAYS])
-{
-	const struct training *t = &g->run;
-	bool dn = t->outer == UPDATE_DN;
-
-	names[THETA] = "theta";
-	names[PUB] = "pub";
-	names[V] = dn || t->outer == UPDATE_NESTEROV ? "v" : NULL;
-	names[BUFFER] = dn ? "d" : NULL;
-	names[LAST] = t->aggregate.kind == AGGREGATE_CCLIP ? "last" : NULL;
-	names[PARENT] = g->parent ? "parent" : NULL;
-	names[REST] = g->parent ? "rest" : NULL;
-}
-
-void coordinate_arrays(const struct coordinator *g,
-	const char *names[COORDINATE_ARRAYS + 1])
-{
-	const char *all[ARRAYS];
-	int n = 0;
-
-	array_names(g, all);
-	for (int i = 0; i < ARRAYS; i++)
-		if (all[i])
-			names[n++] = all[i];
-	names[n] = NULL;
-}
-
 struct closing {
 	struct coordinator *g;
 	struct closed *x;
-	struct flatfile to[ARRAYS]; /* of the round */
-	int *fds;                   /* [k] containers */
+	struct flatfile to[COORDINATE_ARRAYS]; /* of the round */
+	int *fds;                              /* [k] containers */
 	struct update_delta *deltas;
 	struct io_part update;
 };
@@ -64,9 +35,10 @@ static int copy_array(struct closing *c, const char *name, struct flatfile *to)
 	int rc;
 
 	snprintf(file, sizeof file, "%s-%llu.f32", name,
-		(unsigned long long)g->round - 1);
+		(unsigned long long)g->rounds.round - 1);
 	rc = flatfile_open(&from, g->dir, file, g->run.parameters);
-	snprintf(file, sizeof file, "%s-%llu.f32", name, (unsigned long long)g->round);
+	snprintf(file, sizeof file, "%s-%llu.f32", name,
+		(unsigned long long)g->rounds.round);
 	if (rc == 0)
 		rc = flatfile_make(to, g->dir, file, g->run.parameters);
 	if (rc == 0)
@@ -113,10 +85,10 @@ static int open_delta(struct closing *c, size_t i)
 
 static int open_all(struct closing *c)
 {
-	const char *names[ARRAYS];
+	const char *names[COORDINATE_ARRAYS];
 
-	array_names(c->g, names);
-	for (int i = 0; i < ARRAYS; i++)
+	coordinate_array_names(c->g, names);
+	for (int i = 0; i < COORDINATE_ARRAYS; i++)
 		if (names[i] && copy_array(c, names[i], &c->to[i]) < 0)
 			return -1;
 	for (size_t i = 0; i < c->x->k; i++)
@@ -159,7 +131,7 @@ static int make_step(struct closing *c, size_t k, uint32_t live,
 	const struct training *t = &c->g->run;
 	struct update_range *ranges;
 	uint64_t elements;
-	size_t n = training_ranges(t, c->g->round - 1, &ranges, &elements);
+	size_t n = training_ranges(t, c->g->rounds.round - 1, &ranges, &elements);
 	struct update_options o = { .rule = t->outer,
 		.nesterov = { .rate = (double)t->outer_rate_ppm / 1e6,
 			.momentum = (double)t->outer_momentum_ppm / 1e6 },
@@ -168,7 +140,7 @@ static int make_step(struct closing *c, size_t k, uint32_t live,
 		.copies_seed = copies_seed(c->x),
 		.live = live ? live : 1 };
 	struct update_arrays a = { .theta = c->to[THETA].x,
-		.pub = c->to[PUB].x,
+		.published = c->to[PUBLISHED].x,
 		.v = c->to[V].x,
 		.buffer = c->to[BUFFER].x,
 		.last = c->to[LAST].x,
@@ -176,7 +148,7 @@ static int make_step(struct closing *c, size_t k, uint32_t live,
 		.nranges = n };
 	int rc = grad_parse(&o.down, t->method_down, 0);
 
-	c->x->dn = c->g->dn;
+	c->x->dn = c->g->rounds.dn;
 	c->x->dn.rate = (double)t->outer_rate_ppm / 1e6;
 	c->x->dn.beta = (double)t->outer_momentum_ppm / 1e6;
 	if (rc == 0)
@@ -186,7 +158,7 @@ static int make_step(struct closing *c, size_t k, uint32_t live,
 	return rc;
 }
 
-static void take_result(struct closing *c, const struct update_result *result)
+static void read_result(struct closing *c, const struct update_result *result)
 {
 	struct closed *x = c->x;
 
@@ -206,30 +178,32 @@ static void name_model(struct closing *c)
 {
 	unsigned char hash[32];
 
-	flatfile_hash(c->to[PUB].x, c->to[PUB].n, hash);
+	flatfile_hash(c->to[PUBLISHED].x, c->to[PUBLISHED].n, hash);
 	protocol_hex(c->x->model, hash);
 }
 
 static int keep_all(struct closing *c)
 {
-	return flatfile_keep_all(c->to, ARRAYS) < 0 ? -1 : io_part_close(&c->update);
+	return flatfile_keep_all(c->to, COORDINATE_ARRAYS) < 0 ?
+		-1 :
+		io_part_close(&c->update);
 }
 
-/* A round that ends a turn of the parent: what all groups have learnt takes the place of theta, and is
- * what this round publishes. */
-static int climb(struct closing *c)
+/* A round that ends a turn of the parent: what all groups have learnt takes the place of theta, and
+ * is what this round publishes. */
+static int sync_parent(struct closing *c)
 {
 	struct coordinator *g = c->g;
 	struct update_result result = { 0 };
-	char *path = coordinate_path(g, "update-%s", g->base);
+	char *path = coordinate_path(g, "update-%s", g->rounds.params_hash);
 	int rc;
 
 	io_part_drop(&c->update);
-	flatfile_close(&c->to[PUB]);
+	flatfile_close(&c->to[PUBLISHED]);
 	rc = coordinate_parent_turn(g, c->x, c->to[THETA].x, c->to[PARENT].x,
 		c->to[REST].x);
 	if (rc == 0)
-		rc = copy_array(c, "pub", &c->to[PUB]);
+		rc = copy_array(c, "pub", &c->to[PUBLISHED]);
 	if (rc == 0)
 		rc = io_part_open(&c->update, path, 0644);
 	if (rc == 0)
@@ -241,6 +215,23 @@ static int climb(struct closing *c)
 	return rc;
 }
 
+/* By which deltas are found that are what was published: anybody can fetch it. */
+static int sketch_update(struct coordinator *g, struct closed *x, const char *path)
+{
+	struct update_range *ranges;
+	struct sketch s;
+	uint64_t elements;
+	double norm;
+	int rc;
+
+	training_ranges(&g->run, g->rounds.round - 1, &ranges, &elements);
+	free(ranges);
+	sketch_begin(&s, g->intake.sketch_seed);
+	rc = container_check(&g->cpu, path, g->run.method_down, elements, &norm, &s);
+	sketch_end(&s, x->sketch);
+	return rc;
+}
+
 int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 {
 	struct closing c = { .g = g,
@@ -248,24 +239,23 @@ int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 		.fds = xcalloc(x->k + 1, sizeof *c.fds),
 		.deltas = xcalloc(x->k + 1, sizeof *c.deltas) };
 	struct update_result result = { 0 };
-	char *path = coordinate_path(g, "update-%s", g->base);
+	char *path = coordinate_path(g, "update-%s", g->rounds.params_hash);
 	int rc = -1;
 
 	if (open_all(&c) == 0 && io_part_open(&c.update, path, 0644) == 0 &&
 		make_step(&c, x->k, live, &result) == 0) {
-		take_result(&c, &result);
-		rc = x->up.ends ? climb(&c) : 0;
+		read_result(&c, &result);
+		rc = x->up.ends ? sync_parent(&c) : 0;
 	}
-	/* it is on its way while its parameters get their name, and the disk the files; nobody needs the last one */
-	if (rc == 0 && !coordinate_db_is_over(g, x))
-		coordinate_early_begin(g, c.update.temporary);
 	if (rc == 0)
 		name_model(&c);
 	if (rc == 0)
 		rc = keep_all(&c);
+	if (rc == 0)
+		rc = sketch_update(g, x, path);
 	io_part_drop(&c.update);
 	update_result_release(&result);
-	for (int i = 0; i < ARRAYS; i++)
+	for (int i = 0; i < COORDINATE_ARRAYS; i++)
 		flatfile_close(&c.to[i]);
 	for (size_t i = 0; i < x->k; i++)
 		if (c.fds[i] > 0)
@@ -299,7 +289,7 @@ static int read_parameter(void *ctx, uint32_t i, uint64_t from, uint64_t count, 
 
 int coordinate_export(struct coordinator *g)
 {
-	struct flatfile pub = FLATFILE_INIT;
+	struct flatfile published = FLATFILE_INIT;
 	struct reading r = { .config = &g->run.config };
 	struct lm_export e = { .config = g->run.config,
 		.read = read_parameter,
@@ -308,11 +298,12 @@ int coordinate_export(struct coordinator *g)
 	char name[64];
 	int rc;
 
-	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)g->round - 1);
-	rc = flatfile_open(&pub, g->dir, name, g->run.parameters);
-	r.x = pub.x;
+	snprintf(name, sizeof name, "pub-%llu.f32",
+		(unsigned long long)g->rounds.round - 1);
+	rc = flatfile_open(&published, g->dir, name, g->run.parameters);
+	r.x = published.x;
 	if (rc == 0)
 		rc = lm_export_directory(g->o.model, &e, LM_F32);
-	flatfile_close(&pub);
+	flatfile_close(&published);
 	return rc;
 }

@@ -1,10 +1,10 @@
 /* judging.c - decodes a delta, draws windows of its text and of nobody's, and measures both. */
-#include "cmd/rnp-train/judging.h"
+#include "cmd/rnp-train/coordinator/judging.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/wire/container.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -47,16 +47,17 @@ int judging_open(struct judging *j, const char *dir, const char *name, uint64_t 
 	j->other = xcalloc(windows_of(j->run), sizeof *j->other);
 	for (uint64_t i = 0; i < windows_of(j->run); i++)
 		j->other[i] = j->fresh + judging_draw(OTHER_RANGE);
-	j->pub = j->delta = (struct flatfile)FLATFILE_INIT;
-	if (flatfile_open(&j->pub, dir, name, j->run->parameters) < 0 ||
+	j->published = j->delta = (struct flatfile)FLATFILE_INIT;
+	if (flatfile_open(&j->published, dir, name, j->run->parameters) < 0 ||
 		flatfile_make(&j->delta, dir, "judged", j->run->parameters) < 0)
 		return -1;
-	return lm_flat_set(j->eval->train, LM_STATE_PARAMETER, 0, j->pub.n, j->pub.x);
+	return lm_flat_set(j->eval->train, LM_STATE_PARAMETER, 0, j->published.n,
+		j->published.x);
 }
 
 void judging_close(struct judging *j)
 {
-	flatfile_close(&j->pub);
+	flatfile_close(&j->published);
 	flatfile_close(&j->delta);
 	free(j->ranges);
 	free(j->other);
@@ -102,16 +103,18 @@ int judging_measure(struct judging *j, const char *path, uint64_t first,
 		.own = own,
 		.other = j->other,
 		.nown = windows_of(j->run),
-		.nother = windows_of(j->run) };
+		.nother = windows_of(j->run),
+		.seed = judging_draw(UINT64_MAX) };
 
 	if (w.nown > sequences)
 		w.nown = sequences ? sequences : 1;
-	/* one of each of nown equal parts: none comes twice, but in neighbouring parts by rounding */
+	/* one of each of nown equal parts: none comes twice, but in neighbouring parts by rounding
+	 */
 	for (uint64_t i = 0; i < w.nown; i++)
 		own[i] = first + (i * sequences + judging_draw(sequences)) / w.nown;
 	return decode(j, path) < 0 ?
 		-1 :
-		judge_measure(j->eval, j->pub.x, j->delta.x, &w, out);
+		judge_measure(j->eval, j->published.x, j->delta.x, &w, out);
 }
 
 void judging_write(json_t *member, const struct judge_losses *losses)
@@ -119,4 +122,6 @@ void judging_write(json_t *member, const struct judge_losses *losses)
 	json_set_i64(member, "own_nanonats", losses->own);
 	json_set_i64(member, "other_nanonats", losses->other);
 	json_set_i64(member, "error_nanonats", losses->error);
+	if (losses->own > 0)
+		json_set_i64(member, "chance_nanonats", losses->chance);
 }

@@ -1,12 +1,13 @@
 /* judging.h - what a delta does to the loss, from its container: for the coordinator, and for
- * whoever judges from outside. What follows from it is judge.h's. Uses judge.h, container.h. */
-#ifndef RNP_TRAIN_JUDGING_H
-#define RNP_TRAIN_JUDGING_H
+ * whoever judges from outside. What follows from it is judge.h's. Uses common/lm/rounds/judge.h,
+ * wire/container.h. */
+#ifndef RNP_TRAIN_COORDINATOR_JUDGING_H
+#define RNP_TRAIN_COORDINATOR_JUDGING_H
 
-#include "cmd/rnp-train/flatfile.h"
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/flatfile.h"
+#include "cmd/rnp-train/wire/protocol.h"
 #include "common/lm/token/shard.h"
-#include "common/lm/train/judge.h"
+#include "common/lm/rounds/judge.h"
 #include "common/lm/train/shuffle.h"
 
 struct judging {
@@ -14,8 +15,8 @@ struct judging {
 	const struct lm_shards *data;
 	const struct shuffle *shuffle;
 	struct dev *cpu;      /* decodes containers */
-	struct lm_loop *eval; /* as judging_loop opens it; its parameters are pub */
-	struct flatfile pub, delta;
+	struct lm_loop *eval; /* as judging_loop opens it; its parameters are published */
+	struct flatfile published, delta;
 	/* that the round exchanges; the rest of delta is 0 */
 	struct update_range *ranges;
 	size_t nranges;
@@ -27,14 +28,15 @@ struct judging {
  * close it either way. */
 int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run);
 
-/* Opens pub, the file `name` in dir, and room for a delta of a round (from 1) there, and gives the
- * loop pub. Everything else of j is set. Returns 0, or -1 with err_set(); close either way. */
+/* Opens published, the file `name` in dir, and room for a delta of a round (from 1) there, and
+ * gives the loop published. Everything else of j is set. Returns 0, or -1 with err_set(); close
+ * either way. */
 int judging_open(struct judging *j, const char *dir, const char *name, uint64_t round);
 void judging_close(struct judging *j);
 
-/* Measures the container at path, which was made on sequences [first, first + sequences): on windows
- * that are drawn now, so that nobody could train on them alone. Returns 0, or -1 with err_set(): 65 it
- * is no container of this run. */
+/* Measures the container at path, which was made on sequences [first, first + sequences): on
+ * windows that are drawn now, so that nobody could train on them alone. Returns 0, or -1 with
+ * err_set(): 65 it is no container of this run. */
 int judging_measure(struct judging *j, const char *path, uint64_t first,
 	uint64_t sequences, struct judge_losses *out);
 

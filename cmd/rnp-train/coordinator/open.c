@@ -1,17 +1,18 @@
-/* coordinate_open.c - a run over a network is made or found: its record, its database, the arrays
+/* open.c - a run over a network is made or found: its record, its database, the arrays
  * of its parameters. */
-#include <stdarg.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sodium.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/coordinate.h"
-#include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_parent.h"
-#include "cmd/rnp-train/judging.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/coordinator/coordinator.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/parent.h"
+#include "cmd/rnp-train/coordinator/judging.h"
+#include "cmd/rnp-train/coordinator/files.h"
+#include "cmd/rnp-train/coordinator/pieces.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -23,23 +24,10 @@
 #include "common/lm/export/export.h"
 #include "common/record/signature.h"
 
-#define OUTER_RATE_STREAMING 0.4 /* training.md, Streaming */
+#define OUTER_RATE_STREAMING 0.4 /* as in Streaming DiLoCo, arXiv 2501.18512 */
 
 /* after the median of arrivals: machines that are equal differ so much */
 #define SLACK_MS 1000
-
-char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
-{
-	struct buf path = BUF_INIT;
-	char name[256];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(name, sizeof name, fmt, args);
-	va_end(args);
-	buf_addf(&path, "%s/%s", g->dir, name);
-	return buf_take(&path);
-}
 
 /* --- what the run is ------------------------------------------------------------------------ */
 
@@ -78,19 +66,6 @@ static int set_numbers(struct training *t, const struct coordinator_options *o)
 		0;
 }
 
-/* As run's checkpoints have it. */
-void coordinate_digest(const struct lm_shards *set, char hex[PROTOCOL_HEX])
-{
-	crypto_generichash_state h;
-	unsigned char all[32];
-
-	crypto_generichash_init(&h, NULL, 0, 32);
-	for (uint32_t i = 0; i < set->n; i++)
-		crypto_generichash_update(&h, set->shards[i].digest, 32);
-	crypto_generichash_final(&h, all, 32);
-	protocol_hex(hex, all);
-}
-
 static json_t *set_data(struct training *t, const struct lm_shards *set)
 {
 	json_t *shards = json_array();
@@ -107,7 +82,8 @@ static json_t *set_data(struct training *t, const struct lm_shards *set)
 	return shards;
 }
 
-/* A quorum that may be there together, and makes a round. dn takes changes one by one, whatever the rule. */
+/* A quorum that may be there together, and makes a round. dn takes changes one by one, whatever the
+ * rule. */
 static int check_quorum(const struct coordinator_options *o, const struct training *t)
 {
 	size_t least = aggregate_least(&t->aggregate);
@@ -147,7 +123,9 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 		steps && steps < 1000 ? steps / 10 :
 					100;
 	t->f32 = strcmp(o->precision, "f32") == 0;
-	t->late_count = o->late && strcmp(o->late, "count") == 0;
+	/* by default nobody's work is lost, where nothing else speaks against it */
+	t->late_count = o->late ? strcmp(o->late, "count") == 0 :
+				  strcmp(o->outer, "dn") != 0 && !training_streams(t);
 	t->uusd_per_million_tokens = o->uusd_per_million_tokens;
 	t->credits_per_million_tokens = o->credits_per_million_tokens;
 	if (t->seed > (uint64_t)JSON_SAFE_INTEGER_MAX)
@@ -202,6 +180,17 @@ static int load_run(struct coordinator *g, const char *path)
 	return rc;
 }
 
+/* A run that an option does not fit: how to go on with it, and how to begin anew. */
+static int another(const struct coordinator *g, const char *path, const char *option)
+{
+	err_set(EX_USAGE, "%s: the run has another --%s, and a run never changes", path,
+		option);
+	return err_hint(
+		"leave --%s out to go on with it; to begin anew from '%s' as it is now, "
+		"remove '%s'",
+		option, g->o.model, g->dir);
+}
+
 /* A run goes on with what it began with; options that were given must say the same. */
 static int check_same(const struct coordinator *g, const struct training *now,
 	const char *path)
@@ -246,9 +235,7 @@ static int check_same(const struct coordinator *g, const struct training *now,
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!all[i].same && g->o.given(all[i].option))
-			return err_set(EX_USAGE,
-				"%s: the run has another --%s, and a run never changes",
-				path, all[i].option);
+			return another(g, path, all[i].option);
 	if (strcmp(was->node, now->node) != 0)
 		return err_set(EX_USAGE, "%s: the run is %s's, and the key is %s's", path,
 			was->node, now->node);
@@ -293,7 +280,8 @@ static int begin_below(struct coordinator *g, struct flatfile *above)
 	if (coordinate_parent_begin(g) < 0)
 		return -1;
 	g->run.first_sequence = g->parent->a.first;
-	return worker_open_array(&g->parent->w, above, "pub", g->parent->w.state.pub);
+	return worker_open_array(&g->parent->w, above, "pub",
+		g->parent->w.state.published);
 }
 
 /* Everything of a new run is on the disk before its record is. */
@@ -311,7 +299,7 @@ static int begin_run(struct coordinator *g, const struct model_file *model,
 		goto out;
 	coordinate_arrays(g, names);
 	for (int i = 0; names[i]; i++) {
-		/* theta and pub begin with the model, or with the parent's */
+		/* theta and published begin with the model, or with the parent's */
 		bool filled = i < 2 || strcmp(names[i], "parent") == 0;
 		char file[64];
 
@@ -353,7 +341,8 @@ static int load_key(struct coordinator *g)
 		if (rc == 0)
 			rc = key_save(&g->key, own, NULL);
 		if (rc == 0)
-			prog_info("no key file: made '%s'; nobody knows its receipts yet",
+			prog_info(
+				"no key file: made '%s', which signs the run and its receipts",
 				own);
 	}
 	free(own);
@@ -373,6 +362,13 @@ static int open_data(struct coordinator *g, const struct lm_config *c)
 				lm_shards_suit(&g->valid, g->o.valid, g->data.tokenizer,
 					g->o.data) < 0)))
 		goto out;
+	/* members fetch them, and know one form */
+	if (!g->data.shards[0].is_ours) {
+		err_set(EX_DATAERR,
+			"%s: these shards are llm.c's: members of a run need those of rnp-train tokenize",
+			g->o.data);
+		goto out;
+	}
 	if (g->data.vocab > c->vocab || (g->o.valid && g->valid.vocab > c->vocab)) {
 		err_set(EX_DATAERR, "%s: a larger vocabulary than the model's %u",
 			g->data.vocab > c->vocab ? g->o.data : g->o.valid, c->vocab);
@@ -407,6 +403,30 @@ static int open_shuffle(struct coordinator *g)
 		0;
 }
 
+/* Who is paid is judged: by the run's rates, or by a registry, whose receipts others pay for. */
+static int set_judging(struct coordinator *g)
+{
+	bool paid = g->run.uusd_per_million_tokens || g->run.credits_per_million_tokens ||
+		g->o.registry;
+
+	if (!g->o.given("judge"))
+		g->o.judge = paid ? JUDGE_TENTH : 0;
+	if (g->o.judge || !paid || g->o.nallow)
+		return 0;
+	err_set(EX_USAGE, "--judge 0 pays strangers for work that nobody looks at");
+	return err_hint("leave --judge out, or name the workers with --allow");
+}
+
+/* Sketches of deltas are compared over all rounds, and the seed is nobody's but the key's. */
+static void set_sketches(struct coordinator *g)
+{
+	unsigned char out[crypto_generichash_BYTES_MIN];
+
+	crypto_generichash(out, sizeof out, (const unsigned char *)g->run.name,
+		strlen(g->run.name), g->key.secret, KEY_SECRET_BYTES);
+	memcpy(&g->intake.sketch_seed, out, sizeof g->intake.sketch_seed);
+}
+
 static int open_eval(struct coordinator *g)
 {
 	if (!g->o.valid && !g->o.judge)
@@ -432,7 +452,7 @@ static void begin_round(struct coordinator *g)
 		.dylu = t->outer == UPDATE_DN,
 		.ahead = training_streams(t) };
 
-	round_init(&g->r, &p, t->first_sequence, coordinate_now(g));
+	round_init(&g->rounds.r, &p, t->first_sequence, coordinate_now(g));
 }
 
 /* A run below a parent stays there, and another does not get one. */
@@ -483,8 +503,9 @@ out:
 	return rc;
 }
 
-/* What the last round left is there, and pub has the bits that all workers have: found only when the next round
- * closes, damage costs every one of them a turn, and then its trust in this coordinator. */
+/* Checks that the arrays of the last round are there, and that published has the hash that all
+ * workers begin with. Damage that is found only when the next round closes costs every worker its
+ * turn. */
 static int check_arrays(const struct coordinator *g)
 {
 	const char *names[COORDINATE_ARRAYS + 1];
@@ -497,12 +518,12 @@ static int check_arrays(const struct coordinator *g)
 		struct flatfile f = FLATFILE_INIT;
 
 		snprintf(file, sizeof file, "%s-%llu.f32", names[i],
-			(unsigned long long)g->round - 1);
+			(unsigned long long)g->rounds.round - 1);
 		rc = flatfile_open(&f, g->dir, file, g->run.parameters);
 		if (rc == 0 && strcmp(names[i], "pub") == 0) {
 			flatfile_hash(f.x, f.n, hash);
 			protocol_hex(hex, hash);
-			if (strcmp(hex, g->base) != 0)
+			if (strcmp(hex, g->rounds.params_hash) != 0)
 				rc = err_set(EX_DATAERR,
 					"%s: is not what the last round ended with",
 					f.path);
@@ -520,16 +541,15 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 	*g = (struct coordinator){ .o = *o,
 		.d = DEV_INIT,
 		.cpu = DEV_INIT,
-		.check = DEV_INIT,
-		.loss_micronats = -1,
-		.valid_micronats = -1 };
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_mutex_init(&g->check_lock, NULL);
-	pthread_mutex_init(&g->pieces_lock, NULL);
-	pthread_mutex_init(&g->early_lock, NULL);
+		.intake.check = DEV_INIT,
+		.figures.loss_micronats = -1,
+		.figures.valid_micronats = -1 };
+	pthread_mutex_init(&g->rounds.lock, NULL);
+	pthread_mutex_init(&g->intake.check_lock, NULL);
+	pthread_mutex_init(&g->intake.pieces_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->wake, &attr);
+	pthread_cond_init(&g->rounds.wake, &attr);
 	pthread_condattr_destroy(&attr);
 	g->nonces = protocol_nonces_new();
 	buf_addf(&dir, "%s/coordinate", o->model);
@@ -539,10 +559,11 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 			"'%s' is no model directory: make one with init", o->model);
 	if (io_make_dirs(g->dir, 0777) < 0 || rundir_hold(&g->hold, o->model) < 0 ||
 		device_open(&g->cpu, "cpu") < 0 || open_run(g) < 0 ||
-		check_arrays(g) < 0 || open_shuffle(g) < 0 ||
-		device_open(&g->d, o->device) < 0 || device_open(&g->check, "cpu") < 0 ||
-		open_eval(g) < 0)
+		check_arrays(g) < 0 || open_shuffle(g) < 0 || set_judging(g) < 0 ||
+		device_open(&g->d, o->device) < 0 ||
+		device_open(&g->intake.check, "cpu") < 0 || open_eval(g) < 0)
 		return -1;
+	set_sketches(g);
 	coordinate_db_sweep(g);
 	/* after a kill the model may be that of the round before */
 	return coordinate_export(g);
@@ -551,24 +572,24 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 void coordinate_close_all(struct coordinator *g)
 {
 	coordinate_parent_close(g);
+	uploads_forget(g);
 	coordinate_db_close(g);
 	lm_loop_close(&g->eval);
 	dev_close(&g->d);
 	dev_close(&g->cpu);
-	round_release(&g->r);
-	free(g->heard);
-	dev_close(&g->check);
+	round_release(&g->rounds.r);
+	free(g->activity.heard);
+	dev_close(&g->intake.check);
 	lm_shards_close(&g->data);
 	lm_shards_close(&g->valid);
 	lm_token_close(g->token);
 	rundir_release(&g->hold);
 	key_release(&g->key);
 	protocol_nonces_free(g->nonces);
-	pthread_mutex_destroy(&g->lock);
-	pthread_mutex_destroy(&g->check_lock);
-	pthread_mutex_destroy(&g->pieces_lock);
-	pthread_mutex_destroy(&g->early_lock);
-	pthread_cond_destroy(&g->wake);
+	pthread_mutex_destroy(&g->rounds.lock);
+	pthread_mutex_destroy(&g->intake.check_lock);
+	pthread_mutex_destroy(&g->intake.pieces_lock);
+	pthread_cond_destroy(&g->rounds.wake);
 	free(g->run_text);
 	free(g->dir);
 }

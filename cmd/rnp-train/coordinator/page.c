@@ -1,16 +1,18 @@
-/* coordinate_page.c - a run in a browser: what the signed records say, as figures, curves and
+/* page.c - a run in a browser: what the signed records say, as figures, curves and
  * tables, in one page without scripts. */
-#include "cmd/rnp-train/coordinate_page.h"
+#include "cmd/rnp-train/coordinator/page.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_parent.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/files.h"
+#include "cmd/rnp-train/coordinator/parent.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/html.h"
 #include "common/cli/human.h"
@@ -18,28 +20,30 @@
 #include "common/plot/plot.h"
 
 #define ROUNDS_DRAWN   500
+#define ROUNDS_SHOWN   10
 #define MEMBERS_SHOWN  100
 #define RECEIPTS_SHOWN 20
 #define SHORT_ADDRESS  8
+#define REFRESH_S      "10"
 
 /* The last rounds, oldest first; x: their numbers. */
-struct rounds {
+struct round_list {
 	json_t *records[ROUNDS_DRAWN];
 	size_t n;
 	double x[ROUNDS_DRAWN];
 };
 
-static int read_rounds(struct coordinator *g, struct rounds *all)
+static int read_rounds(struct coordinator *g, struct round_list *all)
 {
 	sqlite3_stmt *q = NULL;
-	int rc = store_prepare(&g->db, &q,
+	int rc = store_prepare(&g->rounds.db, &q,
 		"SELECT record FROM (SELECT round, record FROM rounds WHERE record IS NOT NULL"
 		" ORDER BY round DESC LIMIT ?) ORDER BY round");
 
 	all->n = 0;
 	if (rc == 0) {
 		store_bind(q, "i", (int64_t)ROUNDS_DRAWN);
-		while ((rc = store_step(&g->db, q)) == 1) {
+		while ((rc = store_step(&g->rounds.db, q)) == 1) {
 			const char *text = store_text(q, 0);
 			json_t *r = json_parse_object(text, strlen(text), "round");
 
@@ -62,8 +66,8 @@ static int64_t field(const json_t *r, const char *name)
 /* --- curves ----------------------------------------------------------------------------------- */
 
 /* A line of a field over the rounds, divided by unit; rounds without it are left out. */
-static void take_line(const struct rounds *all, const char *name, double unit, double *x,
-	double *y, struct plot_line *line)
+static void take_line(const struct round_list *all, const char *name, double unit,
+	double *x, double *y, struct plot_line *line)
 {
 	line->n = 0;
 	for (size_t i = 0; i < all->n; i++)
@@ -75,7 +79,7 @@ static void take_line(const struct rounds *all, const char *name, double unit, d
 	line->y = y;
 }
 
-static void draw(struct plot *plot, const struct rounds *all, const char *title,
+static void draw(struct plot *plot, const struct round_list *all, const char *title,
 	const char *label, const char *unit_name, double unit,
 	const char *const fields[2], const char *const names[2])
 {
@@ -96,7 +100,7 @@ static void draw(struct plot *plot, const struct rounds *all, const char *title,
 }
 
 /* A picture, which browsers show on screens of one kind. */
-static void draw_all(struct buf *out, const struct rounds *all, const char *screen,
+static void draw_all(struct buf *out, const struct round_list *all, const char *screen,
 	double width)
 {
 	static const char *const loss[2] = { "loss_micronats",
@@ -145,32 +149,54 @@ static void address_cell(struct buf *out, const char *heading, const char *addre
 	buf_addf(out, "\">%.*s\xe2\x80\xa6</code></td>", SHORT_ADDRESS, address);
 }
 
-static void write_rounds(struct buf *out, const struct rounds *all)
+static void bytes_of(struct buf *out, const json_t *r, const char *name)
 {
-	size_t from = all->n > 20 ? all->n - 20 : 0;
+	buf_addf(out, "<span title=\"%" PRId64 " bytes\">", field(r, name));
+	human_bytes(out, (double)field(r, name));
+	buf_adds(out, "</span>");
+}
+
+/* Few cells: on a phone each is a line. */
+static void write_round_row(struct buf *out, const json_t *r)
+{
+	struct buf text = BUF_INIT;
+	const char *model = json_string_value(json_object_get(r, "model"));
+
+	buf_adds(out, "<tr>");
+	html_open_cell(out, "Round");
+	buf_addf(out, "<span title=\"model %s\">%" PRId64 "</span></td>",
+		model ? model : "", field(r, "round"));
+	buf_addf(&text, "%" PRId64, field(r, "workers"));
+	if (field(r, "dropped"))
+		buf_addf(&text, ", %" PRId64 " not counted", field(r, "dropped"));
+	html_cell(out, "Workers", buf_text(&text));
+	loss_cell(out, "Loss", r, "loss_micronats");
+	loss_cell(out, "Held-out loss", r, "validation_loss_micronats");
+	number_cell(out, "Tokens", field(r, "tokens"));
+	html_open_cell(out, "Bytes");
+	bytes_of(out, r, "bytes_received");
+	buf_adds(out, " in, ");
+	bytes_of(out, r, "bytes_sent");
+	buf_adds(out, " out</td>");
+	buf_reset(&text);
+	human_duration(&text, (double)field(r, "seconds"));
+	html_cell(out, "Time", buf_text(&text));
+	buf_adds(out, "</tr>\n");
+	buf_release(&text);
+}
+
+static void write_rounds(struct buf *out, const struct round_list *all)
+{
+	size_t from = all->n > ROUNDS_SHOWN ? all->n - ROUNDS_SHOWN : 0;
 
 	buf_adds(out, "<h2>Rounds</h2>\n");
-	html_table(out,
-		"Round|Workers|Dropped|Loss|Validation|Tokens|Received|Sent|Seconds|"
-		"Model");
-	for (size_t i = all->n; i-- > from;) {
-		const json_t *r = all->records[i];
-
-		buf_adds(out, "<tr>");
-		number_cell(out, "Round", field(r, "round"));
-		number_cell(out, "Workers", field(r, "workers"));
-		number_cell(out, "Dropped", field(r, "dropped"));
-		loss_cell(out, "Loss", r, "loss_micronats");
-		loss_cell(out, "Validation", r, "validation_loss_micronats");
-		number_cell(out, "Tokens", field(r, "tokens"));
-		number_cell(out, "Received", field(r, "bytes_received"));
-		number_cell(out, "Sent", field(r, "bytes_sent"));
-		number_cell(out, "Seconds", field(r, "seconds"));
-		address_cell(out, "Model",
-			json_string_value(json_object_get(r, "model")));
-		buf_adds(out, "</tr>\n");
-	}
+	html_table(out, "Round|Workers|Loss|Held-out loss|Tokens|Bytes|Time");
+	for (size_t i = all->n; i-- > from;)
+		write_round_row(out, all->records[i]);
 	html_table_end(out);
+	if (from)
+		buf_addf(out, "<p>The last %d of %" PRId64 ".</p>\n", ROUNDS_SHOWN,
+			field(all->records[all->n - 1], "round"));
 }
 
 /* A member's present activity, in a word. */
@@ -178,17 +204,19 @@ static const char *doing(const struct coordinator *g, int64_t number)
 {
 	const struct round_member *m;
 
-	if (number < 0 || (size_t)number >= g->r.nmembers || !g->r.members[number].here)
+	if (number < 0 || (size_t)number >= g->rounds.r.nmembers ||
+		!g->rounds.r.members[number].here)
 		return "left";
-	m = &g->r.members[number];
-	return m->works ? (m->work.turn == g->r.number ? "works" : "works, late") :
-			  "waits";
+	m = &g->rounds.r.members[number];
+	return m->works ?
+		(m->work.turn == g->rounds.r.number ? "at work" : "at work, late") :
+		"waits for work";
 }
 
 static int write_members(struct coordinator *g, struct buf *out)
 {
 	sqlite3_stmt *q = NULL;
-	int rc = store_prepare(&g->db, &q,
+	int rc = store_prepare(&g->rounds.db, &q,
 		"SELECT m.node, m.number, m.score_ppm,"
 		" (SELECT count(*) FROM turns t WHERE t.node = m.node AND t.state = 'counted'),"
 		" (SELECT count(*) FROM turns t WHERE t.node = m.node AND t.state IN"
@@ -198,19 +226,21 @@ static int write_members(struct coordinator *g, struct buf *out)
 		" FROM members m ORDER BY m.number < 0, m.node LIMIT ?");
 
 	buf_adds(out, "<h2>Members</h2>\n");
-	html_table(out, "Member|Now|Counted|Not counted|Tokens|Score");
+	html_table(out, "Member|Now|Turns|Tokens|Score");
 	if (rc == 0)
 		store_bind(q, "i", (int64_t)MEMBERS_SHOWN);
-	while (rc >= 0 && (rc = store_step(&g->db, q)) == 1) {
-		char score[32];
+	while (rc >= 0 && (rc = store_step(&g->rounds.db, q)) == 1) {
+		char score[32], turns[64];
 
 		snprintf(score, sizeof score, "%.2f",
 			(double)sqlite3_column_int64(q, 2) / 1e6);
+		snprintf(turns, sizeof turns, "%" PRId64 " counted, %" PRId64 " not",
+			(int64_t)sqlite3_column_int64(q, 3),
+			(int64_t)sqlite3_column_int64(q, 4));
 		buf_adds(out, "<tr>");
 		address_cell(out, "Member", store_text(q, 0));
 		html_cell(out, "Now", doing(g, sqlite3_column_int64(q, 1)));
-		number_cell(out, "Counted", sqlite3_column_int64(q, 3));
-		number_cell(out, "Not counted", sqlite3_column_int64(q, 4));
+		html_cell(out, "Turns", turns);
 		number_cell(out, "Tokens", sqlite3_column_int64(q, 5));
 		html_cell(out, "Score", score);
 		buf_adds(out, "</tr>\n");
@@ -223,14 +253,14 @@ static int write_members(struct coordinator *g, struct buf *out)
 static int write_receipts(struct coordinator *g, struct buf *out)
 {
 	sqlite3_stmt *q = NULL;
-	int rc = store_prepare(&g->db, &q,
+	int rc = store_prepare(&g->rounds.db, &q,
 		"SELECT record FROM receipts ORDER BY id DESC LIMIT ?");
 
 	buf_adds(out, "<h2>Receipts</h2>\n");
 	html_table(out, "Member|To|Tokens|GPU seconds|USD");
 	if (rc == 0)
 		store_bind(q, "i", (int64_t)RECEIPTS_SHOWN);
-	while (rc >= 0 && (rc = store_step(&g->db, q)) == 1) {
+	while (rc >= 0 && (rc = store_step(&g->rounds.db, q)) == 1) {
 		const char *text = store_text(q, 0);
 		json_t *r = json_parse_object(text, strlen(text), "receipt");
 		char usd[40];
@@ -272,63 +302,131 @@ static void write_parent(struct coordinator *g, struct buf *out)
 	else if (f.answered_ms)
 		buf_addf(out, "It answered %" PRId64 " s ago. ",
 			(now_ms - f.answered_ms) / 1000);
-	buf_addf(out, "%" PRIu64 " bytes up and %" PRIu64 " down.</p>\n", f.sent,
-		f.received);
+	human_bytes(out, (double)f.sent);
+	buf_adds(out, " went up and ");
+	human_bytes(out, (double)f.received);
+	buf_adds(out, " came down.</p>\n");
+}
+
+static void write_state(struct coordinator *g, struct buf *out)
+{
+	const struct round *r = &g->rounds.r;
+	uint64_t rounds = training_rounds(&g->run);
+	struct buf waits = BUF_INIT;
+
+	if (g->rounds.over) {
+		buf_addf(out,
+			"<strong>The run is over</strong> after %" PRIu64 " rounds. ",
+			g->rounds.round - 1);
+		return;
+	}
+	buf_addf(out, "<strong>Round %" PRIu64, g->rounds.round);
+	if (rounds)
+		buf_addf(out, " of %" PRIu64, rounds);
+	buf_adds(out, "</strong>: ");
+	coordinate_waits(g, &waits);
+	if (waits.len)
+		html_text(out, waits.data);
+	else if (r->phase == ROUND_CLOSED)
+		buf_addf(out, "making one change of %zu", r->ndeltas);
+	else
+		buf_addf(out, "%zu at work, %zu delivered, %zu ready for more",
+			r->working, r->ndeltas, r->asking);
+	buf_adds(out, ". ");
+	buf_release(&waits);
 }
 
 static void write_summary(struct coordinator *g, struct buf *out)
 {
-	buf_addf(out,
-		"<p>Run <code title=\"%s\">%.16s</code>: %" PRIu64
-		" parameters, %s, %s up and %s down. ",
-		g->run.name, g->run.name, g->run.parameters, update_names[g->run.outer],
-		g->run.method, g->run.method_down);
-	if (g->over)
-		buf_adds(out, "It is over. ");
-	else
-		buf_addf(out, "Round %" PRIu64 "%s: %zu work, %zu wait, %zu delivered. ",
-			g->round,
-			g->r.phase == ROUND_GATHERING    ? " gathers" :
-				g->r.phase == ROUND_OPEN ? " is open" :
-							   " closes",
-			g->r.working, g->r.asking, g->r.ndeltas);
-	buf_addf(out, "%" PRIu64 " tokens counted.</p>\n", g->tokens);
+	buf_addf(out, "<p>Run <code title=\"%s\">%.16s</code>: ", g->run.name,
+		g->run.name);
+	human_number(out, (double)g->run.parameters, "");
+	buf_addf(out, " parameters. The outer rule is %s; changes are compressed with %s",
+		update_names[g->run.outer], g->run.method);
+	if (strcmp(g->run.method, g->run.method_down) != 0)
+		buf_addf(out, ", and updates with %s", g->run.method_down);
+	buf_adds(out, ". ");
+	write_state(g, out);
+	human_number(out, (double)g->rounds.tokens, "");
+	buf_adds(out, " tokens counted.</p>\n");
 	if (g->parent)
 		write_parent(g, out);
-	buf_addf(out,
-		"<p>To take part: <code>rnp-train join URL</code>. Signed records: "
-		"<a href=\"/v1/run\">run</a>, <a href=\"/v1/rounds\">rounds</a>; "
-		"<a href=\"/openapi.json\">the API</a>.</p>\n");
+}
+
+/* As the browser reached it. */
+static void write_join(struct buf *out, const struct httpd_request *q)
+{
+	struct buf url = BUF_INIT;
+
+	httpd_own_url(&url, q);
+	buf_adds(out, "<p>To take part:</p>\n<pre>rnp-train join ");
+	html_text(out, buf_text(&url));
+	buf_adds(out,
+		"</pre>\n<p>A second worker on one machine needs its own --key and "
+		"--state.</p>\n<p>Signed records: <a href=\"v1/run\">the run</a>, "
+		"<a href=\"v1/rounds\">its rounds</a>. For programs: "
+		"<a href=\"openapi.json\">the API</a>.</p>\n");
+	buf_release(&url);
+}
+
+/* q: who asks; NULL: it is for a file. Returns 0, or -1 with err_set(). */
+static int write_page(struct coordinator *g, struct buf *out,
+	const struct httpd_request *q)
+{
+	struct round_list *all = xcalloc(1, sizeof *all);
+	int rc;
+
+	html_begin(out, "Training");
+	pthread_mutex_lock(&g->rounds.lock);
+	rc = read_rounds(g, all);
+	write_summary(g, out);
+	if (q && !g->rounds.over)
+		write_join(out, q);
+	draw_all(out, all, "wide", 0);
+	draw_all(out, all, "narrow", 360); /* scaled down, nobody could read it */
+	if (rc >= 0)
+		rc = write_members(g, out);
+	write_rounds(out, all);
+	if (rc >= 0)
+		rc = write_receipts(g, out);
+	pthread_mutex_unlock(&g->rounds.lock);
+	html_end(out);
+	for (size_t i = 0; i < all->n; i++)
+		json_decref(all->records[i]);
+	free(all);
+	return rc < 0 ? -1 : 0;
+}
+
+int coordinate_keep_page(struct coordinator *g)
+{
+	struct buf page = BUF_INIT;
+	char *path = coordinate_path(g, COORDINATE_PAGE);
+	int rc = write_page(g, &page, NULL);
+
+	if (rc == 0)
+		rc = io_replace(path, page.data, page.len, 0644);
+	free(path);
+	buf_release(&page);
+	return rc;
 }
 
 enum httpd_when coordinate_get_page(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct coordinator *g = ctx;
-	struct rounds *all = xcalloc(1, sizeof *all);
-	int rc;
+	bool over;
 
-	(void)q;
-	html_begin(&r->body, "Training");
-	pthread_mutex_lock(&g->lock);
-	rc = read_rounds(g, all);
-	write_summary(g, &r->body);
-	draw_all(&r->body, all, "wide", 0);
-	draw_all(&r->body, all, "narrow", 360); /* scaled down, nobody could read it */
-	write_rounds(&r->body, all);
-	if (rc >= 0)
-		rc = write_members(g, &r->body);
-	if (rc >= 0)
-		rc = write_receipts(g, &r->body);
-	pthread_mutex_unlock(&g->lock);
-	html_end(&r->body);
-	for (size_t i = 0; i < all->n; i++)
-		json_decref(all->records[i]);
-	free(all);
+	if (write_page(g, &r->body, q) < 0)
+		return httpd_error(r, 503, "%s", err_get()->text);
+	pthread_mutex_lock(&g->rounds.lock);
+	over = g->rounds.over;
+	pthread_mutex_unlock(&g->rounds.lock);
 	r->content_type = "text/html; charset=utf-8";
+	if (!over)
+		httpd_add_header(r, "Refresh", REFRESH_S);
 	httpd_add_header(r, "Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; img-src data:");
-	return rc < 0 ? httpd_error(r, 503, "%s", err_get()->text) : HTTPD_NOW;
+	return HTTPD_NOW;
 }
 
 enum httpd_when coordinate_get_status(void *ctx, struct httpd_request *q,
@@ -336,16 +434,21 @@ enum httpd_when coordinate_get_status(void *ctx, struct httpd_request *q,
 {
 	static const char *const phases[] = { "gathering", "open", "closed" };
 	struct coordinator *g = ctx;
+	struct buf waits = BUF_INIT;
 
 	(void)q;
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
+	coordinate_waits(g, &waits);
 	buf_addf(&r->body,
 		"{\"run\":\"%s\",\"round\":%" PRIu64 ",\"phase\":\"%s\",\"base\":\"%s\","
 		"\"members\":%zu,\"working\":%zu,\"waiting\":%zu,\"delivered\":%zu,"
-		"\"tokens\":%" PRIu64 ",\"over\":%s}\n",
-		g->run.name, g->round, phases[g->r.phase], g->base, g->r.here,
-		g->r.working, g->r.asking, g->r.ndeltas, g->tokens,
-		g->over ? "true" : "false");
-	pthread_mutex_unlock(&g->lock);
+		"\"quorum\":%" PRIu64 ",\"waits_for\":\"%s\",\"tokens\":%" PRIu64
+		",\"over\":%s}\n",
+		g->run.name, g->rounds.round, phases[g->rounds.r.phase],
+		g->rounds.params_hash, g->rounds.r.here, g->rounds.r.working,
+		g->rounds.r.asking, g->rounds.r.ndeltas, g->run.quorum, buf_text(&waits),
+		g->rounds.tokens, g->rounds.over ? "true" : "false");
+	pthread_mutex_unlock(&g->rounds.lock);
+	buf_release(&waits);
 	return HTTPD_NOW;
 }

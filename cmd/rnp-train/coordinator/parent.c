@@ -1,18 +1,19 @@
-/* coordinate_parent.c - what a coordinator below another one asks it for and sends it. */
-#include "cmd/rnp-train/coordinate_parent.h"
+/* parent.c - what a coordinator below another one asks it for and sends it. */
+#include "cmd/rnp-train/coordinator/parent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/files.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/hw/device.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/outer.h"
 
 /* without an answer, before the group trains on; and between tries */
 #define PATIENCE_MS 10000
@@ -125,8 +126,8 @@ void coordinate_parent_facts(const struct coordinator *g, struct parent_facts *f
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-/* The next turn and its parameters, however long the parent has none. Returns 0; 1: its run is over;
- * -1. */
+/* The next turn and its parameters, however long the parent has none. Returns 0; 1: its run is
+ * over; -1. */
 static int next_turn(struct parent *p, struct assignment *a)
 {
 	struct worker *w = &p->w;
@@ -142,9 +143,9 @@ static int next_turn(struct parent *p, struct assignment *a)
 				return rc;
 			rc = 1; /* a member again, without a turn yet */
 		} else if (rc == 0) {
-			rc = worker_get_base(w, a->base, a->round - 1);
+			rc = worker_fetch_params(w, a->base, a->round - 1);
 		}
-		if (rc >= 0 && worker_kept(w) < 0)
+		if (rc >= 0 && worker_persisted(w) < 0)
 			rc = -1;
 		if (rc < 0)
 			return -1;
@@ -276,13 +277,13 @@ static int deliver(struct coordinator *g, const struct closed *x, const float *t
 	prog_detail("turn %llu of the parent: delivering", (unsigned long long)p->a.turn);
 	rc = worker_deliver(w);
 	if (rc == 0)
-		rc = worker_kept(w);
-	if (rc == 0 && w->forgotten)
+		rc = worker_persisted(w);
+	if (rc == 0 && w->delivery.dropped)
 		rc = keep_sent(w, p->a.turn, parent, rest);
 	return rc;
 }
 
-/* The parameters after the parent's round, in w.state.pub, and the turn after it. */
+/* The parameters after the parent's round, in w.state.published, and the turn after it. */
 static int follow_parent(struct coordinator *g, struct closed *x)
 {
 	struct parent *p = g->parent;
@@ -292,9 +293,9 @@ static int follow_parent(struct coordinator *g, struct closed *x)
 	int rc = worker_wait_round(w, p->a.round, base, &version);
 
 	if (rc == 0)
-		rc = worker_get_base(w, base, version);
+		rc = worker_fetch_params(w, base, version);
 	if (rc == 0)
-		rc = worker_kept(w);
+		rc = worker_persisted(w);
 	if (rc == 0 && rounds && version >= rounds)
 		x->up.over = true;
 	else if (rc == 2 && (rc = worker_join(w)) == 1)
@@ -304,18 +305,19 @@ static int follow_parent(struct coordinator *g, struct closed *x)
 	if (rc == 1)
 		x->up.over = true;
 	x->up.round = w->state.version;
-	memcpy(x->up.model, w->state.base, sizeof x->up.model);
+	memcpy(x->up.model, w->state.params_hash, sizeof x->up.model);
 	return rc < 0 ? -1 : 0;
 }
 
-/* theta and parent become what the parent's round ended with; what the group has learnt since it sent
- * its delta, or all of it where that did not count, stays in theta and goes with the next one. */
+/* theta and parent become what the parent's round ended with; what the group has learnt since it
+ * sent its delta, or all of it where that did not count, stays in theta and goes with the next one.
+ */
 static int take_parent(struct coordinator *g, struct closed *x, float *theta,
 	float *parent, float *rest)
 {
 	struct worker *w = &g->parent->w;
 	struct flatfile now = FLATFILE_INIT, sent = FLATFILE_INIT, left = FLATFILE_INIT;
-	int rc = worker_open_array(w, &now, "pub", w->state.pub);
+	int rc = worker_open_array(w, &now, "pub", w->state.published);
 
 	if (rc == 0)
 		rc = worker_open_array(w, &sent, "theta", w->state.theta);

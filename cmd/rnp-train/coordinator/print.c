@@ -1,14 +1,15 @@
-/* coordinate_print.c - records of rounds and of their members' work go to standard output, on a thread of its
+/* print.c - records of rounds and of their members' work go to standard output, on a thread of its
  * own: who does not read there holds no round up. The database keeps what is not written yet. */
 #include <string.h>
 
-#include "cmd/rnp-train/coordinate.h"
-#include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinator/coordinator.h"
+#include "cmd/rnp-train/coordinator/db.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/json/json.h"
 
-/* What is in the database goes to standard output; where a kill keeps it from being noted, once more, the same. */
+/* Prints the records that are not printed yet. A kill between print and note prints one twice, with
+ * the same bytes. */
 static int print_rounds(struct coordinator *g)
 {
 	int rc;
@@ -17,16 +18,16 @@ static int print_rounds(struct coordinator *g)
 		uint64_t round;
 		json_t *record = NULL;
 
-		pthread_mutex_lock(&g->lock);
+		pthread_mutex_lock(&g->rounds.lock);
 		rc = coordinate_db_unprinted(g, &round, &record);
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		if (rc == 1 && out_record(record) < 0)
 			rc = -1;
 		json_decref(record);
-		pthread_mutex_lock(&g->lock);
+		pthread_mutex_lock(&g->rounds.lock);
 		if (rc == 1 && coordinate_db_printed(g, round) < 0)
 			rc = -1;
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 	} while (rc == 1);
 	return rc;
 }
@@ -41,13 +42,13 @@ static int write_receipts(struct coordinator *g)
 	while (rc == 1) {
 		json_t *record = NULL;
 
-		pthread_mutex_lock(&g->lock);
-		rc = store_prepare(&g->db, &q,
+		pthread_mutex_lock(&g->rounds.lock);
+		rc = store_prepare(&g->rounds.db, &q,
 			"SELECT id, record FROM receipts WHERE written = 0 AND id > ?"
 			" ORDER BY id LIMIT 1");
 		if (rc == 0) {
 			store_bind(q, "i", id);
-			rc = store_step(&g->db, q);
+			rc = store_step(&g->rounds.db, q);
 		}
 		if (rc == 1) {
 			const char *text = store_text(q, 1);
@@ -56,19 +57,19 @@ static int write_receipts(struct coordinator *g)
 			record = json_parse_object(text, strlen(text), "receipt");
 		}
 		sqlite3_finalize(q);
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		if (record && out_record(record) < 0)
 			rc = -1;
 		json_decref(record);
 	}
 	if (rc == 0 && id) {
-		pthread_mutex_lock(&g->lock);
-		rc = store_prepare(&g->db, &q,
+		pthread_mutex_lock(&g->rounds.lock);
+		rc = store_prepare(&g->rounds.db, &q,
 			"UPDATE receipts SET written = 1 WHERE id <= ?");
 		if (rc == 0)
-			rc = store_run(&g->db, q, "i", id);
+			rc = store_run(&g->rounds.db, q, "i", id);
 		sqlite3_finalize(q);
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 	}
 	return rc;
 }
@@ -76,51 +77,51 @@ static int write_receipts(struct coordinator *g)
 static void *print(void *arg)
 {
 	struct coordinator *g = arg;
-	struct printer *p = &g->printer;
+	struct printer *p = &g->printing.printer;
 	int rc = 0;
 
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	while (rc == 0 && (p->wanted || !p->ends)) {
 		if (!p->wanted) {
-			pthread_cond_wait(&p->wake, &g->lock);
+			pthread_cond_wait(&p->wake, &g->rounds.lock);
 			continue;
 		}
 		p->wanted = false;
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		rc = print_rounds(g);
 		if (rc == 0)
 			rc = write_receipts(g);
-		pthread_mutex_lock(&g->lock);
+		pthread_mutex_lock(&g->rounds.lock);
 	}
 	if (rc < 0)
 		err_save(&p->failed);
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
+	pthread_cond_signal(&g->rounds.wake);
+	pthread_mutex_unlock(&g->rounds.lock);
 	return NULL;
 }
 
 void coordinate_print(struct coordinator *g)
 {
-	g->printer.wanted = true;
-	pthread_cond_signal(&g->printer.wake);
+	g->printing.printer.wanted = true;
+	pthread_cond_signal(&g->printing.printer.wake);
 }
 
 int coordinate_print_begin(struct coordinator *g)
 {
-	pthread_cond_init(&g->printer.wake, NULL);
-	if (pthread_create(&g->printer.thread, NULL, print, g) != 0)
+	pthread_cond_init(&g->printing.printer.wake, NULL);
+	if (pthread_create(&g->printing.printer.thread, NULL, print, g) != 0)
 		return err_sys(EX_OSERR, "cannot start a thread");
 	return 0;
 }
 
 int coordinate_print_end(struct coordinator *g)
 {
-	struct printer *p = &g->printer;
+	struct printer *p = &g->printing.printer;
 
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	p->ends = true;
 	coordinate_print(g);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	pthread_join(p->thread, NULL);
 	pthread_cond_destroy(&p->wake);
 	return p->failed.code ? err_restore(&p->failed) : 0;

@@ -1,13 +1,14 @@
-/* coordinate_record.c - makes the records of rounds. coordinate_print.c prints them. */
+/* record.c - makes the records of rounds. print.c prints them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/coordinate.h"
-#include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_parent.h"
-#include "cmd/rnp-train/judging.h"
+#include "cmd/rnp-train/coordinator/coordinator.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/parent.h"
+#include "cmd/rnp-train/coordinator/judging.h"
+#include "cmd/rnp-train/coordinator/files.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -47,7 +48,8 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 		json_set_text(m, "sha256", t->sha256);
 		json_set_i64(m, "norm_ppm", ppm(t->norm, theta_norm));
 	}
-	if (c && c->judged)
+	/* while its block goes on nobody knows which turn it was */
+	if (c && c->judged && c->pay != JUDGE_WAITS)
 		judging_write(m, &c->losses);
 	if (c && c->refused)
 		json_set_text(m, "reason", judge_reason(c->verdict));
@@ -56,6 +58,8 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 		json_set_i64(m, "weight_ppm", ppm(c->weight, 1));
 		if (c->copied)
 			json_set_text(m, "reason", "copy of another member's delta");
+		else if (c->verdict != JUDGE_GOOD)
+			json_set_text(m, "reason", judge_reason(c->verdict));
 	}
 	if (!c && t->reason[0])
 		json_set_text(m, "reason", t->reason);
@@ -71,8 +75,8 @@ static const struct counted *find(const struct closed *x, uint64_t turn)
 	return NULL;
 }
 
-/* Sums over the deltas that count, and the median of the losses: members say them of themselves, and one that
- * lies must not make the curve that everybody looks at. */
+/* Sums over the deltas that count, and the median of the losses: members say them of themselves,
+ * and one that lies must not make the curve that everybody looks at. */
 struct sums {
 	int64_t loss, tokens, busy_ms, dropped;
 };
@@ -120,7 +124,7 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 }
 
 /* The turn of the parent that the round ended. */
-static json_t *parent_facts(const struct coordinator *g, const struct climbed *up)
+static json_t *parent_facts(const struct coordinator *g, const struct parent_sync *up)
 {
 	const struct parent *p = g->parent;
 	json_t *r = json_object();
@@ -133,55 +137,58 @@ static json_t *parent_facts(const struct coordinator *g, const struct climbed *u
 	return r;
 }
 
-/* Each byte counts once: those of updates that leave before the round's end as the next one's. */
+/* Each byte counts once. */
 static void count_bytes(struct coordinator *g, json_t *r)
 {
 	struct httpd_bytes all = { 0 };
-	uint64_t data = g->data_bytes;
+	uint64_t data = g->figures.data_bytes;
 
 	if (g->server)
 		httpd_bytes(g->server, &all);
-	all.sent -= all.apart;
-	json_set_i64(r, "bytes_received", (int64_t)(all.received - g->was_received));
-	json_set_i64(r, "bytes_sent", (int64_t)(all.sent - g->was_sent));
-	json_set_i64(r, "data_bytes", (int64_t)(data - g->was_data));
-	g->was_sent = all.sent;
-	g->was_received = all.received;
-	g->was_data = data;
+	json_set_i64(r, "bytes_received",
+		(int64_t)(all.received - g->figures.was_received));
+	json_set_i64(r, "bytes_sent", (int64_t)(all.sent - g->figures.was_sent));
+	json_set_i64(r, "data_bytes", (int64_t)(data - g->figures.was_data));
+	g->figures.was_sent = all.sent;
+	g->figures.was_received = all.received;
+	g->figures.was_data = data;
 }
 
 json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n,
 	const struct closed *x)
 {
 	json_t *r = json_record("rnp.round"), *waited = json_object();
-	int64_t ms = coordinate_now(g) - g->r.opened;
+	int64_t ms = coordinate_now(g) - g->rounds.r.opened;
 	struct sums s;
-	json_t *members = all_members(all, n, x, ms, g->r.policy.asynchronous, &s);
+	json_t *members = all_members(all, n, x, ms, g->rounds.r.policy.asynchronous, &s);
 
 	count_bytes(g, r);
 	json_set_text(r, "node", g->key.address);
 	json_set_text(r, "run", g->run.name);
-	json_set_i64(r, "round", (int64_t)g->round);
+	json_set_i64(r, "round", (int64_t)g->rounds.round);
 	json_set_time(r, "from", clock_now_ms() - ms);
 	json_set_time(r, "to", clock_now_ms());
 	if (g->run.fragments > 1)
-		json_set_i64(r, "fragment", (int64_t)(g->round % g->run.fragments));
-	json_set_text(r, "base", g->base);
+		json_set_i64(r, "fragment",
+			(int64_t)(g->rounds.round % g->run.fragments));
+	json_set_text(r, "base", g->rounds.params_hash);
 	json_set_text(r, "model", x->model);
 	json_set_text(r, "outer", update_names[g->run.outer]);
 	json_set_i64(r, "workers", (int64_t)x->k);
 	json_set_i64(r, "dropped", s.dropped);
 	json_set_i64(r, "loss_micronats", s.loss);
-	g->loss_micronats = s.loss;
-	g->counted = x->k;
-	g->counted_total += x->k;
-	g->dropped_total += (uint64_t)s.dropped;
+	g->figures.loss_micronats = s.loss;
+	g->figures.counted = x->k;
+	g->figures.counted_total += x->k;
+	g->figures.judged_total += x->njudged;
+	g->figures.judging_ns += x->judging_ns;
+	g->figures.dropped_total += (uint64_t)s.dropped;
 	json_set_i64(r, "outer_norm_ppm", ppm(x->d_norm, x->theta_norm));
 	json_set_i64(r, "tokens", s.tokens);
 	json_set_i64(r, "seconds", ms / 1000);
 	for (int i = 0; i < 4; i++)
-		if (g->r.waited[i] > 0)
-			json_set_i64(waited, round_waits[i], g->r.waited[i]);
+		if (g->rounds.r.waited[i] > 0)
+			json_set_i64(waited, round_waits[i], g->rounds.r.waited[i]);
 	if (x->up.ends)
 		json_set_i64(waited, "parent", x->up.ms);
 	json_set(r, "waited", waited);
@@ -201,24 +208,26 @@ static int read_valid(void *arg, uint64_t n, uint32_t *ids)
 		ids);
 }
 
-/* The loss of pub, as it is after the last round. */
+/* The loss of published, as it is after the last round. */
 static int validate(struct coordinator *g, double *loss)
 {
 	uint64_t windows = (g->valid.count - 1) / g->run.length;
 	uint64_t max = (uint64_t)g->o.eval_tokens / g->run.length;
-	struct flatfile pub = FLATFILE_INIT;
+	struct flatfile published = FLATFILE_INIT;
 	char name[64];
 	int rc;
 
 	if (windows > max)
 		windows = max ? max : 1;
-	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)g->round - 1);
-	rc = flatfile_open(&pub, g->dir, name, g->run.parameters);
+	snprintf(name, sizeof name, "pub-%llu.f32",
+		(unsigned long long)g->rounds.round - 1);
+	rc = flatfile_open(&published, g->dir, name, g->run.parameters);
 	if (rc == 0)
-		rc = lm_flat_set(g->eval.train, LM_STATE_PARAMETER, 0, pub.n, pub.x);
+		rc = lm_flat_set(g->eval.train, LM_STATE_PARAMETER, 0, published.n,
+			published.x);
 	if (rc == 0)
 		rc = lm_loop_eval(&g->eval, read_valid, g, windows, loss);
-	flatfile_close(&pub);
+	flatfile_close(&published);
 	return rc;
 }
 
@@ -230,7 +239,7 @@ static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
 	int rc = 0;
 
 	/* of an older round the parameters are gone */
-	if (g->o.valid && round + 1 == g->round) {
+	if (g->o.valid && round + 1 == g->rounds.round) {
 		rc = validate(g, &loss);
 		if (rc == 0 && isfinite(loss))
 			json_set_i64(facts, "validation_loss_micronats",
@@ -240,13 +249,13 @@ static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
 	if (rc == 0)
 		rc = signature_add(facts, &g->key, now_ms);
 	json_write(&text, facts);
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	if (json_object_get(facts, "validation_loss_micronats"))
-		g->valid_micronats = json_integer_value(
+		g->figures.valid_micronats = json_integer_value(
 			json_object_get(facts, "validation_loss_micronats"));
 	if (rc == 0)
 		rc = coordinate_db_write(g, round, buf_text(&text));
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	buf_release(&text);
 	return rc;
 }
@@ -259,15 +268,15 @@ int coordinate_records(struct coordinator *g)
 		uint64_t round;
 		json_t *facts = NULL;
 
-		pthread_mutex_lock(&g->lock);
+		pthread_mutex_lock(&g->rounds.lock);
 		rc = coordinate_db_unwritten(g, &round, &facts);
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_unlock(&g->rounds.lock);
 		if (rc == 1 && write_record(g, round, facts) < 0)
 			rc = -1;
 		json_decref(facts);
 	} while (rc == 1);
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&g->rounds.lock);
 	coordinate_print(g);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&g->rounds.lock);
 	return rc;
 }

@@ -1,12 +1,14 @@
-/* coordinate_start.c - a run over a network that goes on where a run on one machine ended: with the
+/* start.c - a run over a network that goes on where a run on one machine ended: with the
  * parameters, AdamW's state, schedule and place in the text of its checkpoint. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/coordinate.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/wire/filehash.h"
+#include "cmd/rnp-train/coordinator/coordinator.h"
+#include "cmd/rnp-train/coordinator/files.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
@@ -36,21 +38,6 @@ static int copy_tensors(const struct lm_config *c, const struct safetensors *fro
 	return 0;
 }
 
-static int hash_file(const char *path, uint64_t max, char hex[PROTOCOL_HEX])
-{
-	struct buf text = BUF_INIT;
-	unsigned char hash[32];
-	int rc = io_read(&text, path, max);
-
-	if (rc == 0) {
-		crypto_generichash(hash, sizeof hash, (const unsigned char *)text.data,
-			text.len, NULL, 0);
-		protocol_hex(hex, hash);
-	}
-	buf_release(&text);
-	return rc;
-}
-
 /* m and v, one after the other, as bf16. */
 static int write_state(struct coordinator *g, const struct safetensors *from)
 {
@@ -67,8 +54,7 @@ static int write_state(struct coordinator *g, const struct safetensors *from)
 		rc = container_write(&g->cpu, COORDINATE_STATE_METHOD, both.x, NULL,
 			2 * n, path, NULL);
 	if (rc == 0)
-		rc = hash_file(path, container_bytes_max(COORDINATE_STATE_METHOD, 2 * n),
-			g->run.state);
+		rc = filehash_blake2b(path, g->run.state);
 	flatfile_close(&both);
 	free(path);
 	return rc;

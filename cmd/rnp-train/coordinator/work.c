@@ -1,11 +1,12 @@
-/* coordinate_work.c - registers members, hands out turns, answers long polls, writes receipts.
- * round.h decides; this file stores the decisions and tells the members. */
+/* work.c - registers members, hands out turns, answers long polls, writes receipts.
+ * common/lm/rounds/round.h decides; this file stores the decisions and tells the members. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/coordinate.h"
-#include "cmd/rnp-train/coordinate_db.h"
-#include "cmd/rnp-train/coordinate_pieces.h"
+#include "cmd/rnp-train/coordinator/coordinator.h"
+#include "cmd/rnp-train/coordinator/db.h"
+#include "cmd/rnp-train/coordinator/pieces.h"
+#include "cmd/rnp-train/coordinator/files.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -17,46 +18,38 @@
 #define NODES_MAX 100000
 /* who waits for work asks every 25 s */
 #define MISSED_MS 90000
-/* Who has work is silent meanwhile: for ten times as long as its longest turn took; the first time, an hour and
- * ten times as long as anybody's */
+/* places of an address, at least: friends behind one router */
+#define SHARE_LEAST 8
+/* A member that works sends nothing until its turn is done. It counts as gone after ten times its
+ * own longest turn; in its first turn, after an hour and ten times the longest turn of any
+ * member. */
 #define TURNS_MISSED    10
 #define FIRST_MISSED_MS 3600000
 /* numbers of nodes that are away, of which a new one may get one */
 #define UNUSED_LOOKED_AT 64
 
-int64_t coordinate_now(const struct coordinator *g)
-{
-	(void)g;
-	return clock_mono_ns() / 1000000;
-}
-
 /* --- members ---------------------------------------------------------------------------------- */
 
-/* Of a member, since the start: when it was heard of, as the round's times, and the longest turn that it
- * delivered, in ms. */
-struct heard {
-	int64_t at, took_ms;
-};
-
-static void hear_of(struct coordinator *g, int64_t number)
+static void note_activity(struct coordinator *g, int64_t number)
 {
-	size_t had = g->heard_cap;
+	size_t had = g->activity.cap;
 
-	g->heard = xgrow(g->heard, &g->heard_cap, (size_t)number + 1, sizeof *g->heard);
-	for (size_t i = had; i < g->heard_cap; i++)
-		g->heard[i] = (struct heard){ .at = coordinate_now(g) };
-	g->heard[number].at = coordinate_now(g);
+	g->activity.heard = xgrow(g->activity.heard, &g->activity.cap, (size_t)number + 1,
+		sizeof *g->activity.heard);
+	for (size_t i = had; i < g->activity.cap; i++)
+		g->activity.heard[i] = (struct heard){ .at = coordinate_now(g) };
+	g->activity.heard[number].at = coordinate_now(g);
 }
 
 void coordinate_took(struct coordinator *g, const struct turn *t)
 {
 	int64_t ms = t->delivered_ms - t->assigned_ms;
 
-	hear_of(g, (int64_t)t->member);
-	if (ms > g->heard[t->member].took_ms)
-		g->heard[t->member].took_ms = ms;
-	if (ms > g->took_max_ms)
-		g->took_max_ms = ms;
+	note_activity(g, (int64_t)t->member);
+	if (ms > g->activity.heard[t->member].took_ms)
+		g->activity.heard[t->member].took_ms = ms;
+	if (ms > g->activity.took_max_ms)
+		g->activity.took_max_ms = ms;
 }
 
 int64_t coordinate_member(struct coordinator *g, const char *node)
@@ -64,76 +57,113 @@ int64_t coordinate_member(struct coordinator *g, const char *node)
 	int64_t number = -1;
 
 	if (coordinate_db_member(g, node, &number) != 1 || number < 0 ||
-		(size_t)number >= g->r.nmembers || !g->r.members[number].here)
+		(size_t)number >= g->rounds.r.nmembers ||
+		!g->rounds.r.members[number].here)
 		return -1;
-	hear_of(g, number);
+	note_activity(g, number);
 	return number;
 }
 
-/* Whether the node of a number left without having delivered anything, and nothing that still counts is its: 1, 0
- * or -1. */
+/* Whether the node of a number left without having delivered anything, and nothing that still
+ * counts is its: 1, 0 or -1. */
 static int is_unused(struct coordinator *g, size_t number)
 {
-	const struct round_member *m = &g->r.members[number];
-	bool lately = m->work.steps && m->work.turn + 1 >= g->r.number;
+	const struct round_member *m = &g->rounds.r.members[number];
+	bool lately = m->work.steps && m->work.turn + 1 >= g->rounds.r.number;
 
 	return m->here || m->done || lately ? 0 : coordinate_db_idle(g, (int64_t)number);
 }
 
-/* A number for a new node: where strangers come and go without having done anything, theirs, so that they cost
- * nothing for long. Returns it, or -1 with err_set(). */
+/* A number for a new node: where strangers come and go without having done anything, theirs, so
+ * that they cost nothing for long. Returns it, or -1 with err_set(). */
 static int64_t new_number(struct coordinator *g, uint64_t speed)
 {
 	int looked = 0;
 
-	for (size_t i = 0; i < g->r.nmembers && looked < UNUSED_LOOKED_AT; i++) {
+	for (size_t i = 0; i < g->rounds.r.nmembers && looked < UNUSED_LOOKED_AT; i++) {
 		int rc = is_unused(g, i);
 
-		looked += !g->r.members[i].here && !g->r.members[i].done;
+		looked += !g->rounds.r.members[i].here && !g->rounds.r.members[i].done;
 		if (rc == 0)
 			continue;
-		if (rc < 0 || round_replace(&g->r, i, speed) < 0 ||
+		if (rc < 0 || round_replace(&g->rounds.r, i, speed) < 0 ||
 			coordinate_db_forget(g, (int64_t)i) < 0)
 			return -1;
 		return (int64_t)i;
 	}
-	if (g->r.nmembers >= NODES_MAX)
+	if (g->rounds.r.nmembers >= NODES_MAX)
 		return err_set(EX_TEMPFAIL,
 			"%d nodes have worked here, and no more are taken", NODES_MAX);
-	return round_join(&g->r, speed, coordinate_now(g));
+	return round_join(&g->rounds.r, speed, coordinate_now(g));
+}
+
+/* The share of an address. A key costs nothing: only one that --allow names, or whose node is
+ * registered, is a reason for a place of its own. */
+static uint64_t share_of_address(const struct coordinator *g)
+{
+	uint64_t share = (uint64_t)g->o.workers_max / 16;
+
+	if (g->o.registry || g->o.nallow)
+		return UINT64_MAX;
+	if (g->o.per_address)
+		return (uint64_t)g->o.per_address;
+	return share > SHARE_LEAST ? share : SHARE_LEAST;
+}
+
+int coordinate_has_place(struct coordinator *g, const char *node, uint64_t from)
+{
+	const struct round *r = &g->rounds.r;
+	uint64_t theirs = 0, share = share_of_address(g);
+	int64_t number = -1;
+
+	if (coordinate_db_member(g, node, &number) == 1 && number >= 0 &&
+		(size_t)number < r->nmembers && r->members[number].here)
+		return 0;
+	if (r->policy.members_max && r->here >= r->policy.members_max)
+		return err_set(EX_TEMPFAIL, "%zu workers are here, and no more are taken",
+			r->here);
+	for (size_t i = 0; i < r->nmembers && i < g->activity.cap; i++)
+		theirs += r->members[i].here && g->activity.heard[i].from == from;
+	if (theirs < share)
+		return 0;
+	return err_set(EX_TEMPFAIL,
+		"%llu workers of your address are here, which is its share",
+		(unsigned long long)theirs);
 }
 
 int coordinate_join(struct coordinator *g, const char *node, const char *facts,
-	uint64_t speed)
+	uint64_t speed, uint64_t from)
 {
 	int64_t number = -1;
 	int known = coordinate_db_member(g, node, &number);
 
-	if (known < 0)
+	if (known < 0 || coordinate_has_place(g, node, from) < 0)
 		return -1;
-	if (number >= 0 && (size_t)number < g->r.nmembers) {
-		const struct round_member *m = &g->r.members[number];
+	if (number >= 0 && (size_t)number < g->rounds.r.nmembers) {
+		const struct round_member *m = &g->rounds.r.members[number];
 
 		/* another speed is taken over between turns */
 		if (m->here && m->speed != speed && !m->works)
-			round_leave(&g->r, (uint64_t)number, coordinate_now(g));
-		if (round_return(&g->r, (uint64_t)number, speed) < 0)
+			round_leave(&g->rounds.r, (uint64_t)number, coordinate_now(g));
+		if (round_return(&g->rounds.r, (uint64_t)number, speed) < 0)
 			return -1;
 	} else {
 		number = new_number(g, speed);
 	}
 	if (number < 0)
 		return -1;
-	hear_of(g, number);
+	note_activity(g, number);
+	g->activity.heard[number].from = from;
 	return coordinate_db_join(g, node, facts, number);
 }
 
-/* Its turns end, and what it sent of them goes: the next turn is another one. */
+/* Ends the member's turns and removes the pieces that it sent of them. Its next turn is a new
+ * one. */
 static int leave(struct coordinator *g, int64_t number, const char *node, const char *why)
 {
 	struct turn t;
 
-	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
+	round_leave(&g->rounds.r, (uint64_t)number, coordinate_now(g));
 	while (coordinate_db_open_turn(g, node, &t) == 1) {
 		strcpy(t.state, "absent");
 		if (coordinate_db_set_turn(g, &t, why) < 0)
@@ -155,29 +185,30 @@ int coordinate_leave(struct coordinator *g, const char *node)
 /* How long a member may be silent. */
 static int64_t patience_ms(const struct coordinator *g, size_t number)
 {
-	int64_t took_ms = g->heard[number].took_ms, ms = MISSED_MS;
+	int64_t took_ms = g->activity.heard[number].took_ms, ms = MISSED_MS;
 
-	if (!g->r.members[number].works)
+	if (!g->rounds.r.members[number].works)
 		return ms;
 	if (!took_ms) {
-		took_ms = g->took_max_ms;
+		took_ms = g->activity.took_max_ms;
 		ms = FIRST_MISSED_MS;
 	}
 	return took_ms < (INT64_MAX - ms) / TURNS_MISSED ? ms + TURNS_MISSED * took_ms :
 							   INT64_MAX;
 }
 
-/* Its place among --workers-max is free. Without a turn nothing is written: a restart would miss it again. */
+/* Its place among --workers-max is free. Without a turn nothing is written: a restart would miss it
+ * again. */
 static int miss(struct coordinator *g, size_t number)
 {
 	char node[KEY_ADDRESS_MAX];
 	int rc = 0;
 
-	if (g->r.members[number].works)
+	if (g->rounds.r.members[number].works)
 		rc = coordinate_db_node(g, (int64_t)number, node);
 	if (rc == 1)
 		return leave(g, (int64_t)number, node, TURN_SILENT);
-	round_leave(&g->r, number, coordinate_now(g));
+	round_leave(&g->rounds.r, number, coordinate_now(g));
 	return rc;
 }
 
@@ -185,15 +216,34 @@ int coordinate_miss(struct coordinator *g)
 {
 	int64_t now = coordinate_now(g);
 
-	for (size_t i = 0; i < g->r.nmembers; i++) {
-		if (!g->r.members[i].here)
+	for (size_t i = 0; i < g->rounds.r.nmembers; i++) {
+		if (!g->rounds.r.members[i].here)
 			continue;
-		if (i >= g->heard_cap)
-			hear_of(g, (int64_t)i);
-		else if (now - g->heard[i].at > patience_ms(g, i) && miss(g, i) < 0)
+		if (i >= g->activity.cap)
+			note_activity(g, (int64_t)i);
+		else if (now - g->activity.heard[i].at > patience_ms(g, i) &&
+			miss(g, i) < 0)
 			return -1;
 	}
 	return 0;
+}
+
+json_t *coordinate_member_record(struct coordinator *g, const char *node)
+{
+	json_t *m = json_record("rnp.member");
+	struct turn t = { 0 };
+	bool open = coordinate_db_last_turn(g, node, &t) == 1 &&
+		strcmp(t.state, "open") == 0;
+
+	json_set_text(m, "node", g->key.address);
+	json_set_time(m, "at", clock_now_ms());
+	json_set_text(m, "run", g->run.name);
+	json_set_text(m, "member", node);
+	json_set_i64(m, "turn", open ? (int64_t)t.turn : 0);
+	json_set_text(m, "base", g->rounds.params_hash);
+	json_set_i64(m, "round", (int64_t)g->rounds.round);
+	json_set_bool(m, "over", g->rounds.over);
+	return m;
 }
 
 /* --- turns ------------------------------------------------------------------------------------ */
@@ -225,8 +275,8 @@ static int write_assignment(struct coordinator *g, const struct turn *t, int64_t
 	return -1;
 }
 
-/* The turn of an assignment: there already, or made now. Who gave it up in this round and asks again gets it
- * again, with other text: it is in the round's record once. */
+/* The turn of an assignment: there already, or made now. Who gave it up in this round and asks
+ * again gets it again, with other text: it is in the round's record once. */
 static int find_turn(struct coordinator *g, const char *node, int64_t number,
 	const struct round_assignment *a, struct turn *t)
 {
@@ -247,7 +297,7 @@ static int find_turn(struct coordinator *g, const char *node, int64_t number,
 		.state = "open",
 		.assigned_ms = clock_now_ms() };
 	memcpy(t->node, node, strlen(node) + 1);
-	memcpy(t->base, g->base, sizeof t->base);
+	memcpy(t->base, g->rounds.params_hash, sizeof t->base);
 	return revived ? coordinate_db_revive_turn(g, t) : coordinate_db_new_turn(g, t);
 }
 
@@ -265,7 +315,7 @@ static int assign(struct coordinator *g, const char *node, ask_function *ask,
 
 	*record = NULL;
 	switch (number < 0 ? ROUND_GONE :
-			     ask(&g->r, (uint64_t)number, coordinate_now(g), &a)) {
+			     ask(&g->rounds.r, (uint64_t)number, coordinate_now(g), &a)) {
 	case ROUND_GONE:
 		return 1;
 	case ROUND_WAIT:
@@ -309,9 +359,9 @@ static int lose(struct coordinator *g, struct waiter *w)
 	int64_t number = coordinate_member(g, w->node);
 
 	httpd_finish(w->q);
-	if (w->replaced || w->round || number < 0 || !g->r.members[number].asks)
+	if (w->replaced || w->round || number < 0 || !g->rounds.r.members[number].asks)
 		return 0;
-	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
+	round_leave(&g->rounds.r, (uint64_t)number, coordinate_now(g));
 	return coordinate_db_join(g, w->node, NULL, number);
 }
 
@@ -320,9 +370,10 @@ static int answer_base(struct coordinator *g, struct waiter *w, int64_t now_ns)
 {
 	json_t *record = NULL;
 
-	if (g->round <= w->round && !g->over && now_ns < w->until_ns && !g->stop)
+	if (g->rounds.round <= w->round && !g->rounds.over && now_ns < w->until_ns &&
+		!g->rounds.stop)
 		return 0;
-	if (g->round > w->round) {
+	if (g->rounds.round > w->round) {
 		record = coordinate_member_record(g, w->node);
 		if (signature_add(record, &g->key, clock_now_ms()) < 0) {
 			json_decref(record);
@@ -335,23 +386,6 @@ static int answer_base(struct coordinator *g, struct waiter *w, int64_t now_ns)
 	return 1;
 }
 
-/* The update is there, and its round committed; or the request waits on. */
-static int answer_update(struct coordinator *g, struct waiter *w, int64_t now_ns)
-{
-	if (g->over)
-		refuse_waiter(w, 410, "the run is over");
-	else if (g->stop)
-		refuse_waiter(w, 503, "the coordinator is about to end");
-	else if (g->round > w->round) {
-		coordinate_reply_update(g, w->r, w->q->arg);
-		httpd_finish(w->q);
-	} else if (now_ns >= w->until_ns)
-		refuse_waiter(w, 404, "the round is not closed yet");
-	else
-		return 0;
-	return 1;
-}
-
 /* Returns 1: the request is done with, 0: it waits on, or -1. */
 static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 {
@@ -360,11 +394,9 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 
 	if (httpd_gone(w->q))
 		return lose(g, w) < 0 ? -1 : 1;
-	if (w->update)
-		return answer_update(g, w, now_ns);
 	if (w->round)
 		return answer_base(g, w, now_ns);
-	if (g->over) {
+	if (g->rounds.over) {
 		refuse_waiter(w, 410, "the run is over");
 		return 1;
 	}
@@ -382,7 +414,7 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 		refuse_waiter(w, 410, "not a member: join again");
 		return 1;
 	}
-	if (!record && now_ns < w->until_ns && !g->stop)
+	if (!record && now_ns < w->until_ns && !g->rounds.stop)
 		return 0;
 	answer_with(w, record);
 	json_decref(record);
@@ -392,18 +424,16 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 int coordinate_answer(struct coordinator *g)
 {
 	int64_t now_ns = clock_mono_ns();
-	struct waiter **at = &g->waiters;
+	struct waiter **at = &g->waiting.first;
 	int failed = 0;
 
-	coordinate_refuse_held(g, now_ns, g->stop);
 	while (*at) {
 		struct waiter *w = *at;
 		int rc = answer(g, w, now_ns);
 
 		if (rc) {
 			*at = w->next;
-			g->nwaiters -= !w->update;
-			g->nupdates -= w->update;
+			g->waiting.n--;
 			free(w);
 		} else {
 			at = &w->next;
@@ -417,7 +447,7 @@ int64_t coordinate_next_answer(const struct coordinator *g)
 {
 	int64_t next = INT64_MAX;
 
-	for (const struct waiter *w = g->waiters; w; w = w->next)
+	for (const struct waiter *w = g->waiting.first; w; w = w->next)
 		if (w->until_ns < next)
 			next = w->until_ns;
 	return next;
@@ -459,18 +489,19 @@ static int write_receipt(struct coordinator *g, const struct work *w)
 
 	json_write(&text, record);
 	if (rc == 0)
-		rc = store_prepare(&g->db, &q,
+		rc = store_prepare(&g->rounds.db, &q,
 			"INSERT INTO receipts(node, record, written) VALUES(?, ?, 0)");
 	if (rc == 0)
-		rc = store_run(&g->db, q, "tt", w->node, buf_text(&text));
+		rc = store_run(&g->rounds.db, q, "tt", w->node, buf_text(&text));
 	sqlite3_finalize(q);
 	q = NULL;
 	if (rc == 0)
-		rc = store_prepare(&g->db, &q,
+		rc = store_prepare(&g->rounds.db, &q,
 			"UPDATE turns SET receipt = (SELECT max(id) FROM receipts)"
-			" WHERE node = ? AND state = 'counted' AND receipt IS NULL AND turn <= ?");
+			" WHERE node = ? AND state = 'counted' AND receipt IS NULL"
+			" AND reason IS NULL AND covered = 1 AND turn <= ?");
 	if (rc == 0)
-		rc = store_run(&g->db, q, "ti", w->node, w->upto);
+		rc = store_run(&g->rounds.db, q, "ti", w->node, w->upto);
 	sqlite3_finalize(q);
 	buf_release(&text);
 	json_decref(record);
@@ -493,22 +524,24 @@ static void add_work(struct work *w, sqlite3_stmt *q)
 	memcpy(w->node, store_text(q, 0), strlen(store_text(q, 0)) + 1);
 }
 
-/* The turns without a receipt of node, or (NULL) of the first node that has some; copies do not count.
- * Returns 1, 0 there are none, or -1. */
+/* The turns without a receipt of node, or (NULL) of the first node that has some; those that have a
+ * reason, as copies, or that no judging speaks for, are not paid. Returns 1, 0 there are none, or
+ * -1. */
 static int find_work(struct coordinator *g, const char *node, struct work *w)
 {
 	sqlite3_stmt *q = NULL;
-	int rc = store_prepare(&g->db, &q,
+	int rc = store_prepare(&g->rounds.db, &q,
 		"SELECT node, assigned_ms, delivered_ms, tokens, seconds, turn"
 		" FROM turns WHERE state = 'counted' AND receipt IS NULL AND reason IS NULL"
+		" AND covered = 1"
 		" AND (?1 IS NULL OR node = ?1) ORDER BY node, turn");
 
 	*w = (struct work){ 0 };
 	if (rc == 0) {
 		store_bind(q, "t", node);
-		rc = store_step(&g->db, q);
+		rc = store_step(&g->rounds.db, q);
 	}
-	for (; rc == 1; rc = store_step(&g->db, q)) {
+	for (; rc == 1; rc = store_step(&g->rounds.db, q)) {
 		if (w->node[0] && strcmp(w->node, store_text(q, 0)) != 0)
 			break;
 		add_work(w, q);
@@ -523,13 +556,13 @@ int coordinate_receipts(struct coordinator *g, const char *node)
 	int rc;
 
 	while ((rc = find_work(g, node, &w)) == 1) {
-		if (store_begin(&g->db) < 0)
+		if (store_begin(&g->rounds.db) < 0)
 			return -1;
 		if (write_receipt(g, &w) < 0) {
-			store_rollback(&g->db);
+			store_rollback(&g->rounds.db);
 			return -1;
 		}
-		if (store_commit(&g->db) < 0)
+		if (store_commit(&g->rounds.db) < 0)
 			return -1;
 	}
 	return rc;

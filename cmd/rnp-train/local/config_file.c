@@ -1,5 +1,5 @@
 /* config_file.c - options of a subcommand from a JSON object. */
-#include "cmd/rnp-train/config_file.h"
+#include "cmd/rnp-train/local/config_file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* config_file.h - options of a subcommand from a JSON object: {"steps": 1000, "lr": 0.0004,
  * "resume": true}. */
-#ifndef RNP_TRAIN_CONFIG_FILE_H
-#define RNP_TRAIN_CONFIG_FILE_H
+#ifndef RNP_TRAIN_LOCAL_CONFIG_FILE_H
+#define RNP_TRAIN_LOCAL_CONFIG_FILE_H
 
 #include <jansson.h>
 

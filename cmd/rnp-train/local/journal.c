@@ -1,5 +1,5 @@
 /* journal.c - the records and the picture of a training run. */
-#include "cmd/rnp-train/journal.h"
+#include "cmd/rnp-train/local/journal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -112,13 +112,30 @@ static int save_curve(const struct journal *j)
 	return rc;
 }
 
-static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
+/* Sets the share of the roof that so many tokens a second are. A share above 1 says that the
+ * roof was measured while something was in its way: it is measured again, once a run. */
+static int set_utilisation(json_t *r, struct session *s, double tokens_per_s)
 {
-	double flop = lm_config_train_flop(lm_train_config(s->loop.train),
-		(uint32_t)s->o.length);
-
 	/* the ranks' machines are taken for alike */
-	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops / s->size);
+	double flop = lm_config_train_flop(lm_train_config(s->loop.train),
+			      (uint32_t)s->o.length) *
+		tokens_per_s / s->size;
+	json_t *unknown;
+
+	if (flop > s->roof.best && !s->roof_again) {
+		s->roof_again = true;
+		if (session_roof(s, true) < 0)
+			return -1;
+	}
+	if (flop <= s->roof.best) {
+		json_set_i64(r, "utilisation_ppm", (int64_t)(1e6 * flop / s->roof.best));
+		return 0;
+	}
+	unknown = json_object();
+	json_set_text(unknown, "utilisation_ppm",
+		"the steps were faster than the device's products whenever those were measured");
+	json_set(r, "unknown", unknown);
+	return 0;
 }
 
 static double rate_of_last(const struct lm_loop *l)
@@ -129,7 +146,7 @@ static double rate_of_last(const struct lm_loop *l)
 
 int journal_step(const struct journal *j, const struct lm_step *step, double valid_loss)
 {
-	const struct session *s = j->s;
+	struct session *s = j->s;
 	double rate = (double)step->targets * 1e9 / (double)j->step_ns;
 	json_t *r = json_record("rnp.step");
 	int rc;
@@ -140,11 +157,11 @@ int journal_step(const struct journal *j, const struct lm_step *step, double val
 		json_set_f64(r, "validation_loss", valid_loss);
 	json_set_i64(r, "tokens", (int64_t)s->loop.tokens);
 	json_set_i64(r, "tokens_per_s", (int64_t)rate);
-	if (s->matrix_flops > 0)
-		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
+	rc = set_utilisation(r, s, rate);
 	json_set_f64(r, "gradient_norm", step->norm);
 	json_set_f64(r, "learning_rate", rate_of_last(&s->loop));
-	rc = out_record(r);
+	if (rc == 0)
+		rc = out_record(r);
 	json_decref(r);
 	return rc;
 }
@@ -182,9 +199,11 @@ static void set_device(json_t *r, const struct journal *j)
 
 int journal_end(const struct journal *j, const char *why)
 {
-	const struct session *s = j->s;
+	struct session *s = j->s;
 	int64_t ns = clock_mono_ns() - j->began_ns;
-	double rate = (double)(s->loop.tokens - j->began_tokens) * 1e9 / (double)ns;
+	double rate = j->train_ns ?
+		(double)(s->loop.tokens - j->began_tokens) * 1e9 / (double)j->train_ns :
+		0;
 	json_t *r = json_record("rnp.run");
 	int rc;
 
@@ -196,6 +215,7 @@ int journal_end(const struct journal *j, const char *why)
 	json_set_i64(r, "steps", (int64_t)s->loop.step);
 	json_set_i64(r, "tokens", (int64_t)s->loop.tokens);
 	json_set_i64(r, "elapsed_ms", ns / 1000000);
+	json_set_i64(r, "training_ms", j->train_ns / 1000000);
 	json_set_i64(r, "tokens_per_s", (int64_t)rate);
 	if (!isnan(s->first_loss)) {
 		json_set_f64(r, "first_loss", s->first_loss);
@@ -203,15 +223,16 @@ int journal_end(const struct journal *j, const char *why)
 	}
 	if (!isnan(s->valid_loss))
 		json_set_f64(r, "validation_loss", s->valid_loss);
-	if (s->matrix_flops > 0) {
-		json_set_i64(r, "matrix_flops", (int64_t)s->matrix_flops);
-		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
-	}
+	rc = set_utilisation(r, s, rate);
+	json_set_i64(r, "matrix_flops", (int64_t)s->roof.best);
+	if (stats_spread_ppm(&s->roof.batches) < 1000000)
+		json_set_i64(r, "matrix_spread_ppm", stats_spread_ppm(&s->roof.batches));
 	json_set_i64(r, "peak_bytes", peak_bytes());
 	if (!s->d.is_host)
 		json_set_bool(r, "captured", lm_train_captured(s->loop.train));
 	set_ranks(r, s);
-	rc = out_record(r);
+	if (rc == 0)
+		rc = out_record(r);
 	json_decref(r);
 	return rc;
 }

@@ -1,10 +1,10 @@
 /* journal.h - what a training run has to say about itself: records on standard output, and a
  * picture of its losses. */
-#ifndef RNP_TRAIN_JOURNAL_H
-#define RNP_TRAIN_JOURNAL_H
+#ifndef RNP_TRAIN_LOCAL_JOURNAL_H
+#define RNP_TRAIN_LOCAL_JOURNAL_H
 
-#include "cmd/rnp-train/launch.h"
-#include "cmd/rnp-train/session.h"
+#include "cmd/rnp-train/local/launch.h"
+#include "cmd/rnp-train/local/session.h"
 
 /* Initialised with s and launch, both borrowed, and zeros. */
 struct journal {
@@ -12,6 +12,8 @@ struct journal {
 	const struct launch *launch;
 	int64_t began_ns; /* of the monotonic clock: when this process did */
 	int64_t step_ns;  /* that the last step took */
+	int64_t train_ns; /* that all steps took, without evaluations and checkpoints */
+	int64_t shown_ns; /* of the monotonic clock: when the last step got its row; 0: none */
 	uint64_t began_tokens;
 	double *steps, *losses, *valid_steps, *valid_losses;
 	size_t n, valids, cap;
@@ -28,8 +30,8 @@ void journal_note(struct journal *j, double loss, double valid_loss);
 int journal_step(const struct journal *j, const struct lm_step *step, double valid_loss);
 int journal_end(const struct journal *j, const char *why);
 
-/* Takes the losses of the run that is resumed, up to its checkpoint, where an earlier journal_draw has
- * kept them. */
+/* Takes the losses of the run that is resumed, up to its checkpoint, where an earlier journal_draw
+ * has kept them. */
 void journal_load(struct journal *j);
 
 /* Draws the recorded steps as SVG at path, and keeps them beside the checkpoint. Returns 0, or

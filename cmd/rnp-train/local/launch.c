@@ -1,5 +1,5 @@
 /* launch.c - starts one process for each GPU, joins them, and ends them together. */
-#include "cmd/rnp-train/launch.h"
+#include "cmd/rnp-train/local/launch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ static void leave_error(struct launch *l, int rank)
 	left->at_ns = clock_mono_ns();
 }
 
-/* --- devices ------------------------------------------------------------------------------------ */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 static void add_device(struct launch *l, int number)
 {
@@ -152,7 +152,7 @@ int launch_devices(struct launch *l, const char *spec, bool every)
 	return 0;
 }
 
-/* --- ranks -------------------------------------------------------------------------------------- */
+/* --- ranks ------------------------------------------------------------------------------------ */
 
 struct ranks {
 	struct launch *l;

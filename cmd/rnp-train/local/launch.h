@@ -2,8 +2,8 @@
  * started them waits for them all.
  *
  * The processes are joined by socket pairs before CUDA is opened, which does not survive a fork. */
-#ifndef RNP_TRAIN_LAUNCH_H
-#define RNP_TRAIN_LAUNCH_H
+#ifndef RNP_TRAIN_LOCAL_LAUNCH_H
+#define RNP_TRAIN_LOCAL_LAUNCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,13 +1,12 @@
 /* session.c - opens everything that a run needs, in the order in which it can fail, and passes
  * steps, losses and checkpoints on. */
-#include "cmd/rnp-train/session.h"
+#include "cmd/rnp-train/local/session.h"
 
 #include <math.h>
 #include <sodium.h>
 #include <string.h>
 
-#include "cmd/rnp-train/roof.h"
-#include "cmd/rnp-train/settings.h"
+#include "cmd/rnp-train/local/settings.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
@@ -198,12 +197,12 @@ static int open_data(struct session *s)
 	const struct lm_config *c = model_file_config(s->model_file);
 	const struct session_options *o = &s->o;
 
-	if (lm_shards_open(&s->data, o->data) < 0 ||
+	if (lm_shards_open_as(&s->data, o->data, o->ids) < 0 ||
 		check_vocab(&s->data, o->data, c) < 0)
 		return -1;
 	if (!o->valid)
 		return 0;
-	if (lm_shards_open(&s->valid, o->valid) < 0 ||
+	if (lm_shards_open_as(&s->valid, o->valid, o->ids) < 0 ||
 		check_vocab(&s->valid, o->valid, c) < 0)
 		return -1;
 	return lm_shards_suit(&s->valid, o->valid, s->data.tokenizer, o->data);
@@ -326,10 +325,17 @@ static int hold(struct session *s)
 	return s->rank || !s->o.out ? 0 : rundir_hold(&s->dir, s->o.out);
 }
 
+int session_roof(struct session *s, bool again)
+{
+	return roof_of(&s->roof, &s->d,
+		s->train_options.dtype == LM_DTYPE_F32 ? PRODUCT_F32 : PRODUCT_BF16,
+		again);
+}
+
 int session_begin(struct session *s)
 {
-	if (roof_measure(&s->d, s->train_options.dtype, &s->matrix_flops) < 0 ||
-		open_loop(s) < 0)
+	/* rank 0 alone tells it; the others wait at the first step */
+	if ((s->rank == 0 && session_roof(s, false) < 0) || open_loop(s) < 0)
 		return -1;
 	give_all(s, 0);
 	/* a run that cannot begin creates no directory */

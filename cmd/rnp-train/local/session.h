@@ -1,12 +1,13 @@
 /* session.h - one process of `rnp-train run`: options, model, data, device, ranks, loop and run
  * directory. */
-#ifndef RNP_TRAIN_SESSION_H
-#define RNP_TRAIN_SESSION_H
+#ifndef RNP_TRAIN_LOCAL_SESSION_H
+#define RNP_TRAIN_LOCAL_SESSION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-train/rundir.h"
+#include "cmd/rnp-train/wire/rundir.h"
+#include "common/hw/roof.h"
 #include "common/lm/model/model_file.h"
 #include "common/lm/token/shard.h"
 #include "common/lm/token/token.h"
@@ -15,7 +16,7 @@
 #include "common/lm/train/shuffle.h"
 
 struct session_options {
-	const char *model, *data, *valid, *out, *device;
+	const char *model, *data, *valid, *ids, *out, *device;
 	int64_t batch, micro;   /* sequences of a step, and of one pass on one rank */
 	int64_t length;         /* tokens of a sequence */
 	int64_t steps, time_ms; /* 0: no end */
@@ -55,7 +56,8 @@ struct session {
 	struct shuffle shuffle;
 	struct lm_loop loop;
 	struct rundir dir;
-	double matrix_flops; /* measured rate of the device's matrix products; 0: not measured */
+	struct figure roof; /* the rate of the device's matrix products */
+	bool roof_again;    /* it has been measured again in this run */
 	double first_loss, last_loss, valid_loss; /* NaN: none yet */
 };
 
@@ -71,6 +73,9 @@ int session_open(struct session *s, const struct session_options *o);
 /* Opens the loop with the model's parameters, or the checkpoint's if the run is resumed. 65:
  * the ranks differ. */
 int session_begin(struct session *s);
+
+/* Reads or measures s->roof; again: measures it in any case. */
+int session_roof(struct session *s, bool again);
 
 /* Waits for the other ranks; a rank that failed exits without it. */
 void session_release(struct session *s);

@@ -1,5 +1,5 @@
 /* settings.c - the table of options that a checkpoint stores. */
-#include "cmd/rnp-train/settings.h"
+#include "cmd/rnp-train/local/settings.h"
 
 #include <stddef.h>
 #include <string.h>

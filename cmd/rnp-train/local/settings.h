@@ -1,11 +1,11 @@
 /* settings.h - the options that decide the bits of a run: stored with its checkpoint, and used
  * again by a resumed run. Uses session.h, num, canon. */
-#ifndef RNP_TRAIN_SETTINGS_H
-#define RNP_TRAIN_SETTINGS_H
+#ifndef RNP_TRAIN_LOCAL_SETTINGS_H
+#define RNP_TRAIN_LOCAL_SETTINGS_H
 
 #include <jansson.h>
 
-#include "cmd/rnp-train/session.h"
+#include "cmd/rnp-train/local/session.h"
 
 /* Returns "option.batch": "8" and so on, for a checkpoint's metadata; to be json_decref'ed. */
 json_t *settings_of(const struct session_options *o, int ranks);

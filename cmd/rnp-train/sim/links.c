@@ -1,10 +1,10 @@
-/* sim_links.c - reads kinds of workers from JSON Lines. */
+/* links.c - reads kinds of workers from JSON Lines. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/sim.h"
+#include "cmd/rnp-train/sim/sim.h"
 #include "common/base/err.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"

@@ -1,17 +1,17 @@
 /* sim.c - simulates the events of sim.h, with a heap ordered by time. A site is a coordinator;
  * a group's coordinator is also a worker of the root, whose work is done when its own rounds
  * are. */
-#include "cmd/rnp-train/sim.h"
+#include "cmd/rnp-train/sim/sim.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/protocol.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/outer.h"
 
 /* Bytes of a socket beyond containers: requests, records, headers, TLS. Beside a coordinator with
  * four workers on the loopback (nano, q4, five rounds) the sums are 0.4% above what it received and
@@ -22,15 +22,13 @@
 #define PIECE_MORE    900         /* a piece's request and answer */
 #define REQUEST_BYTES (256 << 10) /* of a container, where its pieces are smaller */
 #define TLS_PART      1.0035      /* records of 16 KiB with header and tag */
-/* Round trips of a transfer beside its bytes. Down: the assignment and the first range, a connection, its
- * range; where the update was asked for ahead, of these only the way here, and packets that grow in number.
- * Up, over connections that are there: the pieces with the record, the next assignment's question.
- * tests/bench/sim_real holds them against a real run. */
-#define TRIPS_DOWN  3
-#define TRIPS_AHEAD 1
-#define TRIPS_UP    2
-#define LOST_AFTER  30000 /* ms without contact after which a member is dropped */
-#define NOBODY      UINT64_MAX
+/* Round trips of a transfer beside its bytes. Down: the assignment and the first range, a
+ * connection, its range. Up, over connections that are there: the pieces, the record, the next
+ * assignment's question. tests/bench/sim_real holds them against a real run. */
+#define TRIPS_DOWN 3
+#define TRIPS_UP   3
+#define LOST_AFTER 30000 /* ms without contact after which a member is dropped */
+#define NOBODY     UINT64_MAX
 
 enum event_kind { JOIN, READY, COMPUTED, DELIVERED, LEAVE, LOST, PUBLISH, TICK };
 
@@ -47,7 +45,6 @@ struct worker {
 	uint64_t site, group; /* its site; the site that it is itself, NOBODY: none */
 	uint64_t member, life, version;
 	bool parked;
-	bool delivered; /* since it joined */
 	struct round_assignment work;
 	int64_t delta_bytes, began, compute_ms;
 	int64_t here_since;
@@ -192,7 +189,6 @@ static void join(struct sim *s, uint64_t i)
 	t->worker_of[member] = i;
 	w->member = (uint64_t)member;
 	w->version = t->round.number;
-	w->delivered = false;
 	w->here_since = s->now;
 	s->t.joins++;
 	t->round_received += JOIN_BYTES / 2;
@@ -229,9 +225,7 @@ static void begin_work(struct sim *s, uint64_t i)
 	struct worker *w = &s->workers[i];
 	struct site *t = &s->sites[w->site];
 	uint64_t bytes = bytes_to(s, t, w, w->work.turn);
-	/* behind a delta, of the round that it was for; a group has its parent's name it first */
-	bool ahead = w->delivered && w->group == NOBODY && w->work.turn == w->version + 1;
-	int64_t at = bytes ? download(s, w, bytes, ahead ? TRIPS_AHEAD : TRIPS_DOWN) :
+	int64_t at = bytes ? download(s, w, bytes, TRIPS_DOWN) :
 			     s->now + 2 * w->link->latency_ms;
 
 	w->version = w->work.turn;
@@ -271,7 +265,6 @@ static void deliver(struct sim *s, uint64_t i)
 {
 	struct worker *w = &s->workers[i];
 
-	w->delivered = true;
 	round_deliver(&s->sites[w->site].round, w->member, w->work.turn, w->work.steps,
 		s->now);
 	ask(s, i);

@@ -1,13 +1,14 @@
 /* sim.h - simulates a run over a network in virtual time: workers behind links, coordinators, a
- * tree of them. Rounds are those of round.h; what workers compute and what an update is come
- * from callbacks: real steps (sim_train.h) or only sizes. Pure except for the callbacks. */
-#ifndef RNP_TRAIN_SIM_H
-#define RNP_TRAIN_SIM_H
+ * tree of them. Rounds are those of common/lm/rounds/round.h; what workers compute and what an
+ * update is come from callbacks: real steps (train.h) or only sizes. Pure except for the callbacks.
+ */
+#ifndef RNP_TRAIN_SIM_SIM_H
+#define RNP_TRAIN_SIM_SIM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/lm/train/round.h"
+#include "common/lm/rounds/round.h"
 
 /* A kind of worker, one line of --links. */
 struct sim_link {

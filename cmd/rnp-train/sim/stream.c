@@ -1,5 +1,5 @@
-/* sim_stream.c - the steps, exchanges and merges of streaming workers, in lockstep. */
-#include "cmd/rnp-train/sim_stream.h"
+/* stream.c - the steps, exchanges and merges of streaming workers, in lockstep. */
+#include "cmd/rnp-train/sim/stream.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -57,8 +57,8 @@ static int open_stream(struct stream *s)
 	for (uint64_t i = 0; i < workers(s); i++) {
 		s->workers[i].theta = xmalloc(t->count * sizeof(float));
 		s->workers[i].base = xmalloc(t->count * sizeof(float));
-		memcpy(s->workers[i].theta, t->pub, t->count * sizeof(float));
-		memcpy(s->workers[i].base, t->pub, t->count * sizeof(float));
+		memcpy(s->workers[i].theta, t->published, t->count * sizeof(float));
+		memcpy(s->workers[i].base, t->published, t->count * sizeof(float));
 	}
 	return 0;
 }
@@ -171,8 +171,8 @@ static void merge(struct stream *s, uint32_t p)
 		for (size_t r = 0; r < s->nranges[p]; r++) {
 			uint64_t at = s->ranges[p][r].first, n = s->ranges[p][r].count;
 
-			outer_merge(s->workers[i].theta + at, s->t->pub + at, s->o->keep,
-				n);
+			outer_merge(s->workers[i].theta + at, s->t->published + at,
+				s->o->keep, n);
 			memcpy(s->workers[i].base + at, s->workers[i].theta + at,
 				n * sizeof(float));
 		}

@@ -1,17 +1,17 @@
-/* sim_stream.h - Streaming DiLoCo (arXiv 2501.18512) with real steps and virtual time: fragments of
- * whole layers are exchanged one after the other while workers go on. Uses sim_train.h, sim.h,
+/* stream.h - Streaming DiLoCo (arXiv 2501.18512) with real steps and virtual time: fragments of
+ * whole layers are exchanged one after the other while workers go on. Uses train.h, sim.h,
  * outer.h. */
 #ifndef RNP_TRAIN_SIM_STREAM_H
 #define RNP_TRAIN_SIM_STREAM_H
 
-#include "cmd/rnp-train/sim.h"
-#include "cmd/rnp-train/sim_train.h"
+#include "cmd/rnp-train/sim/sim.h"
+#include "cmd/rnp-train/sim/train.h"
 
 struct sim_stream_options {
 	uint32_t fragments; /* P, at least 1 */
 	/* tau: steps from a delta's sending to its update's merge, < H/P */
 	uint64_t overlap;
-	double keep; /* a: theta <- a theta + (1 - a) pub */
+	double keep; /* a: theta <- a theta + (1 - a) published */
 	uint64_t inner_steps, rounds, first_sequence;
 };
 

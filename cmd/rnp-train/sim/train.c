@@ -1,6 +1,6 @@
-/* sim_train.c - real training steps of simulated workers, and the outer step over their
+/* train.c - real training steps of simulated workers, and the outer step over their
  * containers. */
-#include "cmd/rnp-train/sim_train.h"
+#include "cmd/rnp-train/sim/train.h"
 
 #include <math.h>
 #include <sodium.h>
@@ -63,7 +63,7 @@ static int take_start(struct sim_train *t)
 {
 	if (get(t, LM_STATE_PARAMETER, t->theta) < 0)
 		return -1;
-	memcpy(t->pub, t->theta, t->count * sizeof *t->pub);
+	memcpy(t->published, t->theta, t->count * sizeof *t->published);
 	t->start_steps = t->s.loop.step;
 	t->adamw_start = lm_train_steps(trainer(t));
 	if (!t->adamw_start)
@@ -86,7 +86,7 @@ int sim_train_open(struct sim_train *t, const struct session_options *s,
 	t->count = lm_flat_count(trainer(t));
 	t->all = (struct update_range){ 0, t->count };
 	t->theta = zeros(t->count);
-	t->pub = zeros(t->count);
+	t->published = zeros(t->count);
 	t->v = zeros(t->count);
 	t->delta = zeros(t->count);
 	if (o->update.rule == UPDATE_DN)
@@ -109,7 +109,7 @@ void sim_train_close(struct sim_train *t)
 	}
 	free(t->states);
 	free(t->theta);
-	free(t->pub);
+	free(t->published);
 	free(t->v);
 	free(t->buffer);
 	free(t->last);
@@ -201,11 +201,12 @@ static int train(struct sim_train *t, struct sim_state *w,
 {
 	struct lm_range range = { a->range.first, a->range.count };
 
-	if (set(t, LM_STATE_PARAMETER, t->pub) < 0 || load_state(t, w, a->turn) < 0 ||
+	if (set(t, LM_STATE_PARAMETER, t->published) < 0 ||
+		load_state(t, w, a->turn) < 0 ||
 		make_steps(t, w, t->start_steps + t->round_steps, range, a->steps) < 0 ||
 		get(t, LM_STATE_PARAMETER, t->delta) < 0)
 		return -1;
-	outer_delta(t->delta, t->pub, t->delta, t->count);
+	outer_delta(t->delta, t->published, t->delta, t->count);
 	return 0;
 }
 
@@ -335,7 +336,8 @@ static int judge_one(struct sim_train *t, const struct round *r,
 	uint64_t own[WINDOWS], other[WINDOWS];
 	const struct buf *sent = &w->delta[d->turn % 2];
 	struct text text = { t };
-	struct judge_windows windows = { read_text, &text, own, other, WINDOWS, WINDOWS };
+	struct judge_windows windows = { read_text, &text, own, other, WINDOWS, WINDOWS,
+		t->o.seed };
 
 	for (uint64_t i = 0; i < WINDOWS; i++) {
 		own[i] = d->range.first + i * d->range.count / WINDOWS;
@@ -343,9 +345,9 @@ static int judge_one(struct sim_train *t, const struct round *r,
 	}
 	if (grad_decode(&t->cpu, NULL, sent->data, sent->len, t->delta, t->count, false) <
 			0 ||
-		set(t, LM_STATE_PARAMETER, t->pub) < 0)
+		set(t, LM_STATE_PARAMETER, t->published) < 0)
 		return -1;
-	return judge_measure(&t->s.loop, t->pub, t->delta, &windows, out);
+	return judge_measure(&t->s.loop, t->published, t->delta, &windows, out);
 }
 
 /* Verifies some of the deltas; those that fail are refused. */
@@ -381,12 +383,12 @@ static int judge(struct sim_train *t, struct round *r, const uint64_t *worker_of
 	return rc;
 }
 
-/* --- the outer step ----------------------------------------------------------------------------- */
+/* --- the outer step --------------------------------------------------------------------------- */
 
 static void hash_model(struct sim_train *t)
 {
-	crypto_generichash(t->model, sizeof t->model, (const unsigned char *)t->pub,
-		t->count * sizeof *t->pub, NULL, 0);
+	crypto_generichash(t->model, sizeof t->model, (const unsigned char *)t->published,
+		t->count * sizeof *t->published, NULL, 0);
 }
 
 static int drop(void *ctx, const void *data, size_t len)
@@ -449,8 +451,8 @@ int sim_train_encode(struct sim_train *t, uint64_t worker,
 int64_t sim_train_step_fragment(struct sim_train *t, const struct buf *deltas,
 	const struct update_range *ranges, size_t nranges)
 {
-	struct update_arrays a = { t->theta, t->pub, t->v, t->buffer, t->last, ranges,
-		nranges };
+	struct update_arrays a = { t->theta, t->published, t->v, t->buffer, t->last,
+		ranges, nranges };
 	struct update_delta list[SIM_WORKERS_MAX];
 	int rc;
 
@@ -470,8 +472,8 @@ int64_t sim_train_step_fragment(struct sim_train *t, const struct buf *deltas,
 int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of)
 {
 	struct sim_train *t = arg;
-	struct update_arrays a = { t->theta, t->pub, t->v, t->buffer, t->last, &t->all,
-		1 };
+	struct update_arrays a = { t->theta, t->published, t->v, t->buffer, t->last,
+		&t->all, 1 };
 	struct update_options o = t->o.update;
 	struct update_delta *list;
 	size_t k;
@@ -498,5 +500,6 @@ int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of)
 
 int sim_train_eval(struct sim_train *t, double *loss)
 {
-	return set(t, LM_STATE_PARAMETER, t->pub) < 0 ? -1 : session_eval(&t->s, loss);
+	return set(t, LM_STATE_PARAMETER, t->published) < 0 ? -1 :
+							      session_eval(&t->s, loss);
 }

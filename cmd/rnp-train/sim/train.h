@@ -1,15 +1,15 @@
-/* sim_train.h - the workers of a simulation with real training steps: one trainer acts as each
- * of them in turn. Uses session.h, update.h, judge.h. */
+/* train.h - the workers of a simulation with real training steps: one trainer acts as each
+ * of them in turn. Uses local/session.h, common/lm/rounds/update.h, common/lm/rounds/judge.h. */
 #ifndef RNP_TRAIN_SIM_TRAIN_H
 #define RNP_TRAIN_SIM_TRAIN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-train/session.h"
-#include "common/lm/train/judge.h"
-#include "common/lm/train/round.h"
-#include "common/lm/train/update.h"
+#include "cmd/rnp-train/local/session.h"
+#include "common/lm/rounds/judge.h"
+#include "common/lm/rounds/round.h"
+#include "common/lm/rounds/update.h"
 
 #define SIM_WORKERS_MAX 64
 
@@ -56,10 +56,10 @@ struct sim_train {
 	struct sim_train_options o;
 	struct dev cpu;
 	bool cpu_open;
-	uint64_t count;                         /* parameters */
-	float *theta, *pub, *v, *buffer, *last; /* [count] */
-	float *m0, *v0;                         /* AdamW's initial state; NULL: zeros */
-	uint64_t start_steps;                   /* steps of the schedule before round 0 */
+	uint64_t count;                               /* parameters */
+	float *theta, *published, *v, *buffer, *last; /* [count] */
+	float *m0, *v0;       /* AdamW's initial state; NULL: zeros */
+	uint64_t start_steps; /* steps of the schedule before round 0 */
 	uint64_t adamw_start;
 	float *delta;             /* [count] */
 	struct sim_state *states; /* [workers] */
@@ -69,7 +69,7 @@ struct sim_train {
 	double loss;
 	uint64_t refused, copied;
 	struct update_result result;
-	unsigned char model[32]; /* BLAKE2b-256 of pub */
+	unsigned char model[32]; /* BLAKE2b-256 of published */
 };
 
 /* Opens model, data and trainer. Close either way. */
@@ -85,7 +85,7 @@ int sim_train_start(struct sim_train *t, uint64_t steps);
 int64_t sim_train_work(void *arg, uint64_t worker, const struct round_assignment *a);
 int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of);
 
-/* --- for streaming workers (sim_stream.h) ----------------------------------------------------- */
+/* --- for streaming workers (stream.h) ----------------------------------------------------- */
 
 /* Worker w makes steps on a range from parameters theta, which become what it ends with; done:
  * inner steps before them. Returns 0, or -1. */
@@ -98,7 +98,7 @@ int sim_train_encode(struct sim_train *t, uint64_t worker,
 int64_t sim_train_step_fragment(struct sim_train *t, const struct buf *deltas,
 	const struct update_range *ranges, size_t nranges);
 
-/* Computes the loss of pub on the validation text. */
+/* Computes the loss of published on the validation text. */
 int sim_train_eval(struct sim_train *t, double *loss);
 
 #endif

@@ -1,19 +1,18 @@
 /* container.c - encoding to a file, decoding from one. */
-#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/wire/container.h"
 
 #include <errno.h>
-#include <math.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
+#include "common/base/sha256.h"
 
 struct writing {
 	struct io_part file;
-	crypto_hash_sha256_state sha256;
+	struct sha256_state sha256;
 	unsigned char tail[CONTAINER_TAIL_BYTES]; /* the last bytes that were written */
 	uint64_t bytes;
 };
@@ -26,7 +25,7 @@ static int write_some(void *ctx, const void *data, size_t len)
 	memmove(w->tail, w->tail + CONTAINER_TAIL_BYTES - keep, keep);
 	memcpy(w->tail + keep, (const char *)data + len - (CONTAINER_TAIL_BYTES - keep),
 		CONTAINER_TAIL_BYTES - keep);
-	crypto_hash_sha256_update(&w->sha256, data, len);
+	sha256_update(&w->sha256, data, len);
 	w->bytes += len;
 	return io_part_write(&w->file, data, len);
 }
@@ -152,7 +151,7 @@ static int write_source(struct dev *d, const char *method, struct source *s,
 		return -1;
 	g.elements = s->n;
 	g.feedback = s->feedback != NULL;
-	crypto_hash_sha256_init(&w.sha256);
+	sha256_init(&w.sha256);
 	rc = open_source(d, s, &g);
 	if (rc == 0)
 		rc = choose_step(d, s, &g);
@@ -167,7 +166,7 @@ static int write_source(struct dev *d, const char *method, struct source *s,
 	close_source(d, s);
 	if (rc == 0 && facts) {
 		facts->bytes = w.bytes;
-		crypto_hash_sha256_final(&w.sha256, facts->sha256);
+		sha256_final(&w.sha256, facts->sha256);
 		memcpy(facts->root, w.tail, GRAD_ROOT_BYTES);
 	}
 	return rc;
@@ -222,31 +221,21 @@ static int read_some(void *ctx, void *data, size_t len)
 				 err_set(EX_DATAERR, "the container is cut short");
 }
 
-static int check_header(const struct container *c, const char *method)
+static int open_file(struct container *c, const char *path)
 {
-	const struct grad *g = grad_decoder_info(c->decoder);
-	char is[64];
-
-	grad_name(is, g);
-	if (method && strcmp(is, method) != 0)
-		return err_set(EX_DATAERR, "a container of method %s, not %s", is,
-			method);
-	if (g->elements != c->n || g->bf16)
-		return err_set(EX_DATAERR, "a container of %llu %s, not %llu f32",
-			(unsigned long long)g->elements, g->bf16 ? "bf16" : "f32",
-			(unsigned long long)c->n);
-	return 0;
+	*c = (struct container){ .path = xstrdup(path) };
+	c->file = fopen(path, "rbe");
+	return c->file ? 0 : err_sys(0, "cannot open '%s'", path);
 }
 
 int container_open(struct container *c, struct dev *d, const char *path,
 	const char *method, uint64_t n)
 {
-	*c = (struct container){ .n = n, .path = xstrdup(path) };
-	c->file = fopen(path, "rbe");
-	if (!c->file)
-		return err_sys(0, "cannot open '%s'", path);
+	if (open_file(c, path) < 0)
+		return -1;
+	c->n = n;
 	c->decoder = grad_decoder_new(d, read_some, c);
-	if (!c->decoder || check_header(c, method) < 0)
+	if (!c->decoder || update_header(grad_decoder_info(c->decoder), method, n) < 0)
 		return -1;
 	c->values = xmalloc(
 		grad_batch(grad_decoder_info(c->decoder)) * sizeof *c->values);
@@ -263,6 +252,14 @@ static int decode_next(struct container *c)
 	return 0;
 }
 
+/* Whether the file ends behind its container. */
+static int check_rest(const struct container *c)
+{
+	return fgetc(c->file) == EOF ?
+		0 :
+		err_set(EX_DATAERR, "something follows the container");
+}
+
 /* Behind the last value the decoder checks the index, and nothing may follow it. */
 static int check_end(struct container *c)
 {
@@ -270,9 +267,8 @@ static int check_end(struct container *c)
 
 	if (grad_decoder_next_host(c->decoder, c->values, &more) < 0)
 		return -1;
-	return more || fgetc(c->file) != EOF ?
-		err_set(EX_DATAERR, "something follows the container") :
-		0;
+	return more ? err_set(EX_DATAERR, "something follows the container") :
+		      check_rest(c);
 }
 
 int container_read(struct container *c, float *to, uint64_t count)
@@ -303,25 +299,30 @@ void container_close(struct container *c)
 }
 
 int container_check(struct dev *d, const char *path, const char *method, uint64_t n,
-	double *norm)
+	double *norm, struct sketch *sketch)
 {
-	struct container c = CONTAINER_INIT;
-	float *values = xmalloc(CONTAINER_FLOATS * sizeof *values);
-	double sum = 0;
-	int rc = container_open(&c, d, path, method, n);
+	struct container c;
+	int rc = open_file(&c, path);
 
-	for (uint64_t at = 0; rc == 0 && at < n; at += CONTAINER_FLOATS) {
-		uint64_t part = n - at < CONTAINER_FLOATS ? n - at : CONTAINER_FLOATS;
-
-		rc = container_read(&c, values, part);
-		for (uint64_t i = 0; rc == 0 && i < part; i++)
-			sum += (double)values[i] * (double)values[i];
-		if (rc == 0 && !isfinite(sum))
-			rc = err_set(EX_DATAERR,
-				"a value of the container is not finite");
-	}
-	*norm = sqrt(sum);
+	*norm = 0;
+	if (rc == 0)
+		rc = update_check(d, method, n, read_some, &c, norm, sketch);
+	if (rc == 0)
+		rc = check_rest(&c);
 	container_close(&c);
-	free(values);
+	return rc;
+}
+
+int container_take(struct dev *d, const char *path, const char *method, float *published,
+	const struct update_range *ranges, size_t nranges)
+{
+	struct container c;
+	int rc = open_file(&c, path);
+
+	if (rc == 0)
+		rc = update_take(d, method, published, ranges, nranges, read_some, &c);
+	if (rc == 0)
+		rc = check_rest(&c);
+	container_close(&c);
 	return rc;
 }

@@ -1,12 +1,13 @@
 /* container.h - gradient containers as files: the delta that a worker sends, and the update
  * that a coordinator sends. Uses grad.h, dev.h, io. */
-#ifndef RNP_TRAIN_CONTAINER_H
-#define RNP_TRAIN_CONTAINER_H
+#ifndef RNP_TRAIN_WIRE_CONTAINER_H
+#define RNP_TRAIN_WIRE_CONTAINER_H
 
 #include <stdint.h>
 #include <stdio.h>
 
 #include "common/grad/grad.h"
+#include "common/lm/rounds/update.h"
 
 /* The end of a file, of its index: root, length, "GPNR". */
 #define CONTAINER_TAIL_BYTES (GRAD_ROOT_BYTES + 12)
@@ -28,8 +29,9 @@ int container_write(struct dev *d, const char *method, const float *x, float *fe
  * pass, twice. Returns 0, or -1 with err_set(). */
 typedef int (*container_fill_fn)(void *arg, uint64_t from, uint64_t n, float *out);
 
-/* The same with values that need never be in host memory all at once: only the container and
- * the residual, which is there, leave the device. later: the caller flushes the file and its directory. */
+/* The same with values that need never be in host memory all at once: only the container and the
+ * residual, which is there, leave the device. later: the caller flushes the file and its directory.
+ */
 int container_write_filled(struct dev *d, const char *method, container_fill_fn fill,
 	void *arg, float *feedback, uint64_t n, const char *path, bool later,
 	struct container_facts *facts);
@@ -59,9 +61,15 @@ int container_open(struct container *c, struct dev *d, const char *path,
 int container_read(struct container *c, float *to, uint64_t count);
 void container_close(struct container *c);
 
-/* Reads a whole container that nobody has checked yet. Returns 0 and the norm of its values, or -1
- * with err_set(EX_DATAERR): not a container of n values of that method, one is not finite. */
+/* Reads a whole container that nobody has checked yet. Returns 0, the norm of its values and a
+ * sketch of them, which was begun (NULL: none), or -1 with err_set(EX_DATAERR): not a container
+ * of n values of that method, one is not finite. */
 int container_check(struct dev *d, const char *path, const char *method, uint64_t n,
-	double *norm);
+	double *norm, struct sketch *sketch);
+
+/* Applies the update in a file to published, as update_take does. Returns 0, or -1 with err_set():
+ * 65, 66, 74; published may then hold a part. */
+int container_take(struct dev *d, const char *path, const char *method, float *published,
+	const struct update_range *ranges, size_t nranges);
 
 #endif

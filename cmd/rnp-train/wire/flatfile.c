@@ -1,5 +1,5 @@
 /* flatfile.c - arrays in files: reserved, mapped, synced, renamed. */
-#include "cmd/rnp-train/flatfile.h"
+#include "cmd/rnp-train/wire/flatfile.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 
-/* Arrays up to it get their pages by being written: each page of a mapping that is written to first costs a
- * fault and the file system's bookkeeping, together ten times as much. Larger ones could be on the disk before
- * they have their values, and go there twice. */
+/* Arrays up to it get their pages by being written: each page of a mapping that is written to first
+ * costs a fault and the file system's bookkeeping, together ten times as much. Larger ones could be
+ * on the disk before they have their values, and go there twice. */
 #define WRITTEN_MAX ((uint64_t)64 << 20)
 #define PIECE_BYTES ((size_t)256 << 10)
 

@@ -3,8 +3,8 @@
  *
  * A file is written beside its name and appears whole, when flatfile_keep has it on the disk. Its
  * room is reserved first, so that a full disk is an error and not a signal. */
-#ifndef RNP_TRAIN_FLATFILE_H
-#define RNP_TRAIN_FLATFILE_H
+#ifndef RNP_TRAIN_WIRE_FLATFILE_H
+#define RNP_TRAIN_WIRE_FLATFILE_H
 
 #include <stdint.h>
 
@@ -25,10 +25,11 @@ int flatfile_make(struct flatfile *f, const char *dir, const char *name, uint64_
 int flatfile_open(struct flatfile *f, const char *dir, const char *name, uint64_t n);
 /* Writes everything to the disk and gives the file its name. Returns 0, or -1 (74). */
 int flatfile_keep(struct flatfile *f);
-/* The same of n that are all in one directory, or not made (x is NULL): the disk gets all of them at once. */
+/* The same of n that are all in one directory, or not made (x is NULL): the disk gets all of them
+ * at once. */
 int flatfile_keep_all(struct flatfile *f, int n);
-/* Its two halves: the name, which does not last before io_flush_directory, and what is in the file. Return 0,
- * or -1 (74). */
+/* Its two halves: the name, which does not last before io_flush_directory, and what is in the file.
+ * Return 0, or -1 (74). */
 int flatfile_name(struct flatfile *f);
 int flatfile_sync(struct flatfile *f);
 /* Unmaps; what was not kept is gone. A state of zeros is fine. */

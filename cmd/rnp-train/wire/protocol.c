@@ -1,5 +1,5 @@
 /* protocol.c - records of a run over a network, written and read. */
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/protocol.h"
 
 #include <math.h>
 #include <sodium.h>
@@ -78,13 +78,6 @@ uint64_t protocol_piece_bytes(uint64_t max)
 uint64_t protocol_pieces(uint64_t bytes, uint64_t piece_bytes)
 {
 	return bytes / piece_bytes + (bytes % piece_bytes != 0);
-}
-
-uint64_t protocol_piece(uint64_t bytes, uint64_t piece_bytes, uint64_t piece)
-{
-	uint64_t from = piece * piece_bytes;
-
-	return bytes - from < piece_bytes ? bytes - from : piece_bytes;
 }
 
 int protocol_check(const json_t *record, const char *where, const char *kind,
@@ -364,8 +357,8 @@ uint64_t training_steps_before(const struct training *t, uint64_t round)
 
 double training_norm_max(const struct training *t, uint64_t elements)
 {
-	/* m is at most so many times the root of v (Cauchy-Schwarz); neither bias correction nor decay makes
-	 * of it what the hundred does not cover */
+	/* m is at most so many times the root of v (Cauchy-Schwarz); neither bias correction nor
+	 * decay makes of it what the hundred does not cover */
 	double b1 = (double)t->beta1_ppm / 1e6, b2 = (double)t->beta2_ppm / 1e6;
 	double rest = (1 - b2) * (1 - b1 * b1 / b2);
 	double step = (1 - b1) / sqrt(rest > 1e-12 ? rest : 1e-12);
@@ -383,7 +376,8 @@ uint64_t training_round_steps(const struct training *t, uint64_t round)
 	return outer_round_steps(t->inner_steps, t->warm, before);
 }
 
-/* The rounds that a turn of so many steps of the run above takes; *done: of the group's warm steps. */
+/* The rounds that a turn of so many steps of the run above takes; *done: of the group's warm steps.
+ */
 static uint64_t rounds_of_turn(uint64_t steps, const struct training *above,
 	const struct training *group, uint64_t *done)
 {

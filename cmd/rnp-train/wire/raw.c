@@ -1,5 +1,5 @@
 /* raw.c - raw numbers in and out of files and pipes. */
-#include "cmd/rnp-train/raw.h"
+#include "cmd/rnp-train/wire/raw.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/err.h"
+#include "common/base/io.h"
 
 int raw_open(struct raw_in *in, const char *path)
 {
@@ -18,6 +19,8 @@ int raw_open(struct raw_in *in, const char *path)
 	in->fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
 	if (in->fd < 0)
 		return err_sys(0, "cannot open '%s'", path);
+	if (is_stdin)
+		io_say_typed();
 	if (fstat(in->fd, &st) == 0 && S_ISREG(st.st_mode)) {
 		off_t at = lseek(in->fd, 0, SEEK_CUR);
 

@@ -1,7 +1,7 @@
 /* raw.h - bytes in from a file or a pipe, and out to standard output or a file that appears when it
  * is whole. */
-#ifndef RNP_TRAIN_RAW_H
-#define RNP_TRAIN_RAW_H
+#ifndef RNP_TRAIN_WIRE_RAW_H
+#define RNP_TRAIN_WIRE_RAW_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,16 +1,16 @@
 /* rundir.c - lock, resume and checkpoint of a run's directory. */
-#include "cmd/rnp-train/rundir.h"
+#include "cmd/rnp-train/wire/rundir.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/lock.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/lm/export/export.h"
@@ -47,12 +47,10 @@ int rundir_hold(struct rundir *r, const char *path)
 	if (access(path, W_OK | X_OK) < 0)
 		return err_sys(errno == EACCES || errno == EROFS ? EX_NOPERM : 0,
 			"cannot write into '%s'", path);
-	/* on a file system without locks there is no protection */
 	r->lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (r->lock_fd >= 0 && flock(r->lock_fd, LOCK_EX | LOCK_NB) < 0 &&
-		errno == EWOULDBLOCK)
-		return err_set(EX_TEMPFAIL, "another run writes into '%s'", path);
-	return 0;
+	return r->lock_fd < 0 ?
+		0 :
+		lock_take_if_kept(r->lock_fd, path, "another run writes into it");
 }
 
 void rundir_release(struct rundir *r)

@@ -1,7 +1,7 @@
 /* rundir.h - the directory of a training run: its lock, its checkpoint, and the model that
  * others can read at every instant. Uses checkpoint.h, export.h. */
-#ifndef RNP_TRAIN_RUNDIR_H
-#define RNP_TRAIN_RUNDIR_H
+#ifndef RNP_TRAIN_WIRE_RUNDIR_H
+#define RNP_TRAIN_WIRE_RUNDIR_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* protocol_sign.c - signed requests of a run over a network. */
-#include "cmd/rnp-train/protocol_sign.h"
+/* sign.c - signed requests of a run over a network. */
+#include "cmd/rnp-train/wire/sign.h"
 
 #include <pthread.h>
 #include <sodium.h>
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/protocol.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/net/content_digest.h"
-#include "common/net/http_sign.h"
+#include "common/httpsig/content_digest.h"
+#include "common/http/sign.h"
 
 #define COMPONENTS      "\"@method\" \"@path\" \"@query\" \"rnp-run\""
 #define COMPONENTS_BODY COMPONENTS " \"content-digest\""
@@ -22,7 +22,7 @@
 #define MAX_AGE_S       300
 
 int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const char *url,
-	const void *body, size_t body_bytes, const char *run, const struct key *key,
+	const struct content_digest *body, const char *run, const struct key *key,
 	int64_t now_s)
 {
 	unsigned char random[NONCE_BYTES];
@@ -31,16 +31,13 @@ int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const ch
 	struct httpsig_field fields[2] = { { "rnp-run", run }, { NULL, NULL } };
 	struct httpsig_message m = { .method = method,
 		.fields = fields,
-		.nfields = body ? 2 : 1,
-		.body = body ? body : "",
-		.body_bytes = body_bytes };
+		.nfields = body ? 2 : 1 };
 	struct httpsig_params params = { .label = "rnp",
 		.components = body ? COMPONENTS_BODY : COMPONENTS,
 		.created_s = now_s,
 		.nonce = nonce,
 		.tag = HTTP_SIGN_TAG };
 	struct arena arena = ARENA_INIT;
-	struct content_digest d;
 	char did[KEY_DID_MAX];
 	int n = 0, rc;
 
@@ -49,8 +46,7 @@ int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const ch
 	key_did(key->public_key, did);
 	params.keyid = did;
 	if (body) {
-		content_digest_of(&d, body, body_bytes);
-		content_digest_write(&digest, &d);
+		content_digest_write(&digest, body);
 		fields[1] = (struct httpsig_field){ "content-digest", digest.data };
 	}
 	rc = http_sign_split(&arena, url, &m);

@@ -1,20 +1,21 @@
-/* protocol_sign.h - requests without a record are signed (RFC 9421): which parts of them, and how
+/* sign.h - requests without a record are signed (RFC 9421): which parts of them, and how
  * the other side checks it. Uses http_sign, httpd_sign, httpsig.
  *
  * Covered are method, path, query, the header rnp-run with the name of the run, and Content-Digest
  * where there is a body. The authority is not: a reverse proxy may stand in front. */
-#ifndef RNP_TRAIN_PROTOCOL_SIGN_H
-#define RNP_TRAIN_PROTOCOL_SIGN_H
+#ifndef RNP_TRAIN_WIRE_SIGN_H
+#define RNP_TRAIN_WIRE_SIGN_H
 
-#include "common/net/httpd_sign.h"
+#include "common/httpd/sign.h"
 #include "common/record/key.h"
 
-/* Appends the header lines rnp-run, Content-Digest (body not NULL), Signature-Input and Signature
- * to lines, each in a buf of its own; lines has 4. now_s: as the server's clock has it. Returns how
- * many, or -1 with err_set(). */
+/* Appends the header lines rnp-run, Content-Digest (body: of the body; NULL: there is none),
+ * Signature-Input and Signature to lines, each in a buf of its own; lines has 4. now_s: as the
+ * server's clock has it. Returns how many, or -1 with err_set(). */
 #define PROTOCOL_LINES 4
+struct content_digest;
 int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const char *url,
-	const void *body, size_t body_bytes, const char *run, const struct key *key,
+	const struct content_digest *body, const char *run, const struct key *key,
 	int64_t now_s);
 
 /* Nonces that were seen, so that a request is taken once. Its memory is bounded: when it is full

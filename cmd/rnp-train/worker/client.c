@@ -1,14 +1,19 @@
-/* join_client.c - tries, waits, clocks. */
-#include "cmd/rnp-train/join_client.h"
+/* client.c - tries, waits, clocks. */
+#include "cmd/rnp-train/worker/client.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "cmd/rnp-train/protocol_sign.h"
+#include "cmd/rnp-train/wire/sign.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/sha256.h"
 #include "common/cli/prog.h"
+#include "common/httpsig/content_digest.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
@@ -22,14 +27,16 @@
 #define CONNECTION_EACH_US 4000 /* of round trip: one more */
 #define RATE_EACH          8192 /* of a limit: a coordinator closes those that are much slower */
 /* bytes: a fetch that gets so many goes on, however often it breaks off */
-#define PROGRESS 65536
+#define PROGRESS  65536
+#define FILE_PART 65536 /* of a file, read at a time */
 
 int64_t client_now_ms(const struct client *c)
 {
 	return clock_now_ms() + c->skew_ms;
 }
 
-/* Whether the difference may be taken over now. Clocks are set, also the coordinator's, but not all the time. */
+/* Whether the difference may be taken over now. Clocks are set, also the coordinator's, but not all
+ * the time. */
 static bool may_take_clock(struct client *c)
 {
 	const int64_t now_ns = clock_mono_ns();
@@ -116,6 +123,7 @@ static int fetch(struct client *c, const struct client_request *q, const char *u
 		.ctx = &body,
 		.bytes = (int64_t)q->body_bytes };
 	bool limited = c->up_max && q->body;
+	const struct http_source *from = q->file ? q->file : limited ? &source : NULL;
 	int64_t timeout_ms = q->timeout_ms ? q->timeout_ms :
 		c->answer_ms               ? c->answer_ms :
 					     TIMEOUT_MS;
@@ -123,9 +131,9 @@ static int fetch(struct client *c, const struct client_request *q, const char *u
 		.url = url,
 		.headers = headers,
 		.content_type = q->content_type,
-		.body = limited ? NULL : q->body,
-		.body_bytes = limited ? 0 : q->body_bytes,
-		.source = limited ? &source : NULL,
+		.body = from ? NULL : q->body,
+		.body_bytes = from ? 0 : q->body_bytes,
+		.source = from,
 		.ca_file = c->ca,
 		.proxy = c->proxy,
 		.no_redirects = true,
@@ -150,12 +158,47 @@ struct signing {
 		.lines = { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT } \
 	}
 
-static int sign(struct signing *s, const struct client *c, const char *method,
-	const char *url, const void *body, size_t body_bytes)
+/* The digest of bytes of a file, which are read once more when they are sent. Returns 0, or -1 with
+ * err_set(EX_IOERR). */
+static int digest_file(struct content_digest *d, const struct http_source *file)
 {
-	int n = protocol_sign(s->lines, method, url, body, body_bytes, c->run, c->key,
-		client_now_ms(c) / 1000);
+	struct sha256_state state;
+	char *part = xmalloc(FILE_PART);
+	int64_t at = 0;
 
+	sha256_init(&state);
+	while (at < file->bytes) {
+		int64_t left = file->bytes - at;
+		ssize_t n = pread(file->fd, part,
+			(size_t)(left < FILE_PART ? left : FILE_PART), file->offset + at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			errno = n ? errno : EIO; /* shorter than it was */
+			break;
+		}
+		sha256_update(&state, part, (size_t)n);
+		at += n;
+	}
+	free(part);
+	*d = (struct content_digest){ .has_sha256 = true };
+	sha256_final(&state, d->sha256);
+	return at == file->bytes ? 0 : err_sys(EX_IOERR, "cannot read what is sent");
+}
+
+static int sign(struct signing *s, const struct client *c, const char *url,
+	const struct client_request *q)
+{
+	struct content_digest d;
+	int n;
+
+	if (q->file && digest_file(&d, q->file) < 0)
+		return -1;
+	if (q->body)
+		content_digest_of(&d, q->body, q->body_bytes);
+	n = protocol_sign(s->lines, q->method, url, q->file || q->body ? &d : NULL,
+		c->run, c->key, client_now_ms(c) / 1000);
 	for (int i = 0; i < n; i++)
 		s->headers[i] = s->lines[i].data;
 	return n < 0 ? -1 : 0;
@@ -175,7 +218,7 @@ static int send_once(struct client *c, const struct client_request *q,
 	int rc = http_url(&url, c->url, q->path);
 
 	if (rc == 0 && q->sign)
-		rc = sign(&s, c, q->method, url.data, q->body, q->body_bytes);
+		rc = sign(&s, c, url.data, q);
 	if (rc == 0) {
 		rc = fetch(c, q, url.data, q->sign ? s.headers : NULL, r);
 		note_answer(c, r);
@@ -185,8 +228,8 @@ static int send_once(struct client *c, const struct client_request *q,
 	return rc;
 }
 
-/* Whether it is worth trying again: nobody answered, or not to the end, or it said "later". A certificate that
- * was not accepted yet is for a person to look at; one that was may be renewed. */
+/* Whether it is worth trying again: nobody answered, or not to the end, or it said "later". A
+ * certificate that was not accepted yet is for a person to look at; one that was may be renewed. */
 static bool is_temporary(const struct client *c, const struct http_response *r)
 {
 	int code = err_get()->code;
@@ -212,6 +255,31 @@ static int sign_record(const struct client *c, json_t *record, struct buf *text)
 	return rc;
 }
 
+/* Whether a 2xx is the coordinator's. Returns 0, or -1 with r->status 0, as one that did not come.
+ */
+static int check_answer(const struct client *c, const struct client_request *q,
+	struct http_response *r)
+{
+	json_t *answer;
+	bool has;
+
+	if (!q->has || r->status < 200 || r->status >= 300 ||
+		(r->status == 204 && q->may_be_empty))
+		return 0;
+	answer = json_parse_object(buf_text(&r->body), r->body.len, "answer");
+	has = json_object_get(answer, q->has) != NULL;
+	json_decref(answer);
+	if (has)
+		return 0;
+	err_set(EX_UNAVAILABLE,
+		"'%s' said HTTP %d without the '%s' of a coordinator's answer", c->url,
+		r->status, q->has);
+	err_hint(
+		"a login page or a proxy may stand between, or the URL is no coordinator's");
+	r->status = 0;
+	return -1;
+}
+
 /* One try, with the record, if there is one, as its body. */
 static int try_once(struct client *c, const struct client_request *q, struct buf *text,
 	struct http_response *r)
@@ -226,7 +294,7 @@ static int try_once(struct client *c, const struct client_request *q, struct buf
 		now.body = text->data;
 		now.body_bytes = text->len;
 	}
-	return send_once(c, &now, r);
+	return send_once(c, &now, r) < 0 ? -1 : check_answer(c, q, r);
 }
 
 /* Waits between two tries, and says once what for. Returns 0, or -1 where it was broken off. */
@@ -259,7 +327,8 @@ int client_send(struct client *c, const struct client_request *q, struct http_re
 		if (r->status == 401 && (q->sign || q->record) && take_clock(c, r))
 			continue;
 		if (!is_temporary(c, r)) {
-			if (r->status >= 300) {
+			/* a redirect leads to another address, which a person has to give */
+			if (r->status >= 400) {
 				err_clear();
 				rc = 0;
 			}
@@ -280,7 +349,9 @@ int client_send(struct client *c, const struct client_request *q, struct http_re
 
 json_t *client_run(struct client *c)
 {
-	const struct client_request q = { .method = "GET", .path = "/v1/run" };
+	const struct client_request q = { .method = "GET",
+		.path = "/v1/run",
+		.has = "kind" };
 	struct http_response r = HTTP_RESPONSE_INIT;
 	json_t *record = NULL;
 
@@ -296,12 +367,13 @@ json_t *client_run(struct client *c)
 	return record;
 }
 
-int client_post(struct client *c, const char *path, json_t *record,
+int client_post(struct client *c, const char *path, json_t *record, const char *has,
 	struct http_response *r)
 {
 	const struct client_request q = { .method = "POST",
 		.path = path,
 		.record = record,
+		.has = has,
 		.timeout_ms = TIMEOUT_MS };
 
 	return client_send(c, &q, r);
@@ -326,9 +398,8 @@ static uint64_t received(const struct client *c)
 	return b.received;
 }
 
-/* headers NULL: not signed; else tried once. */
-static int download(struct client *c, const char *url, const char *const *headers,
-	const char *to, uint64_t max, uint64_t *guess)
+static int download(struct client *c, const char *url, const char *to, uint64_t max,
+	uint64_t *guess)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	int64_t began_ns = clock_mono_ns();
@@ -337,16 +408,14 @@ static int download(struct client *c, const char *url, const char *const *header
 
 	while (rc == 0) {
 		struct http_request h = { .url = url,
-			.headers = headers,
 			.ca_file = c->ca,
 			.proxy = c->proxy,
 			.no_redirects = true,
 			.response_bytes_max = (int64_t)max,
 			.rate_down_max = c->down_max,
-			.tries = headers ? 1 : FETCH_TRIES,
+			.tries = FETCH_TRIES,
 			.connections = client_connections(c, c->down_max),
 			.bytes_guess = guess ? (int64_t)*guess : 0,
-			.scratch = headers != NULL,
 			.abort = c->abort };
 
 		http_response_release(&r);
@@ -358,8 +427,7 @@ static int download(struct client *c, const char *url, const char *const *header
 			began_ns = clock_mono_ns();
 		}
 		/* nor without end, where what is fetched becomes another */
-		if (rc == 0 || headers || !is_temporary(c, &r) ||
-			had - began > FETCH_TRIES * max ||
+		if (rc == 0 || !is_temporary(c, &r) || had - began > FETCH_TRIES * max ||
 			(clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
 			break;
 		rc = 0;
@@ -383,23 +451,7 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 	int rc = http_url(&url, c->url, path);
 
 	if (rc == 0)
-		rc = download(c, url.data, NULL, to, max, guess);
-	buf_release(&url);
-	return rc;
-}
-
-int client_fetch_held(struct client *c, const char *path, const char *to, uint64_t max,
-	uint64_t *guess)
-{
-	struct signing s = SIGNING_INIT;
-	struct buf url = BUF_INIT;
-	int rc = http_url(&url, c->url, path);
-
-	if (rc == 0)
-		rc = sign(&s, c, "GET", url.data, NULL, 0);
-	if (rc == 0)
-		rc = download(c, url.data, s.headers, to, max, guess);
-	signing_release(&s);
+		rc = download(c, url.data, to, max, guess);
 	buf_release(&url);
 	return rc;
 }

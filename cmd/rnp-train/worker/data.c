@@ -1,4 +1,4 @@
-/* join_data.c - the run's text: what is on this machine already, or fetched whole, or just the
+/* data.c - the run's text: what is on this machine already, or fetched whole, or just the
  * sequences of a turn; and the plan of memory and disk before anything is fetched. */
 #include <errno.h>
 #include <fcntl.h>
@@ -6,16 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/worker/worker.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/lock.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/hw/hw.h"
@@ -66,10 +68,12 @@ static uint64_t stream_bytes(const struct worker *w)
 	return training_streams(&w->run) ? w->run.parameters * 5 * sizeof(float) : 0;
 }
 
-/* What all ranks need that take of the same memory as this one: those of a machine, of the host's. */
+/* What all ranks need that take of the same memory as this one: those of a machine, of the host's.
+ */
 static uint64_t need_bytes(const struct worker *w, const struct lm_train_plan *p)
 {
-	return w->d.is_host ? p->total * (uint64_t)w->local + stream_bytes(w) : p->total;
+	return w->d.is_host ? p->total * (uint64_t)w->group.local + stream_bytes(w) :
+			      p->total;
 }
 
 static int write_plan(const struct worker *w, const struct lm_train_plan *p,
@@ -78,8 +82,8 @@ static int write_plan(const struct worker *w, const struct lm_train_plan *p,
 	json_t *r = json_record("rnp.plan");
 	int rc;
 
-	if (w->size > 1)
-		json_set_i64(r, "ranks", w->size);
+	if (w->group.size > 1)
+		json_set_i64(r, "ranks", w->group.size);
 
 	json_set_text(r, "model", w->o.url);
 	json_set_text(r, "device", w->d.name);
@@ -106,15 +110,22 @@ static int write_plan(const struct worker *w, const struct lm_train_plan *p,
 
 static int check_memory(uint64_t need, uint64_t there, int ranks)
 {
+	struct buf needs = BUF_INIT, is_free = BUF_INIT;
 	char of[64] = "";
 
 	if (need <= there)
 		return 0;
 	if (ranks > 1)
 		snprintf(of, sizeof of, " for %d ranks", ranks);
-	return err_set(EX_DATAERR,
-		"the run takes %llu bytes of memory%s, and %llu are free: see --micro-batch",
-		(unsigned long long)need, of, (unsigned long long)there);
+	human_bytes(&needs, (double)need);
+	human_bytes(&is_free, (double)there);
+	err_set(EX_DATAERR,
+		"the run takes %s of memory%s, and %s is free; a smaller --micro-batch takes "
+		"less",
+		needs.data, of, is_free.data);
+	buf_release(&needs);
+	buf_release(&is_free);
+	return -1;
 }
 
 int worker_plan_ranks(struct worker *w, const struct lm_train_options *o)
@@ -123,14 +134,14 @@ int worker_plan_ranks(struct worker *w, const struct lm_train_options *o)
 	struct ddp_memory m;
 	int rc = lm_train_plan(&p, &w->d, o);
 
-	if (rc == 0 && w->d.is_host && w->rank == 0)
+	if (rc == 0 && w->d.is_host && w->group.rank == 0)
 		p.total += stream_bytes(w);
 	if (rc == 0)
-		rc = ddp_memory(w->ranks, &w->d, p.total, free_bytes(&w->d), &m);
-	w->apart = w->apart || rc < 0;
+		rc = ddp_memory(w->group.ranks, &w->d, p.total, free_bytes(&w->d), &m);
+	w->group.apart = w->group.apart || rc < 0;
 	if (rc < 0)
 		return rc;
-	w->alike = m.need > m.there;
+	w->group.alike = m.need > m.there;
 	return check_memory(m.need, m.there, m.ranks);
 }
 
@@ -143,8 +154,9 @@ int worker_plan(struct worker *w, const struct lm_train_options *o)
 	if (lm_train_plan(&p, &w->d, o) < 0)
 		return -1;
 	if (!w->o.data) {
-		w->by_turn = w->o.disk && disk + text_bytes(w) > (uint64_t)w->o.disk;
-		disk += w->by_turn ? turn_text_bytes(w) : text_bytes(w);
+		w->text.by_assignment = w->o.disk &&
+			disk + text_bytes(w) > (uint64_t)w->o.disk;
+		disk += w->text.by_assignment ? turn_text_bytes(w) : text_bytes(w);
 	}
 	if (w->o.plan)
 		return write_plan(w, &p, there, disk);
@@ -155,7 +167,7 @@ int worker_plan(struct worker *w, const struct lm_train_options *o)
 	if (!w->d.is_host && stream_bytes(w) && (host = hw_available_read()) > 0 &&
 		check_memory(stream_bytes(w), (uint64_t)host, 1) < 0)
 		return -1;
-	return check_memory(need_bytes(w, &p), there, w->d.is_host ? w->local : 1);
+	return check_memory(need_bytes(w, &p), there, w->d.is_host ? w->group.local : 1);
 }
 
 /* --- shards ----------------------------------------------------------------------------------- */
@@ -177,16 +189,18 @@ static int open_shards(struct worker *w, const char *path)
 {
 	char hex[PROTOCOL_HEX];
 
-	if (lm_shards_open(&w->data, path) < 0)
+	if (lm_shards_open(&w->text.shards, path) < 0)
 		return -1;
-	set_digest(&w->data, hex);
+	set_digest(&w->text.shards, hex);
 	if (strcmp(hex, w->run.digest) != 0)
 		return err_set(EX_DATAERR, "%s: is not the text of this run", path);
-	if (w->data.count != w->run.tokens || w->data.vocab > w->run.config.vocab)
+	if (w->text.shards.count != w->run.tokens ||
+		w->text.shards.vocab > w->run.config.vocab)
 		return err_set(EX_DATAERR, "%s: does not go with the run's model", path);
-	if (lm_shards_check(&w->data, NULL, NULL) < 0)
+	if (lm_shards_check(&w->text.shards, NULL, NULL) < 0)
 		return err_add("%s", path);
-	return shuffle_init(&w->shuffle, w->data.count, w->run.length, w->run.seed);
+	return shuffle_init(&w->text.shuffle, w->text.shards.count, w->run.length,
+		w->run.seed);
 }
 
 /* All shards by their digests, those that are here already left out. */
@@ -236,7 +250,7 @@ int worker_open_data(struct worker *w)
 
 	if (w->o.data)
 		return open_shards(w, w->o.data);
-	if (w->by_turn) {
+	if (w->text.by_assignment) {
 		prog_info(
 			"the text is larger than --disk allows: each turn's is fetched");
 		return 0;
@@ -264,7 +278,7 @@ int worker_get_text(struct worker *w, const struct assignment *a, struct buf *te
 	uint64_t at_once = PROTOCOL_PIECE_BYTES / (((uint64_t)w->run.length + 1) * 4);
 	int rc = 0;
 
-	if (!w->by_turn)
+	if (!w->text.by_assignment)
 		return 0;
 	if (!at_once)
 		at_once = 1;
@@ -297,11 +311,12 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
 	uint64_t count = (uint64_t)w->run.length + 1;
 	uint64_t size = count * protocol_id_bytes(w->run.config.vocab);
 
-	if (!w->by_turn)
-		return lm_shards_get(&w->data, shuffle_at(&w->shuffle, n), count, ids);
-	if (n < w->text_first || (n - w->text_first + 1) * size > w->text.len)
+	if (!w->text.by_assignment)
+		return lm_shards_get(&w->text.shards, shuffle_at(&w->text.shuffle, n),
+			count, ids);
+	if (n < w->text.first || (n - w->text.first + 1) * size > w->text.now.len)
 		bug("sequence %llu is not of the turn", (unsigned long long)n);
-	if (!protocol_unpack(ids, w->text.data + (n - w->text_first) * size, count,
+	if (!protocol_unpack(ids, w->text.now.data + (n - w->text.first) * size, count,
 		    w->run.config.vocab))
 		return err_set(EX_DATAERR, "the coordinator's text has an id beyond %u",
 			w->run.config.vocab);
@@ -313,16 +328,17 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
 /* of a parameter, when all are fetched: a little less than it takes */
 #define PARAMS_BYTES 3
 
-/* Workers of other runs have the same count: it is read and written by one at a time. Where a file
- * system has no locks, as with the state's own. Returns a descriptor to close; -1: the lock is not had. */
+/* Locks the count, which workers of other runs on this machine share, so that one at a time reads
+ * and writes it. Returns a
+ * descriptor, which the caller closes, or -1 without the lock. */
 static int lock_count(const struct worker *w)
 {
 	char *root = join_state_path(&w->state, "..");
 	int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+	if (fd >= 0)
+		lock_wait(fd, root, w->stopped);
 	free(root);
-	while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR && !*w->stopped)
-		;
 	return fd;
 }
 
@@ -349,8 +365,8 @@ int worker_count_bytes(struct worker *w, int64_t *bytes)
 	}
 	err_clear();
 	http_bytes(&w->client.http, &now);
-	used += (int64_t)(now.sent + now.received - w->quota_counted);
-	w->quota_counted = now.sent + now.received;
+	used += (int64_t)(now.sent + now.received - w->quota.counted);
+	w->quota.counted = now.sent + now.received;
 	buf_reset(&text);
 	buf_addf(&text, "{\"month\":%lld,\"bytes\":%lld}\n", (long long)month_is,
 		(long long)used);
@@ -364,7 +380,8 @@ int worker_count_bytes(struct worker *w, int64_t *bytes)
 	return rc;
 }
 
-/* What a turn takes is what the last one took; without parameters, at least these. */
+/* An assignment is expected to carry as many bytes as the last one did, and at least those of all
+ * parameters where they are not here yet. */
 int worker_quota(struct worker *w)
 {
 	int64_t used, needs;
@@ -377,10 +394,10 @@ int worker_quota(struct worker *w)
 		return err_set(EX_TEMPFAIL,
 			"this month's quota is used up: %lld bytes of --quota %lld",
 			(long long)used, (long long)w->o.quota);
-	needs = w->state.pub ? 0 : (int64_t)w->run.parameters * PARAMS_BYTES;
-	if (w->quota_last && used - w->quota_last > needs)
-		needs = used - w->quota_last;
-	w->quota_last = used;
+	needs = w->state.published ? 0 : (int64_t)w->run.parameters * PARAMS_BYTES;
+	if (w->quota.last && used - w->quota.last > needs)
+		needs = used - w->quota.last;
+	w->quota.last = used;
 	if (needs > w->o.quota - used)
 		return err_set(EX_TEMPFAIL,
 			"this month's quota has no room for a turn of about %lld bytes: %lld of "

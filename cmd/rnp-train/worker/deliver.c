@@ -1,17 +1,16 @@
-/* join_deliver.c - a delta goes to the coordinator in pieces, each as often as it takes, and its record with
- * the last of them. */
+/* deliver.c - a delta goes to the coordinator in pieces, each as often as it takes, and its record
+ * behind them. */
+#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "cmd/rnp-train/join.h"
-#include "common/base/buf.h"
-#include "common/base/clock.h"
+#include "cmd/rnp-train/worker/worker.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
@@ -19,33 +18,34 @@
 #define REQUEST_BYTES ((uint64_t)256 << 10) /* worth a connection */
 #define IN_FLIGHT \
 	((uint64_t)16 << 20) /* of all requests: what the coordinator keeps in memory */
-#define AGAIN_PART  32       /* of the pieces, one may be sent once more */
-#define LAST_MS     20       /* for answers that came with the record's */
 #define REFUSED_MAX 3 /* deltas in a row: this machine does not compute what others do */
 
-/* No delta is left to be sent; where a kill keeps this from the disk, the coordinator says so again. */
+/* Notes that no delta is left to be sent. Where a kill comes before that is on the disk, the
+ * coordinator says so once more. */
 static int end_delta(struct worker *w)
 {
-	if (worker_kept(w) < 0)
+	if (worker_persisted(w) < 0)
 		return -1;
 	w->state.pending = false;
-	return worker_keep(w, NULL, 0);
+	return worker_persist(w, NULL, 0);
 }
 
-/* Nobody wants the delta: said, and forgotten. One that is refused is made again, and again the same. */
-static int forget(struct worker *w, const struct http_response *r)
+/* Drops a delta that the coordinator does not want, and warns. The same assignment, made again,
+ * would give the same delta: a worker whose deltas are found wrong REFUSED_MAX times in a row ends.
+ */
+static int drop(struct worker *w, const struct http_response *r)
 {
-	bool enough = r->status == 422 && ++w->refused >= REFUSED_MAX;
+	bool enough = r->status == 422 && ++w->delivery.rejected >= REFUSED_MAX;
 	struct err why;
 
 	client_refused(r, EX_DATAERR, "the delta");
 	err_save(&why);
 	err_clear();
-	w->forgotten = true;
+	w->delivery.dropped = true;
 	if (end_delta(w) < 0)
 		return -1;
 	if (enough)
-		return worker_kept(w) < 0 ? -1 : err_restore(&why);
+		return worker_persisted(w) < 0 ? -1 : err_restore(&why);
 	prog_warn("%s", why.text);
 	return 0;
 }
@@ -64,33 +64,28 @@ static bool has_taken(const json_t *answer)
 struct upload {
 	struct worker *w;
 	struct delta d; /* what its pieces need of it: turn and bytes */
-	struct buf file;
+	int fd; /* of the container, which a piece is read from when it is sent; -1: not open */
 	bool begun; /* its connections are at work */
 	uint64_t pieces;
-	bool *there;        /* [pieces]: by the coordinator, or under way */
-	bool found;         /* some were, sent by an earlier process */
-	int n;              /* connections */
-	uint64_t least;     /* pieces of a request, at least */
-	struct uploader *c; /* [CLIENT_CONNECTIONS_MAX], of which n are used */
-	struct http_abort taken_up,
-		ended;          /* are set: by take_up, by the last connection */
-	struct http_abort stop; /* of all connections */
+	bool *there;             /* [pieces]: by the coordinator, or under way */
+	bool found;              /* some were, sent by an earlier process */
+	int n;                   /* connections */
+	uint64_t least;          /* pieces of a request, at least */
+	struct uploader *c;      /* [CLIENT_CONNECTIONS_MAX], of which n are used */
+	struct http_abort ended; /* set by the last connection */
+	struct http_abort stop;  /* of all connections */
 	pthread_mutex_t lock;
 	/* with the lock */
-	uint64_t left;             /* pieces that nobody has taken up */
-	uint64_t again;            /* that may be sent once more */
-	int active;                /* connections */
-	bool broken;               /* a connection met what ends the upload */
-	int64_t took_ns, requests; /* of all that are answered */
+	uint64_t left; /* pieces that nobody has taken up */
+	int active;    /* connections */
+	bool broken;   /* a connection met what ends the upload */
 };
 
 /* One connection's part. */
 struct uploader {
 	struct upload *all;
-	struct client *client; /* of an uplink */
-	/* with the lock: what it sends since when, and how many of these pieces others have sent again */
-	uint64_t first, n, again;
-	int64_t since_ns;
+	struct client *client;        /* of an uplink */
+	uint64_t first, n;            /* with the lock: the pieces that it sends */
 	struct http_response refused; /* status 0: nothing was */
 	struct err error;             /* code 0: none */
 	pthread_t thread;
@@ -101,7 +96,7 @@ static int ask_pieces(struct upload *u)
 {
 	struct worker *w = u->w;
 	struct http_response r = HTTP_RESPONSE_INIT;
-	struct client_request q = { .method = "GET", .sign = true };
+	struct client_request q = { .method = "GET", .sign = true, .has = "pieces" };
 	json_t *answer = NULL, *list = NULL;
 	int64_t max = (int64_t)w->run.piece_bytes;
 	char path[256];
@@ -112,7 +107,7 @@ static int ask_pieces(struct upload *u)
 	q.path = path;
 	rc = client_send(&w->client, &q, &r);
 	if (rc == 0 && r.status != 200)
-		rc = forget(w, &r) < 0 ? -1 : 1;
+		rc = drop(w, &r) < 0 ? -1 : 1;
 	if (rc == 0) {
 		answer = json_parse_object(buf_text(&r.body), r.body.len, "pieces");
 		rc = answer ? json_get_array(answer, "pieces", "pieces", &list) : -1;
@@ -122,7 +117,7 @@ static int ask_pieces(struct upload *u)
 		rc = json_get_i64(answer, "pieces", "bytes_max", 1, INT64_MAX, &max);
 	if (rc == 0 && has_taken(answer))
 		rc = end_delta(w) < 0 ? -1 : 1;
-	w->body_bytes = (uint64_t)max;
+	w->delivery.body_bytes = (uint64_t)max;
 	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
 		json_int_t n = json_integer_value(json_array_get(list, i));
 
@@ -136,12 +131,14 @@ static int ask_pieces(struct upload *u)
 	return rc;
 }
 
-/* How many pieces a request carries: fewer towards the end, so that the last requests end together. */
+/* How many pieces a request carries: fewer towards the end, so that the last requests end together.
+ */
 static uint64_t pieces_of_request(const struct upload *u)
 {
 	uint64_t n = (uint64_t)u->n, want = u->left / (2 * n);
-	uint64_t max = u->w->body_bytes < IN_FLIGHT / n ? u->w->body_bytes :
-							  IN_FLIGHT / n;
+	uint64_t max = u->w->delivery.body_bytes < IN_FLIGHT / n ?
+		u->w->delivery.body_bytes :
+		IN_FLIGHT / n;
 
 	max /= u->w->run.piece_bytes;
 	want = want < u->least ? u->least : want;
@@ -160,49 +157,17 @@ static void take_new(struct uploader *c)
 	while (c->first + c->n < u->pieces && !u->there[c->first + c->n] && c->n < want)
 		u->there[c->first + c->n++] = true;
 	u->left -= c->n;
-	if (!u->left)
-		http_abort(&u->taken_up);
-}
-
-/* At the end: a piece of the request that has been under way for longest, if that is twice as long as they
- * take. A connection that lost many packets recovers slowly, and all would wait for it. */
-static void take_again(struct uploader *c, int64_t now_ns)
-{
-	struct upload *u = c->all;
-	struct uploader *slow = NULL;
-
-	for (int i = 0; i < u->n; i++) {
-		struct uploader *o = &u->c[i];
-
-		if (o->again < o->n &&
-			now_ns - o->since_ns > 2 * u->took_ns / u->requests &&
-			(!slow || o->since_ns < slow->since_ns))
-			slow = o;
-	}
-	if (!slow)
-		return;
-	u->again--;
-	c->first = slow->first + slow->n - ++slow->again;
-	c->n = c->again = 1;
 }
 
 /* Decides what the connection's next request carries. Returns false where there is nothing left. */
 static bool take_up(struct uploader *c)
 {
 	struct upload *u = c->all;
-	int64_t now_ns = clock_mono_ns();
 
 	pthread_mutex_lock(&u->lock);
-	if (c->n) {
-		u->took_ns += now_ns - c->since_ns;
-		u->requests++;
-	}
-	c->n = c->again = 0;
+	c->n = 0;
 	if (!u->broken && u->left)
 		take_new(c);
-	else if (!u->broken && u->again && u->requests)
-		take_again(c, now_ns);
-	c->since_ns = now_ns;
 	pthread_mutex_unlock(&u->lock);
 	return c->n > 0;
 }
@@ -215,11 +180,14 @@ static int put_pieces(struct uploader *c)
 	uint64_t piece_bytes = w->run.piece_bytes, from = c->first * piece_bytes;
 	uint64_t to = from + c->n * piece_bytes;
 	struct http_response r = HTTP_RESPONSE_INIT;
+	const struct http_source part = { .fd = c->all->fd,
+		.offset = (int64_t)from,
+		.bytes = (int64_t)((to < d->bytes ? to : d->bytes) - from) };
 	struct client_request q = { .method = "PUT",
 		.content_type = "application/octet-stream",
-		.body = c->all->file.data + from,
-		.body_bytes = (to < d->bytes ? to : d->bytes) - from,
+		.file = &part,
 		.timeout_ms = 600000,
+		.has = "taken",
 		.sign = true };
 	char path[256];
 	int rc;
@@ -248,7 +216,6 @@ static void *upload(void *arg)
 			pthread_mutex_lock(&u->lock);
 			u->broken = true;
 			pthread_mutex_unlock(&u->lock);
-			http_abort(&u->taken_up);
 		}
 	pthread_mutex_lock(&u->lock);
 	if (--u->active == 0)
@@ -257,12 +224,12 @@ static void *upload(void *arg)
 	return NULL;
 }
 
-/* Bytes that connection i transferred count as the worker's. A few stay open: a turn's end waits for no
- * handshake then. */
+/* Bytes that connection i transferred count as the worker's. A few stay open: a turn's end waits
+ * for no handshake then. */
 static void end_uploader(struct uploader *c, int i)
 {
 	struct worker *w = c->all->w;
-	struct uplink *l = &w->uplinks[i];
+	struct uplink *l = &w->delivery.uplinks[i];
 
 	client_count_bytes(&l->client, &l->counted, &w->client);
 	if (i >= UPLINKS_KEPT) {
@@ -272,10 +239,9 @@ static void end_uploader(struct uploader *c, int i)
 	http_response_release(&c->refused);
 }
 
-/* Sends the record that makes a delta of the pieces. early: while the last of them are under way. Returns
- * 0: it is taken, or nobody wants it; 1: only early, it was not; 3: pieces of an earlier process are not its,
- * and none is there any more; -1. */
-static int post_record(struct upload *u, bool early)
+/* Sends the record that makes a delta of the pieces. Returns 0: it is taken, or nobody wants it;
+ * 1: pieces of an earlier process are not its, and none is there any more; -1. */
+static int post_record(struct upload *u)
 {
 	struct worker *w = u->w;
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -285,56 +251,28 @@ static int post_record(struct upload *u, bool early)
 	int rc;
 
 	/* what it says has to outlive this process */
-	if (worker_kept(w) < 0)
+	if (worker_persisted(w) < 0)
 		return -1;
 	memcpy(d->node, w->key.address, sizeof d->node);
 	record = delta_write(d, &w->run, client_now_ms(&w->client));
 	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64, w->key.address, d->turn);
-	rc = client_post(&w->client, path, record, &r);
+	rc = client_post(&w->client, path, record, "turn", &r);
 	if (rc == 0 && r.status == 200) {
-		w->refused = 0;
+		w->delivery.rejected = 0;
 		rc = end_delta(w);
 	} else if (rc == 0 && r.status == 422) {
 		/* what was there has been looked at, and is there no more */
-		rc = u->found ? 3 : forget(w, &r);
+		rc = u->found ? 1 : drop(w, &r);
 	} else if (rc == 0) {
-		rc = early ? 1 : forget(w, &r);
+		rc = drop(w, &r);
 	}
 	json_decref(record);
 	http_response_release(&r);
 	return rc;
 }
 
-/* Waits until the last pieces are under way, and sends the record after them, on the connection that asked
- * for them. As post_record; a connection that broke says more than what came of it. */
-static int post_early(struct upload *u)
-{
-	bool broken;
-	int rc;
-
-	client_wait(&u->w->client, &u->taken_up, &u->stop);
-	pthread_mutex_lock(&u->lock);
-	broken = u->broken;
-	pthread_mutex_unlock(&u->lock);
-	if (broken)
-		return 1;
-	worker_ask_ahead(u->w);
-	rc = post_record(u, true);
-	if (rc < 0 && u->w->state.pending) {
-		err_clear();
-		return 1;
-	}
-	/* what is still under way is there already, and its answer most often, too: who reads it may keep
-	 * the connection */
-	if (rc != 1 &&
-		poll(&(struct pollfd){ .fd = u->ended.fd, .events = POLLIN }, 1,
-			LAST_MS) < 1)
-		http_abort(&u->stop);
-	return rc;
-}
-
-/* Decides over how many connections, at most one for each REQUEST_BYTES, and the least of a request: where
- * each connection has but one or two, they are not made smaller. */
+/* Decides over how many connections, at most one for each REQUEST_BYTES, and the least of a
+ * request: where each connection has but one or two, they are not made smaller. */
 static void plan_upload(struct upload *u)
 {
 	uint64_t each = REQUEST_BYTES / u->w->run.piece_bytes;
@@ -344,14 +282,13 @@ static void plan_upload(struct upload *u)
 	while (n > 1 && (uint64_t)(n - 1) * each >= u->left)
 		n--;
 	u->n = n;
-	u->again = u->left / AGAIN_PART;
 	u->least = u->left <= 2 * each * (uint64_t)n ? each : 1;
 }
 
 /* Connection i, as it was left by the last delta. */
 static struct client *uplink(struct worker *w, int i)
 {
-	struct client *c = &w->uplinks[i].client;
+	struct client *c = &w->delivery.uplinks[i].client;
 	struct http http = c->http;
 
 	*c = w->client;
@@ -365,11 +302,11 @@ static int start_uploaders(struct upload *u)
 	struct worker *w = u->w;
 	int i;
 
-	if (!w->uplinks)
-		w->uplinks = xcalloc(CLIENT_CONNECTIONS_MAX, sizeof *w->uplinks);
+	if (!w->delivery.uplinks)
+		w->delivery.uplinks = xcalloc(CLIENT_CONNECTIONS_MAX,
+			sizeof *w->delivery.uplinks);
 	plan_upload(u);
 	/* of an earlier try */
-	http_abort_reset(&u->taken_up);
 	http_abort_reset(&u->ended);
 	http_abort_reset(&u->stop);
 	pthread_mutex_lock(&u->lock); /* so that none sees the others half made */
@@ -389,7 +326,8 @@ static int start_uploaders(struct upload *u)
 	return i ? 0 : err_sys(EX_OSERR, "cannot start a thread");
 }
 
-/* Returns 0; 2: pieces are refused, and the record's answer decides; -1: a connection's error. */
+/* Returns 0, also where pieces are refused: the record's answer decides then; -1: a connection's
+ * error. */
 static int join_uploaders(struct upload *u)
 {
 	int rc = 0;
@@ -401,8 +339,8 @@ static int join_uploaders(struct upload *u)
 	for (int i = 0; i < u->n && rc == 0; i++) {
 		/* of a delta that is taken already, too, where only the record's answer was lost */
 		if (u->c[i].refused.status)
-			rc = 2;
-		else if (u->c[i].error.code)
+			break;
+		if (u->c[i].error.code)
 			rc = err_restore(&u->c[i].error);
 	}
 	for (int i = 0; i < u->n; i++)
@@ -410,25 +348,17 @@ static int join_uploaders(struct upload *u)
 	return rc;
 }
 
-/* All pieces that are not there, over several connections: one alone waits for each answer, and on a long
- * way its window grows slowly; and the record. Returns 0: the delta is taken, or nobody wants it; 2: the
- * record is left, whose answer decides; 3: as post_record; -1. */
+/* Sends all pieces that are not there, over several connections: one alone waits for each answer,
+ * and on a long way its window grows slowly. Returns 0, or -1. */
 static int put_all(struct upload *u)
 {
-	struct err failed;
-	int taken, rc;
-
 	if (!u->begun && start_uploaders(u) < 0)
 		return -1;
-	taken = post_early(u);
-	err_save(&failed);
-	rc = join_uploaders(u);
-	if (taken == 1)
-		return rc < 0 ? -1 : 2;
-	return taken < 0 ? err_restore(&failed) : taken;
+	return join_uploaders(u);
 }
 
-/* What is not there yet, and the record. ask: an earlier process may have sent some of it. As put_all. */
+/* Sends what is not there yet, and the record. ask: an earlier process may have sent some of it.
+ * As post_record. */
 static int send_delta(struct upload *u, bool ask)
 {
 	int rc = 0;
@@ -440,12 +370,14 @@ static int send_delta(struct upload *u, bool ask)
 		if (ask)
 			rc = ask_pieces(u);
 	}
-	if (rc == 0)
-		rc = u->begun || u->left ? put_all(u) : 2;
-	return rc == 2 ? post_record(u, false) : rc;
+	if (rc) /* the turn is over, or an error */
+		return rc < 0 ? -1 : 0;
+	if ((u->begun || u->left) && put_all(u) < 0)
+		return -1;
+	return post_record(u);
 }
 
-/* --- all of it ---------------------------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------------------------ */
 
 /* Ends what is under way. */
 static void close_upload(struct upload *u)
@@ -460,11 +392,11 @@ static void close_upload(struct upload *u)
 		if (ended.code)
 			err_restore(&ended);
 	}
-	http_abort_close(&u->taken_up);
 	http_abort_close(&u->ended);
 	http_abort_close(&u->stop);
 	pthread_mutex_destroy(&u->lock);
-	buf_release(&u->file);
+	if (u->fd >= 0)
+		close(u->fd);
 	free(u->there);
 	free(u->c);
 	free(u);
@@ -476,25 +408,24 @@ static struct upload *open_upload(struct worker *w, const struct delta *d)
 	struct upload *u = xcalloc(1, sizeof *u);
 	char *path = join_state_path(&w->state, "delta-%" PRIu64 ".rnpg", d->turn);
 	uint64_t pieces = protocol_pieces(d->bytes, w->run.piece_bytes);
-	int rc;
+	struct stat st;
+	int rc = 0;
 
 	*u = (struct upload){ .w = w,
 		.d = *d,
-		.file = BUF_INIT,
+		.fd = open(path, O_RDONLY | O_CLOEXEC),
 		.pieces = pieces,
 		.left = pieces,
-		.taken_up = HTTP_ABORT_INIT,
 		.ended = HTTP_ABORT_INIT,
 		.stop = HTTP_ABORT_INIT,
 		.c = xcalloc(CLIENT_CONNECTIONS_MAX, sizeof *u->c),
 		.there = xcalloc(pieces + 1, sizeof *u->there) };
 	pthread_mutex_init(&u->lock, NULL);
-	rc = io_read(&u->file, path, d->bytes);
-	if (rc == 0 && u->file.len != d->bytes)
+	if (u->fd < 0 || fstat(u->fd, &st) < 0)
+		rc = err_sys(0, "cannot open '%s'", path);
+	else if ((uint64_t)st.st_size != d->bytes)
 		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
-	if (rc == 0 &&
-		(http_abort_open(&u->taken_up) < 0 || http_abort_open(&u->ended) < 0 ||
-			http_abort_open(&u->stop) < 0))
+	if (rc == 0 && (http_abort_open(&u->ended) < 0 || http_abort_open(&u->stop) < 0))
 		rc = -1;
 	free(path);
 	if (rc == 0)
@@ -505,38 +436,39 @@ static struct upload *open_upload(struct worker *w, const struct delta *d)
 
 int worker_deliver_begin(struct worker *w, const struct delta *d)
 {
-	/* until the coordinator has said how it takes pieces it is asked that first, and which are there */
-	if (!w->body_bytes)
+	/* until the coordinator has said how it takes pieces it is asked that first, and which are
+	 * there */
+	if (!w->delivery.body_bytes)
 		return 0;
 	worker_deliver_drop(w);
-	w->upload = open_upload(w, d);
-	return w->upload ? start_uploaders(w->upload) : -1;
+	w->delivery.upload = open_upload(w, d);
+	return w->delivery.upload ? start_uploaders(w->delivery.upload) : -1;
 }
 
 void worker_deliver_drop(struct worker *w)
 {
-	if (w->upload)
-		close_upload(w->upload);
-	w->upload = NULL;
+	if (w->delivery.upload)
+		close_upload(w->delivery.upload);
+	w->delivery.upload = NULL;
 }
 
 int worker_deliver(struct worker *w)
 {
 	const struct delta *d = &w->state.delta;
 	struct upload *u;
-	bool ask = w->made != d->turn || !w->body_bytes;
+	bool ask = w->delivery.made != d->turn || !w->delivery.body_bytes;
 	int rc;
 
-	if (w->upload && w->upload->d.turn != d->turn)
+	if (w->delivery.upload && w->delivery.upload->d.turn != d->turn)
 		worker_deliver_drop(w);
-	u = w->upload ? w->upload : open_upload(w, d);
-	w->upload = NULL;
-	w->forgotten = false;
+	u = w->delivery.upload ? w->delivery.upload : open_upload(w, d);
+	w->delivery.upload = NULL;
+	w->delivery.dropped = false;
 	if (!u)
 		return -1;
-	w->made = 0;
+	w->delivery.made = 0;
 	rc = send_delta(u, ask);
-	if (rc == 3)
+	if (rc == 1)
 		rc = send_delta(u, false);
 	close_upload(u);
 	return rc < 0 ? -1 : 0;

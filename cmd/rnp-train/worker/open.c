@@ -1,6 +1,6 @@
-/* join_open.c - what a worker and a judge open in the same way: signals, the run's record, the state's
+/* open.c - what a worker and a judge open in the same way: signals, the run's record, the state's
  * directory, key and device. */
-#include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/worker/worker.h"
 
 #include <signal.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static int open_state(struct worker *w, const char *below)
 		buf_addf(&root, "/%s", below);
 	if (rc == 0)
 		rc = join_state_open(&w->state, buf_text(&root), &w->run);
-	w->tokens = w->state.tokens;
+	w->work.tokens = w->state.tokens;
 	buf_release(&root);
 	return rc;
 }
@@ -157,22 +157,21 @@ static void count_last_bytes(struct worker *w)
 void worker_close(struct worker *w)
 {
 	/* where it ended with an error; else work() has said what came of it */
-	if (w->keeping.runs)
-		pthread_join(w->keeping.thread, NULL);
-	free(w->keeping.container);
+	if (w->persisting.runs)
+		pthread_join(w->persisting.thread, NULL);
+	free(w->persisting.container);
 	worker_deliver_drop(w);
-	worker_ahead_close(w);
 	count_last_bytes(w);
-	for (int i = 0; w->uplinks && i < CLIENT_CONNECTIONS_MAX; i++)
-		http_release(&w->uplinks[i].client.http);
-	free(w->uplinks);
+	for (int i = 0; w->delivery.uplinks && i < CLIENT_CONNECTIONS_MAX; i++)
+		http_release(&w->delivery.uplinks[i].client.http);
+	free(w->delivery.uplinks);
 	lm_loop_close(&w->loop);
 	json_decref(w->record);
-	buf_release(&w->text);
-	buf_release(&w->text_next);
+	buf_release(&w->text.now);
+	buf_release(&w->text.next);
 	dev_close(&w->coder);
 	dev_close(&w->d);
-	lm_shards_close(&w->data);
+	lm_shards_close(&w->text.shards);
 	join_state_close(&w->state);
 	key_release(&w->key);
 	http_release(&w->client.http);

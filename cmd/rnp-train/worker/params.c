@@ -1,4 +1,4 @@
-/* join_base.c - the parameters that all workers have: by updates, or whole. */
+/* params.c - the parameters that all workers have: by updates, or whole. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -6,55 +6,30 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/wire/filehash.h"
+#include "cmd/rnp-train/worker/worker.h"
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/outer.h"
 
 int worker_check_file(const char *path, const char hash[PROTOCOL_HEX])
 {
-	struct buf text = BUF_INIT;
-	unsigned char is[32];
-	char hex[PROTOCOL_HEX] = "";
-	int rc = io_read(&text, path, SIZE_MAX);
+	char hex[PROTOCOL_HEX];
 
-	if (rc == 0) {
-		crypto_generichash(is, sizeof is, (const unsigned char *)text.data,
-			text.len, NULL, 0);
-		protocol_hex(hex, is);
-	}
-	buf_release(&text);
-	if (rc == 0 && strcmp(hex, hash) != 0)
-		rc = err_set(EX_DATAERR,
+	if (filehash_blake2b(path, hex) < 0)
+		return -1;
+	return strcmp(hex, hash) == 0 ?
+		0 :
+		err_set(EX_DATAERR,
 			"what the coordinator sent has not the hash that it named");
-	return rc;
 }
 
 #define UPDATES_MAX 4096 /* in a row */
-
-/* The elements that a container has, one range after the other; was NULL: they are the values
- * themselves, else what is added to them. */
-static int read_ranges(struct container *c, const struct update_range *ranges, size_t n,
-	const float *was, float *to)
-{
-	float *values = xmalloc(CONTAINER_FLOATS * sizeof *values);
-	struct update_walk walk = { .ranges = ranges, .n = n };
-	uint64_t at, part;
-	int rc = 0;
-
-	while (rc == 0 && (part = update_walk_step(&walk, CONTAINER_FLOATS, &at))) {
-		rc = container_read(c, values, part);
-		for (uint64_t i = 0; rc == 0 && i < part; i++)
-			to[at + i] = was ? was[at + i] + values[i] : values[i];
-	}
-	free(values);
-	return rc;
-}
 
 /* What comes and where it belongs: everything, or what a round exchanges. */
 struct coming {
@@ -66,24 +41,36 @@ struct coming {
 	const char *wanted;         /* the hash that it must have ("": any) */
 };
 
-static int read_coming(struct worker *w, const struct coming *from, struct flatfile *to)
+/* The parameters, as the container has them. */
+static int read_whole(struct dev *d, const struct coming *from, float *to)
 {
 	struct container c = CONTAINER_INIT;
-	struct dev *d = w->coder.ops ? &w->coder : &w->d;
-	int rc;
+	int rc = container_open(&c, d, from->path, from->method, from->elements);
 
-	if (from->was)
-		memcpy(to->x, from->was, to->n * sizeof *to->x);
-	rc = container_open(&c, d, from->path, from->method, from->elements);
 	if (rc == 0)
-		rc = read_ranges(&c, from->ranges, from->nranges, from->was, to->x);
-	if (rc < 0 && err_get()->code == EX_DATAERR)
-		err_add("the coordinator's parameters");
+		rc = container_read(&c, to, from->elements);
 	container_close(&c);
 	return rc;
 }
 
-/* pub becomes what comes, and is kept as the next file of the state. */
+static int read_coming(struct worker *w, const struct coming *from, struct flatfile *to)
+{
+	struct dev *d = w->coder.ops ? &w->coder : &w->d;
+	int rc;
+
+	if (from->was) {
+		memcpy(to->x, from->was, to->n * sizeof *to->x);
+		rc = container_take(d, from->path, from->method, to->x, from->ranges,
+			from->nranges);
+	} else {
+		rc = read_whole(d, from, to->x);
+	}
+	if (rc < 0 && err_get()->code == EX_DATAERR)
+		err_add("the coordinator's parameters");
+	return rc;
+}
+
+/* published becomes what comes, and is kept as the next file of the state. */
 static int apply(struct worker *w, const struct coming *from)
 {
 	struct join_state *s = &w->state;
@@ -93,7 +80,7 @@ static int apply(struct worker *w, const struct coming *from)
 	char name[64], hex[PROTOCOL_HEX];
 	int rc;
 
-	rc = worker_kept(w);
+	rc = worker_persisted(w);
 	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->next);
 	if (rc == 0)
 		rc = flatfile_make(&to, s->dir, name, s->n);
@@ -107,17 +94,17 @@ static int apply(struct worker *w, const struct coming *from)
 				"the coordinator's parameters have not the hash that it named");
 	}
 	if (rc == 0) {
-		s->pub = s->next++;
+		s->published = s->next++;
 		s->version = from->version;
-		memcpy(s->base, hex, sizeof s->base);
-		rc = worker_keep(w, &to, 1);
+		memcpy(s->params_hash, hex, sizeof s->params_hash);
+		rc = worker_persist(w, &to, 1);
 	}
 	flatfile_close(&to);
-	w->beside_ns += clock_mono_ns() - from_ns;
+	w->work.overhead_ns += clock_mono_ns() - from_ns;
 	return rc;
 }
 
-int worker_next_base(struct worker *w)
+int worker_apply_update(struct worker *w)
 {
 	struct join_state *s = &w->state;
 	char *path = join_state_path(s, "params-update"), request[128], name[64];
@@ -130,14 +117,12 @@ int worker_next_base(struct worker *w)
 
 	from.nranges = training_ranges(&w->run, s->version, &from.ranges, &from.elements);
 
-	snprintf(request, sizeof request, "/v1/update/%s", s->base);
-	rc = worker_ahead(w, true) ?
-		0 :
-		client_fetch(&w->client, request, path,
-			container_bytes_max(w->run.method_down, from.elements),
-			&w->update_bytes);
+	snprintf(request, sizeof request, "/v1/update/%s", s->params_hash);
+	rc = client_fetch(&w->client, request, path,
+		container_bytes_max(w->run.method_down, from.elements), &w->update_bytes);
 	if (rc == 0) {
-		snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->pub);
+		snprintf(name, sizeof name, "pub-%llu.f32",
+			(unsigned long long)s->published);
 		rc = flatfile_open(&was, s->dir, name, s->n);
 		if (rc == 0)
 			from.was = was.x;
@@ -151,22 +136,19 @@ int worker_next_base(struct worker *w)
 	return rc;
 }
 
-static int apply_whole(struct worker *w, const char *base, uint64_t version)
+static int apply_whole(struct worker *w, const char *params_hash, uint64_t version)
 {
-	char *path = join_state_path(&w->state, "params-%s", base), request[128];
-	struct update_range all = { 0, w->state.n };
+	char *path = join_state_path(&w->state, "params-%s", params_hash), request[128];
 	struct coming from = { .path = path,
 		.method = "lossless",
-		.ranges = &all,
-		.nranges = 1,
 		.elements = w->state.n,
 		.version = version,
-		.wanted = base };
+		.wanted = params_hash };
 	/* at least half of their bytes are left */
 	uint64_t max = container_bytes_max("lossless", w->state.n), guess = max / 2;
 	int rc;
 
-	snprintf(request, sizeof request, "/v1/params/%s", base);
+	snprintf(request, sizeof request, "/v1/params/%s", params_hash);
 	rc = client_fetch(&w->client, request, path, max, &guess);
 	if (rc == 0)
 		rc = apply(w, &from);
@@ -177,20 +159,23 @@ static int apply_whole(struct worker *w, const char *base, uint64_t version)
 	return rc;
 }
 
-int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX], uint64_t version)
+int worker_fetch_params(struct worker *w, const char params_hash[PROTOCOL_HEX],
+	uint64_t version)
 {
 	struct join_state *s = &w->state;
 	int rc = 0;
 
-	for (int i = 0; s->pub && strcmp(s->base, base) != 0 && i < UPDATES_MAX; i++) {
-		rc = worker_next_base(w);
+	for (int i = 0; s->published && strcmp(s->params_hash, params_hash) != 0 &&
+		i < UPDATES_MAX;
+		i++) {
+		rc = worker_apply_update(w);
 		if (rc)
 			break;
 	}
 	if (rc < 0)
 		return -1;
-	if (s->pub && strcmp(s->base, base) == 0)
+	if (s->published && strcmp(s->params_hash, params_hash) == 0)
 		return 0;
 	prog_detail("fetching all parameters");
-	return apply_whole(w, base, version);
+	return apply_whole(w, params_hash, version);
 }

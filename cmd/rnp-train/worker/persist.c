@@ -1,19 +1,19 @@
-/* join_keep.c - what a turn leaves becomes durable on a thread of its own, while its delta is sent, or the
- * next turn's steps are made: a disk takes as long as a home link's round trips.
+/* persist.c - makes what an assignment leaves durable on a thread of its own, while its delta is
+ * sent or the next steps are made: a disk takes as long as the round trips of a home link.
  *
- * Files have their names at once, so that the program goes on with them; only state.json gives a name its
- * meaning, and it is written last, when what it names is on the disk. A delta's pieces may leave earlier:
- * they count for nothing without their record, which waits for worker_kept. Who is killed before that makes
- * the turn again, the same bytes. */
+ * Files get their names at once, so that the program goes on with them. Only state.json says which
+ * of them belong together: it is written last, when they are on the disk. Pieces of a delta may
+ * leave earlier, because they do not count without their record, which waits for worker_persisted.
+ * A worker that is killed before that makes the assignment again, with the same bytes. */
 #include <stdlib.h>
 
-#include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/worker/worker.h"
 #include "common/base/io.h"
 
-static void *keep(void *arg)
+static void *persist(void *arg)
 {
 	struct worker *w = arg;
-	struct keeping *k = &w->keeping;
+	struct persisting *k = &w->persisting;
 	int rc = 0;
 
 	for (int i = 0; rc == 0 && i < k->n; i++)
@@ -33,10 +33,10 @@ static void *keep(void *arg)
 	return NULL;
 }
 
-int worker_keep(struct worker *w, struct flatfile *files, int n)
+int worker_persist(struct worker *w, struct flatfile *files, int n)
 {
-	struct keeping *k = &w->keeping;
-	int rc = worker_kept(w);
+	struct persisting *k = &w->persisting;
+	int rc = worker_persisted(w);
 
 	for (k->n = 0; k->n < n; k->n++) {
 		if (rc == 0)
@@ -44,7 +44,7 @@ int worker_keep(struct worker *w, struct flatfile *files, int n)
 		k->files[k->n] = files[k->n];
 		files[k->n] = (struct flatfile)FLATFILE_INIT;
 	}
-	if (rc == 0 && pthread_create(&k->thread, NULL, keep, w) != 0)
+	if (rc == 0 && pthread_create(&k->thread, NULL, persist, w) != 0)
 		rc = err_sys(EX_OSERR, "cannot start a thread");
 	k->runs = rc == 0;
 	for (int i = 0; rc < 0 && i < n; i++)
@@ -56,9 +56,9 @@ int worker_keep(struct worker *w, struct flatfile *files, int n)
 	return rc;
 }
 
-int worker_kept(struct worker *w)
+int worker_persisted(struct worker *w)
 {
-	struct keeping *k = &w->keeping;
+	struct persisting *k = &w->persisting;
 
 	if (k->runs)
 		pthread_join(k->thread, NULL);

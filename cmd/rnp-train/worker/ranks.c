@@ -1,12 +1,12 @@
-/* join_ranks.c - what rank 0 of a worker tells the other ranks, and what they do with it. */
-#include "cmd/rnp-train/join_ranks.h"
+/* ranks.c - what rank 0 of a worker tells the other ranks, and what they do with it. */
+#include "cmd/rnp-train/worker/ranks.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/wire/container.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
@@ -43,7 +43,7 @@ static int choose_device(struct worker *w, const struct launch *l, bool mpi)
 {
 	int local;
 
-	if (ddp_local_rank(w->ranks, &local, &w->local) < 0)
+	if (ddp_local_rank(w->group.ranks, &local, &w->group.local) < 0)
 		return -1;
 	if (l->n)
 		w->o.device = l->names[(mpi ? local : l->rank) % l->n];
@@ -57,19 +57,19 @@ int worker_open_ranks(struct worker *w, struct launch *l, bool mpi)
 		.overlap = true,
 		.stop_flags = is_stopped };
 
-	if (ddp_open(&w->ranks, &o) < 0)
+	if (ddp_open(&w->group.ranks, &o) < 0)
 		return -1;
-	w->rank = ddp_rank(w->ranks);
-	w->size = ddp_size(w->ranks);
+	w->group.rank = ddp_rank(w->group.ranks);
+	w->group.size = ddp_size(w->group.ranks);
 	return choose_device(w, l, mpi);
 }
 
 /* A failure here leaves the ranks in different places: they cannot go on together. */
 static int tell(struct worker *w, void *data, size_t bytes)
 {
-	if (ddp_broadcast(w->ranks, data, bytes) == 0)
+	if (ddp_broadcast(w->group.ranks, data, bytes) == 0)
 		return 0;
-	w->apart = true;
+	w->group.apart = true;
 	return -1;
 }
 
@@ -82,21 +82,21 @@ void worker_close_ranks(struct worker *w, struct launch *l, bool failed)
 {
 	struct err why;
 
-	if (!w->ranks)
+	if (!w->group.ranks)
 		return;
 	err_save(&why);
-	if (w->rank == 0 && !w->apart &&
+	if (w->group.rank == 0 && !w->group.apart &&
 		order(w, (struct command_of_rank0){ .order = ORDER_END }) < 0 && !failed)
 		err_save(&why);
-	if (w->apart || (failed && w->rank)) {
+	if (w->group.apart || (failed && w->group.rank)) {
 		err_restore(&why);
 		if (l->rank >= 0)
 			launch_leave(l);
-		err_add("rank %d", w->rank);
+		err_add("rank %d", w->group.rank);
 		_exit(err_report());
 	}
-	ddp_close(w->ranks);
-	w->ranks = NULL;
+	ddp_close(w->group.ranks);
+	w->group.ranks = NULL;
 	if (failed)
 		err_restore(&why);
 }
@@ -105,31 +105,31 @@ void worker_close_ranks(struct worker *w, struct launch *l, bool failed)
 
 int worker_share_batch(struct worker *w, uint64_t *rows)
 {
-	uint64_t batch = w->run.batch, size = (uint64_t)w->size;
+	uint64_t batch = w->run.batch, size = (uint64_t)w->group.size;
 
 	*rows = w->o.micro ? (uint64_t)w->o.micro : batch / size;
 	if (batch % size)
 		return err_set(EX_USAGE,
 			"the run's batch of %llu cannot be shared by %d ranks",
-			(unsigned long long)batch, w->size);
+			(unsigned long long)batch, w->group.size);
 	if (batch / size % *rows)
 		return err_set(EX_USAGE,
 			"the run's batch of %llu is not a multiple of --micro-batch %llu%s",
 			(unsigned long long)batch, (unsigned long long)*rows,
-			w->size > 1 ? " on each rank" : "");
+			w->group.size > 1 ? " on each rank" : "");
 	return 0;
 }
 
 /* Counts the GPUs of all ranks by their uuids; one without an uuid counts as one of its own. */
 static int count_gpus(struct worker *w)
 {
-	size_t size = (size_t)w->size;
+	size_t size = (size_t)w->group.size;
 	uint64_t mine[3] = { !w->d.is_host }, *all = xcalloc(size, sizeof mine);
 	int rc;
 
 	memcpy(mine + 1, w->d.uuid, sizeof w->d.uuid);
-	rc = ddp_allgather(w->ranks, mine, 3, all);
-	w->gpus = 0;
+	rc = ddp_allgather(w->group.ranks, mine, 3, all);
+	w->group.gpus = 0;
 	for (size_t i = 0; rc == 0 && i < size; i++) {
 		const uint64_t *one = all + 3 * i;
 		bool again = false;
@@ -138,16 +138,16 @@ static int count_gpus(struct worker *w)
 			again = again ||
 				((one[1] | one[2]) &&
 					memcmp(all + 3 * k, one, sizeof mine) == 0);
-		w->gpus += one[0] && !again;
+		w->group.gpus += one[0] && !again;
 	}
 	free(all);
-	w->apart = w->apart || rc < 0;
+	w->group.apart = w->group.apart || rc < 0;
 	return rc;
 }
 
 int worker_gpus(const struct worker *w)
 {
-	return w->ranks ? w->gpus : !w->d.is_host;
+	return w->group.ranks ? w->group.gpus : !w->d.is_host;
 }
 
 int worker_lead_run(struct worker *w, uint64_t rows, const struct lm_train_options *o)
@@ -156,7 +156,7 @@ int worker_lead_run(struct worker *w, uint64_t rows, const struct lm_train_optio
 	struct buf text = BUF_INIT;
 	int rc;
 
-	if (!w->ranks)
+	if (!w->group.ranks)
 		return 0;
 	json_write(&text, w->record);
 	c.record_bytes = text.len;
@@ -177,7 +177,7 @@ static int read_step_text(void *arg, uint64_t n, uint32_t *ids)
 	struct worker *w = arg;
 	size_t count = (size_t)w->run.length + 1;
 
-	memcpy(ids, w->text.data + n * count * sizeof *ids, count * sizeof *ids);
+	memcpy(ids, w->text.now.data + n * count * sizeof *ids, count * sizeof *ids);
 	return 0;
 }
 
@@ -215,14 +215,14 @@ static int share_array(struct worker *w, enum lm_state what)
 	for (uint64_t at = 0; rc == 0 && at < n; at += CONTAINER_FLOATS) {
 		uint64_t part = n - at < CONTAINER_FLOATS ? n - at : CONTAINER_FLOATS;
 
-		if (w->rank == 0)
+		if (w->group.rank == 0)
 			rc = lm_flat_get(t, what, at, part, values);
 		if (rc == 0)
 			rc = tell(w, values, part * sizeof *values);
-		if (rc == 0 && w->rank)
+		if (rc == 0 && w->group.rank)
 			rc = lm_flat_set(t, what, at, part, values);
 	}
-	w->apart = w->apart || rc < 0;
+	w->group.apart = w->group.apart || rc < 0;
 	free(values);
 	return rc;
 }
@@ -242,7 +242,7 @@ int worker_lead_state(struct worker *w, bool adam)
 		.adam = adam,
 		.adam_steps = lm_train_steps(w->loop.train) };
 
-	if (!w->ranks)
+	if (!w->group.ranks)
 		return 0;
 	return order(w, c) < 0 ? -1 : share_state(w, adam);
 }
@@ -264,7 +264,7 @@ int worker_lead_step(struct worker *w)
 	uint32_t *ids;
 	int rc = 0;
 
-	if (!w->ranks)
+	if (!w->group.ranks)
 		return 0;
 	next = lm_loop_next(&w->loop);
 	ids = xmalloc(step_bytes(w));
@@ -282,11 +282,11 @@ int worker_make_step(struct worker *w, struct lm_step *step)
 {
 	int rc = lm_loop_step(&w->loop, step);
 
-	if (!w->ranks)
+	if (!w->group.ranks)
 		return rc;
 	/* the loss of all is not finite on any of them */
-	w->alike = rc < 0 && err_get()->code == EX_DATAERR;
-	w->apart = w->apart || (rc < 0 && !w->alike);
+	w->group.alike = rc < 0 && err_get()->code == EX_DATAERR;
+	w->group.apart = w->group.apart || (rc < 0 && !w->group.alike);
 	/* a signal at one rank is one for all */
 	if (rc == 0 && lm_loop_stop_flags(&w->loop) && !*w->stopped)
 		raise(SIGTERM);
@@ -297,9 +297,9 @@ static int follow_step(struct worker *w, const struct command_of_rank0 *c)
 {
 	struct lm_step step;
 
-	buf_reset(&w->text);
-	buf_reserve(&w->text, step_bytes(w));
-	if (tell(w, w->text.data, step_bytes(w)) < 0)
+	buf_reset(&w->text.now);
+	buf_reserve(&w->text.now, step_bytes(w));
+	if (tell(w, w->text.now.data, step_bytes(w)) < 0)
 		return -1;
 	w->loop.step = c->step;
 	w->loop.o.schedule.fresh_warmup = c->fresh_warmup;
@@ -331,7 +331,7 @@ int worker_follow(struct worker *w)
 			break;
 		}
 		/* rank 0 has the same error, says it, and ends all */
-		if (rc < 0 && w->alike)
+		if (rc < 0 && w->group.alike)
 			err_clear();
 		else if (rc < 0)
 			return -1;

@@ -1,13 +1,14 @@
-/* join_ranks.h - a worker of several processes (an island): rank 0 talks to the coordinator and keeps
- * the state, the others train with it and follow what it tells them. Uses ddp.h, launch.h, join.h.
+/* ranks.h - a worker of several processes (an island): rank 0 talks to the coordinator and keeps
+ * the state, the others train with it and follow what it tells them. Uses ddp.h, local/launch.h,
+ * worker.h.
  *
  * Between steps the others wait for a command of rank 0: the run, parameters and AdamW's state, one
  * step with its text, or the end. Without ranks all functions of rank 0 do nothing. */
-#ifndef RNP_TRAIN_JOIN_RANKS_H
-#define RNP_TRAIN_JOIN_RANKS_H
+#ifndef RNP_TRAIN_WORKER_RANKS_H
+#define RNP_TRAIN_WORKER_RANKS_H
 
-#include "cmd/rnp-train/join.h"
-#include "cmd/rnp-train/launch.h"
+#include "cmd/rnp-train/worker/worker.h"
+#include "cmd/rnp-train/local/launch.h"
 
 /* Joins the ranks of an MPI job, or those that l started, and chooses this one's device. Sets
  * w->ranks, rank and size. Returns 0, or -1 with err_set(): 69 no MPI, 71. */
@@ -23,12 +24,12 @@ void worker_close_ranks(struct worker *w, struct launch *l, bool failed);
 
 /* --- rank 0 ----------------------------------------------------------------------------------- */
 
-/* How many sequences one pass takes, of --micro-batch or by the number of ranks. Returns 0, or -1 with
- * err_set(EX_USAGE): the run's batch does not divide by it. */
+/* How many sequences one pass takes, of --micro-batch or by the number of ranks. Returns 0, or -1
+ * with err_set(EX_USAGE): the run's batch does not divide by it. */
 int worker_share_batch(struct worker *w, uint64_t *rows);
-/* Has the others open their loops for the run, passes of `rows` sequences, and holds the memory of each machine
- * against all of its ranks; o: of rank 0's trainer. Each function here returns 0, or -1 with err_set(): 69 or 75
- * another rank is gone; this one also 65, the run is too large. */
+/* Has the others open their loops for the run, passes of `rows` sequences, and holds the memory of
+ * each machine against all of its ranks; o: of rank 0's trainer. Each function here returns 0, or
+ * -1 with err_set(): 69 or 75 another rank is gone; this one also 65, the run is too large. */
 int worker_lead_run(struct worker *w, uint64_t rows, const struct lm_train_options *o);
 /* Gives the others the trainer's parameters, and (adam) AdamW's state with its count of steps. */
 int worker_lead_state(struct worker *w, bool adam);

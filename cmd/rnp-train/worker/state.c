@@ -1,5 +1,5 @@
-/* join_state.c - the directory of a worker. */
-#include "cmd/rnp-train/join_state.h"
+/* state.c - the directory of a worker. */
+#include "cmd/rnp-train/worker/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/lock.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
 
@@ -49,11 +49,8 @@ static int take_lock(struct join_state *s)
 	s->lock_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->lock_fd < 0)
 		return err_sys(0, "cannot open '%s'", s->dir);
-	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-		return err_set(EX_TEMPFAIL,
-			"another worker has the state in '%s': give each its own --state",
-			s->dir);
-	return 0;
+	return lock_take_if_kept(s->lock_fd, s->dir,
+		"another worker has the state there: give each its own --state");
 }
 
 /* --- state.json ------------------------------------------------------------------------------- */
@@ -65,7 +62,7 @@ struct number {
 
 #define NUMBERS(s)                                                                    \
 	{                                                                             \
-		{ "pub", &(s)->pub }, { "adam", &(s)->adam },                         \
+		{ "pub", &(s)->published }, { "adam", &(s)->adam },                   \
 			{ "residual", &(s)->residual }, { "next", &(s)->next },       \
 			{ "adam_steps", &(s)->adam_steps }, { "turns", &(s)->turns }, \
 			{ "tokens", &(s)->tokens },                                   \
@@ -138,7 +135,7 @@ static int read_state(struct join_state *s, const json_t *state, const char *whe
 
 	if (read_numbers(state, where, numbers, false) < 0 ||
 		read_numbers(state, where, more, true) < 0 ||
-		read_hash(state, where, "base", s->base) < 0)
+		read_hash(state, where, "base", s->params_hash) < 0)
 		return -1;
 	s->fresh = json_is_true(json_object_get(state, "fresh"));
 	s->pending = delta != NULL;
@@ -185,7 +182,7 @@ static int keep_file(void *ctx, const char *name)
 
 	return strcmp(name, "state.json") == 0 || strcmp(name, "run.json") == 0 ||
 		strcmp(name, "key.json") == 0 || strncmp(name, "params-", 7) == 0 ||
-		is_numbered(name, "pub-%llu.f32", s->pub) ||
+		is_numbered(name, "pub-%llu.f32", s->published) ||
 		is_numbered(name, "m-%llu.f32", s->adam) ||
 		is_numbered(name, "v-%llu.f32", s->adam) ||
 		is_numbered(name, "e-%llu.f32", s->residual) ||
@@ -205,7 +202,7 @@ int join_state_save(struct join_state *s)
 
 	write_numbers(state, numbers);
 	write_numbers(state, more);
-	json_set_text(state, "base", s->base);
+	json_set_text(state, "base", s->params_hash);
 	json_set_bool(state, "fresh", s->fresh);
 	if (s->pending) {
 		json_t *delta = json_object();
@@ -234,7 +231,7 @@ int join_state_open(struct join_state *s, const char *root, const struct trainin
 	*s = (struct join_state){ .n = t->parameters, .lock_fd = -1, .next = 1 };
 	buf_addf(&dir, "%s/%.16s", root, t->name);
 	s->dir = buf_take(&dir);
-	if (io_make_dirs(s->dir, 0777) < 0 || take_lock(s) < 0 || load(s) < 0)
+	if (io_make_default_dirs(s->dir, 0777) < 0 || take_lock(s) < 0 || load(s) < 0)
 		return -1;
 	return 0;
 }

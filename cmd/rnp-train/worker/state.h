@@ -1,30 +1,32 @@
-/* join_state.h - what a worker keeps between turns and across kills: parameters, AdamW's state,
- * residual, and a delta that is not delivered yet. Uses flatfile.h, json, io.
+/* state.h - what a worker keeps between turns and across kills: parameters, AdamW's state,
+ * residual, and a delta that is not delivered yet. Uses wire/flatfile.h, json, io.
  *
  * A directory of files that are written beside each other; state.json names those that belong
  * together, and is replaced last. */
-#ifndef RNP_TRAIN_JOIN_STATE_H
-#define RNP_TRAIN_JOIN_STATE_H
+#ifndef RNP_TRAIN_WORKER_STATE_H
+#define RNP_TRAIN_WORKER_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-train/flatfile.h"
-#include "cmd/rnp-train/protocol.h"
+#include "cmd/rnp-train/wire/flatfile.h"
+#include "cmd/rnp-train/wire/protocol.h"
 
 struct join_state {
 	char *dir;
 	int lock_fd;
 	uint64_t n; /* parameters */
 	/* what state.json says; numbers of files, 0: there is none */
-	uint64_t pub, adam, residual; /* pub-N.f32; m-N.f32 and v-N.f32; e-N.f32 */
-	uint64_t next;                /* number of the next file */
-	char base[PROTOCOL_HEX];      /* of pub */
+	uint64_t published, adam,
+		residual; /* published-N.f32; m-N.f32 and v-N.f32; e-N.f32 */
+	uint64_t next;    /* number of the next file */
+	char params_hash
+		[PROTOCOL_HEX]; /* of published: "base" in the file, as on the wire */
 	uint64_t adam_steps, turns, tokens;
 	/* Streaming: theta-N.f32 and began-N.f32 after round `done`, the update of round `unmerged`
 	 * not applied to them; all counted from 1, 0: there is none. */
 	uint64_t theta, done, unmerged;
-	uint64_t version;   /* rounds that pub is behind */
+	uint64_t version;   /* rounds that published is behind */
 	bool fresh;         /* its AdamW began in a run that others had begun */
 	bool pending;       /* delta-TURN.rnpg waits to be delivered */
 	struct delta delta; /* what it is, then */

@@ -1,22 +1,23 @@
-/* join_stream.c - a streaming worker (Streaming DiLoCo, arXiv 2501.18512): it trains on while a thread
- * of its own keeps and delivers its last delta, waits for what all deltas made of the fragment, and asks
- * for the turn after the present one.
+/* stream.c - a streaming worker (Streaming DiLoCo, arXiv 2501.18512): it trains on while a thread
+ * of its own keeps and delivers its last delta, waits for what all deltas made of the fragment, and
+ * asks for the turn after the present one.
  *
- * A turn ends where a fragment is due: what it made is copied, and the next turn begins at once. The
- * thread measures the delta on the copies and makes it durable with all that follows from it (residual,
- * parameters, AdamW's state, and last state.json, which names them) before its first byte leaves: a
- * worker that is killed earlier makes the turn again from the one before, and nobody has seen the delta;
- * later it has the same delta. `overlap` steps into the next turn the thread has to be done; the update
- * is then applied to the parameters of that moment. Between its start and its end the thread alone uses
- * the client, the state, the copies, and what deltas are measured from. */
+ * A turn ends where a fragment is due: what it made is copied, and the next turn begins at once.
+ * The thread measures the delta on the copies and makes it durable with all that follows from it
+ * (residual, parameters, AdamW's state, and last state.json, which names them) before its first
+ * byte leaves: a worker that is killed earlier makes the turn again from the one before, and nobody
+ * has seen the delta; later it has the same delta. `overlap` steps into the next turn the thread
+ * has to be done; the update is then applied to the parameters of that moment. Between its start
+ * and its end the thread alone uses the client, the state, the copies, and what deltas are measured
+ * from. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/join.h"
-#include "cmd/rnp-train/join_ranks.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/worker/worker.h"
+#include "cmd/rnp-train/worker/ranks.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -152,7 +153,7 @@ static int keep_turn(struct stream *s)
 
 	if (!made->waits)
 		return 0;
-	if (worker_kept(s->w) < 0)
+	if (worker_persisted(s->w) < 0)
 		return -1;
 	c.n = training_ranges(&s->w->run, made->a.round - 1, &c.ranges, &c.elements);
 	if (worker_has_residual(made->a.method))
@@ -224,6 +225,8 @@ int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
 {
 	struct client_request q = { .method = "GET",
 		.sign = true,
+		.has = "kind",
+		.may_be_empty = true,
 		.timeout_ms = PROTOCOL_POLL_MS + 15000 };
 	char path[160];
 	int rc = 1;
@@ -251,8 +254,8 @@ int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
 	return rc;
 }
 
-/* Keeps, delivers, waits, fetches the update. Returns 0; 1, 2: the coordinator has gone on without us;
- * -1. */
+/* Keeps, delivers, waits, fetches the update. Returns 0; 1, 2: the coordinator has gone on without
+ * us; -1. */
 static int exchange(struct stream *s)
 {
 	struct worker *w = s->w;
@@ -265,7 +268,7 @@ static int exchange(struct stream *s)
 	if (rc || !w->state.unmerged)
 		return rc;
 	rc = worker_wait_round(w, w->state.unmerged, base, &version);
-	return rc ? rc : worker_get_base(w, base, version);
+	return rc ? rc : worker_fetch_params(w, base, version);
 }
 
 static void *run_exchange(void *arg)
@@ -274,13 +277,13 @@ static void *run_exchange(void *arg)
 
 	s->rc = exchange(s);
 	/* the other thread changes the state, too */
-	if (s->rc >= 0 && worker_kept(s->w) < 0)
+	if (s->rc >= 0 && worker_persisted(s->w) < 0)
 		s->rc = -1;
 	s->asked = 1;
 	if (s->rc == 0)
 		s->asked = worker_ask(s->w, true, &s->next);
 	if (s->asked == 0)
-		s->rc = worker_get_text(s->w, &s->next, &s->w->text_next);
+		s->rc = worker_get_text(s->w, &s->next, &s->w->text.next);
 	if (s->rc < 0 || s->asked < 0)
 		err_save(&s->error);
 	return NULL;
@@ -305,7 +308,7 @@ static int end_exchange(struct stream *s)
 /* --- the update ------------------------------------------------------------------------------- */
 
 /* theta_p <- a theta_p + (1 - a) pub_p, from which the fragment's next delta is measured. */
-static int merge_range(struct stream *s, const struct flatfile *pub,
+static int merge_range(struct stream *s, const struct flatfile *published,
 	struct update_walk *walk)
 {
 	struct lm_train *t = s->w->loop.train;
@@ -313,7 +316,7 @@ static int merge_range(struct stream *s, const struct flatfile *pub,
 	uint64_t at, n;
 
 	while ((n = update_walk_step(walk, CONTAINER_FLOATS, &at)))
-		if (lm_flat_merge(t, at, n, pub->x + at, keep) < 0 ||
+		if (lm_flat_merge(t, at, n, published->x + at, keep) < 0 ||
 			lm_flat_get(t, LM_STATE_PARAMETER, at, n, s->began + at) < 0)
 			return -1;
 	return 0;
@@ -322,7 +325,7 @@ static int merge_range(struct stream *s, const struct flatfile *pub,
 static int merge(struct stream *s)
 {
 	struct worker *w = s->w;
-	struct flatfile pub = FLATFILE_INIT;
+	struct flatfile published = FLATFILE_INIT;
 	struct update_range *ranges;
 	uint64_t elements;
 	size_t n;
@@ -331,12 +334,12 @@ static int merge(struct stream *s)
 	if (!w->state.unmerged)
 		return 0;
 	n = training_ranges(&w->run, w->state.unmerged - 1, &ranges, &elements);
-	rc = worker_open_array(w, &pub, "pub", w->state.pub);
+	rc = worker_open_array(w, &published, "pub", w->state.published);
 	if (rc == 0)
-		rc = merge_range(s, &pub,
+		rc = merge_range(s, &published,
 			&(struct update_walk){ .ranges = ranges, .n = n });
 	w->state.unmerged = 0;
-	flatfile_close(&pub);
+	flatfile_close(&published);
 	free(ranges);
 	return rc == 0 ? worker_lead_state(w, false) : rc;
 }
@@ -362,13 +365,13 @@ static int before_step(void *arg, uint64_t i)
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-/* Parameters and what deltas are measured from: its own where the turn follows its last one, else those
- * that all have. */
+/* Parameters and what deltas are measured from: its own where the turn follows its last one, else
+ * those that all have. */
 static int load(struct stream *s, bool goes_on)
 {
 	struct worker *w = s->w;
 	struct flatfile f = FLATFILE_INIT;
-	uint64_t number = goes_on ? w->state.theta : w->state.pub;
+	uint64_t number = goes_on ? w->state.theta : w->state.published;
 	int rc = worker_open_array(w, &f, goes_on ? "began" : "pub", number);
 
 	if (rc == 0)
@@ -393,11 +396,11 @@ static int first_turn(struct stream *s)
 	goes_on = w->state.theta && s->a.round == w->state.done + 1;
 	if (!goes_on) {
 		w->state.unmerged = 0;
-		rc = worker_get_base(w, s->a.base, s->a.round - 1);
+		rc = worker_fetch_params(w, s->a.base, s->a.round - 1);
 	}
 	if (rc == 0)
-		rc = worker_get_text(w, &s->a, &w->text);
-	w->text_first = s->a.first;
+		rc = worker_get_text(w, &s->a, &w->text.now);
+	w->text.first = s->a.first;
 	return rc ? rc : load(s, goes_on);
 }
 
@@ -436,11 +439,11 @@ static int make_turn(struct stream *s)
 static void take_next(struct stream *s)
 {
 	struct worker *w = s->w;
-	struct buf was = w->text;
+	struct buf was = w->text.now;
 
-	w->text = w->text_next;
-	w->text_next = was;
-	w->text_first = s->next.first;
+	w->text.now = w->text.next;
+	w->text.next = was;
+	w->text.first = s->next.first;
 	s->a = s->next;
 }
 
@@ -467,7 +470,7 @@ static void close_stream(struct stream *s)
 int worker_stream(struct worker *w)
 {
 	struct stream s = { .w = w };
-	int rc = worker_kept(w) < 0 ? -1 : open_stream(&s);
+	int rc = worker_persisted(w) < 0 ? -1 : open_stream(&s);
 
 	if (rc == 0)
 		rc = first_turn(&s);

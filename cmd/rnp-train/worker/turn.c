@@ -1,13 +1,13 @@
-/* join_turn.c - the inner steps of a turn, and the delta that they make. */
+/* turn.c - the inner steps of a turn, and the delta that they make. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
-#include "cmd/rnp-train/join.h"
-#include "cmd/rnp-train/join_ranks.h"
+#include "cmd/rnp-train/wire/container.h"
+#include "cmd/rnp-train/worker/worker.h"
+#include "cmd/rnp-train/worker/ranks.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -119,7 +119,8 @@ int worker_load_adam(struct worker *w, const struct assignment *a)
 		return -1;
 	if (w->state.adam)
 		return 0;
-	if ((w->run.state[0] && a->round == 1 && fetch_adam(w) < 0) || worker_kept(w) < 0)
+	if ((w->run.state[0] && a->round == 1 && fetch_adam(w) < 0) ||
+		worker_persisted(w) < 0)
 		return -1;
 	w->state.fresh = a->round > 1;
 	return 0;
@@ -148,7 +149,7 @@ static int report(const struct worker *w, const struct lm_step *step, int64_t ns
 	r = json_record("rnp.step");
 	json_set_i64(r, "step", (int64_t)w->loop.step);
 	json_set_f64(r, "loss", step->loss);
-	json_set_i64(r, "tokens", (int64_t)(w->tokens + w->loop.tokens));
+	json_set_i64(r, "tokens", (int64_t)(w->work.tokens + w->loop.tokens));
 	json_set_i64(r, "tokens_per_s",
 		(int64_t)((double)step->targets * 1e9 / (double)(ns ? ns : 1)));
 	json_set_f64(r, "gradient_norm", step->norm);
@@ -202,11 +203,11 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 	if (rc == 0) {
 		tenths(losses, a->steps, d);
 		d->tokens = w->loop.tokens;
-		w->tokens += d->tokens;
+		w->work.tokens += d->tokens;
 		w->loop.tokens = 0;
 		d->steps = a->steps;
 		d->seconds = all_ns / 1000000000 + (all_ns % 1000000000 != 0);
-		w->tokens_per_s = (uint64_t)((double)d->tokens * 1e9 /
+		w->work.tokens_per_s = (uint64_t)((double)d->tokens * 1e9 /
 			(double)(all_ns ? all_ns : 1));
 	}
 	free(losses);
@@ -226,15 +227,15 @@ static int copy_array(struct worker *w, enum lm_state what, const char *name,
 /* What a delta is measured from. */
 struct from_pub {
 	struct worker *w;
-	struct flatfile pub;
+	struct flatfile published;
 };
 
-/* pub less what the steps made of it, on the device. */
+/* published less what the steps made of it, on the device. */
 static int fill_delta(void *arg, uint64_t from, uint64_t n, float *out)
 {
 	const struct from_pub *f = arg;
 
-	return lm_flat_delta(f->w->loop.train, from, n, f->pub.x + from, out);
+	return lm_flat_delta(f->w->loop.train, from, n, f->published.x + from, out);
 }
 
 bool worker_has_residual(const char *method)
@@ -242,15 +243,15 @@ bool worker_has_residual(const char *method)
 	return strcmp(method, "none") != 0 && strcmp(method, "lossless") != 0;
 }
 
-int worker_copy_residual(struct worker *w, struct flatfile *e)
+int worker_copy_residual(struct worker *w, struct flatfile *residual)
 {
 	struct flatfile was = FLATFILE_INIT;
-	int rc = worker_make_array(w, e, "e", w->state.next);
+	int rc = worker_make_array(w, residual, "e", w->state.next);
 
 	if (rc == 0 && w->state.residual) {
 		rc = worker_open_array(w, &was, "e", w->state.residual);
 		if (rc == 0)
-			memcpy(e->x, was.x, e->n * sizeof *e->x);
+			memcpy(residual->x, was.x, residual->n * sizeof *residual->x);
 		flatfile_close(&was);
 	}
 	return rc;
@@ -264,7 +265,7 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
 		(unsigned long long)a->turn);
 	bool feedback = worker_has_residual(a->method);
-	int rc = worker_open_array(w, &from.pub, "pub", w->state.pub);
+	int rc = worker_open_array(w, &from.published, "pub", w->state.published);
 
 	if (rc == 0 && feedback)
 		rc = worker_copy_residual(w, residual);
@@ -272,13 +273,13 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 		rc = container_write_filled(&w->d, a->method, fill_delta, &from,
 			feedback ? residual->x : NULL, w->state.n, path, true, &facts);
 	if (rc == 0) {
-		w->keeping.container = path; /* the link does not wait for the disk */
+		w->persisting.container = path; /* the link does not wait for the disk */
 		path = NULL;
 		d->bytes = facts.bytes;
 		protocol_hex(d->sha256, facts.sha256);
 		protocol_hex(d->root, facts.root);
 	}
-	flatfile_close(&from.pub);
+	flatfile_close(&from.published);
 	free(path);
 	return rc;
 }
@@ -295,17 +296,17 @@ void worker_state_delta(struct worker *w, const struct delta *d, uint64_t adam_s
 	s->tokens += d->tokens;
 	s->pending = true;
 	s->delta = *d;
-	w->made = d->turn;
+	w->delivery.made = d->turn;
 }
 
 void worker_count_beside(struct worker *w, int64_t from_ns)
 {
-	w->beside_ns += clock_mono_ns() - from_ns;
+	w->work.overhead_ns += clock_mono_ns() - from_ns;
 	/* simulate takes it as a link's turn_ms */
 	prog_detail("turn %llu: %lld ms beside steps and transfers",
 		(unsigned long long)w->state.delta.turn,
-		(long long)(w->beside_ns / 1000000));
-	w->beside_ns = 0;
+		(long long)(w->work.overhead_ns / 1000000));
+	w->work.overhead_ns = 0;
 }
 
 /* Container, AdamW's state and residual become durable together, while the container is sent. */
@@ -313,7 +314,7 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 {
 	struct flatfile f[3] = { FLATFILE_INIT, FLATFILE_INIT, FLATFILE_INIT };
 	int64_t from_ns = clock_mono_ns();
-	int rc = worker_kept(w), n = 2;
+	int rc = worker_persisted(w), n = 2;
 
 	if (rc == 0)
 		rc = write_container(w, a, d, &f[2]);
@@ -328,7 +329,7 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 		n = 3;
 	if (rc == 0) {
 		worker_state_delta(w, d, lm_train_steps(w->loop.train), n == 3);
-		rc = worker_keep(w, f, n);
+		rc = worker_persist(w, f, n);
 	}
 	for (int i = 0; i < 3; i++)
 		flatfile_close(&f[i]);
@@ -343,7 +344,7 @@ int worker_train(struct worker *w, const struct assignment *a)
 {
 	struct delta d = { .turn = a->turn };
 	int64_t from_ns = clock_mono_ns();
-	int rc = worker_load_array(w, LM_STATE_PARAMETER, "pub", w->state.pub);
+	int rc = worker_load_array(w, LM_STATE_PARAMETER, "pub", w->state.published);
 
 	if (rc == 0)
 		rc = worker_load_adam(w, a);
@@ -356,7 +357,7 @@ int worker_train(struct worker *w, const struct assignment *a)
 	prog_detail("turn %llu: %llu steps from sequence %llu",
 		(unsigned long long)a->turn, (unsigned long long)a->steps,
 		(unsigned long long)a->first);
-	w->beside_ns += clock_mono_ns() - from_ns;
+	w->work.overhead_ns += clock_mono_ns() - from_ns;
 	if (rc == 0)
 		rc = worker_make_steps(w, a, &d, NULL, NULL);
 	return rc == 0 ? keep_turn(w, a, &d) : rc;

@@ -1,4 +1,4 @@
-/* comm_mpi.c - the mpi backend of comm.h, built as librnp_mpi.so: uses MPI_COMM_WORLD of the
+/* mpi.c - the mpi backend of comm.h, built as librnp_mpi.so: uses MPI_COMM_WORLD of the
  * MPI that mpicc belongs to. */
 #include <mpi.h>
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "common/comm/comm_plugin.h"
+#include "common/comm/plugin.h"
 
 #define TAG        7
 #define PIECE_MAX  ((size_t)1 << 30) /* MPI counts in int */

@@ -1,4 +1,4 @@
-/* comm_nccl.c - the nccl backend of comm.h, as librnp_nccl.so: one GPU per rank, with the GPU's
+/* nccl.c - the nccl backend of comm.h, as librnp_nccl.so: one GPU per rank, with the GPU's
  * memory.
  *
  * Nothing waits forever: NCCL runs in non-blocking mode, and every wait polls the stream and
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/comm/comm_plugin.h"
+#include "common/comm/plugin.h"
 
 _Static_assert(sizeof(ncclUniqueId) <= COMM_UNIQUE_BYTES, "unique id of NCCL");
 

@@ -1,5 +1,5 @@
-/* engine_admit.c - which requests wait, enter and leave, and the pages of the cache that they have. */
-#include "common/lm/engine/engine_parts.h"
+/* admit.c - which requests wait, enter and leave, and the pages of the cache that they have. */
+#include "common/lm/engine/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* --- those that wait ------------------------------------------------------------------------ */
 
-void lm_engine_submit(struct lm_engine *e, struct lm_request *a)
+void lm_engine_submit(struct lm_engine *e, struct lm_answer *a)
 {
 	a->length = a->prompt;
 	a->serial = e->next_serial++;
@@ -21,9 +21,9 @@ void lm_engine_submit(struct lm_engine *e, struct lm_request *a)
 	e->counts.waiting++;
 }
 
-static void take_waiting(struct lm_engine *e, struct lm_request **at)
+static void take_waiting(struct lm_engine *e, struct lm_answer **at)
 {
-	struct lm_request *a = *at;
+	struct lm_answer *a = *at;
 
 	*at = a->next;
 	if (!a->next)
@@ -33,9 +33,9 @@ static void take_waiting(struct lm_engine *e, struct lm_request **at)
 }
 
 /* Puts a preempted answer back into the queue, at the place of its age. */
-static void wait_again(struct lm_engine *e, struct lm_request *a)
+static void wait_again(struct lm_engine *e, struct lm_answer *a)
 {
-	struct lm_request **at = &e->waiting;
+	struct lm_answer **at = &e->waiting;
 
 	while (*at && (*at)->serial < a->serial)
 		at = &(*at)->next;
@@ -50,7 +50,7 @@ static void wait_again(struct lm_engine *e, struct lm_request *a)
 
 /* Releases the pages. Those that the prefix index keeps become its most recently used, the
  * first page of the text last. */
-static void release_pages(struct lm_engine *e, struct lm_request *a)
+static void release_pages(struct lm_engine *e, struct lm_answer *a)
 {
 	for (uint32_t i = a->sequence.n; i-- > a->sequence.begin;)
 		lm_prefix_touch(e->prefix, a->sequence.pages[i]);
@@ -58,7 +58,7 @@ static void release_pages(struct lm_engine *e, struct lm_request *a)
 	a->hashed = 0;
 }
 
-void engine_leave(struct lm_engine *e, struct lm_request *a)
+void engine_leave(struct lm_engine *e, struct lm_answer *a)
 {
 	uint32_t i = 0;
 
@@ -72,7 +72,7 @@ void engine_leave(struct lm_engine *e, struct lm_request *a)
 		lm_draft_forget(e->draft, &a->draft_read);
 }
 
-void engine_emit(struct lm_engine *e, struct lm_request *a, int64_t token,
+void engine_emit(struct lm_engine *e, struct lm_answer *a, int64_t token,
 	const struct lm_logprobs *logprobs)
 {
 	struct lm_event event = { .answer = a, .token = token, .logprobs = logprobs };
@@ -80,17 +80,18 @@ void engine_emit(struct lm_engine *e, struct lm_request *a, int64_t token,
 	e->event(e->arg, &event);
 }
 
-bool engine_tells(const struct lm_request *a, uint32_t position)
+bool engine_tells(const struct lm_answer *a, uint32_t position)
 {
 	return a->prompt_logprobs && position + 1 < a->prompt && position >= a->told;
 }
 
-bool engine_told(const struct lm_request *a, uint32_t length)
+/* Whether all that prompt_logprobs asks for was reported, up to a length of the text. */
+static bool engine_told(const struct lm_answer *a, uint32_t length)
 {
 	return !a->prompt_logprobs || a->told >= length || a->told + 1 >= a->prompt;
 }
 
-void engine_finished(struct lm_engine *e, struct lm_request *a, enum lm_finish how)
+void engine_finished(struct lm_engine *e, struct lm_answer *a, enum lm_finish how)
 {
 	a->finish = how;
 	lm_history_release(&a->history);
@@ -99,7 +100,7 @@ void engine_finished(struct lm_engine *e, struct lm_request *a, enum lm_finish h
 	engine_emit(e, a, -1, NULL);
 }
 
-void engine_fail(struct lm_request *a)
+void engine_fail(struct lm_answer *a)
 {
 	a->finish = LM_FINISH_ERROR;
 	if (!a->error) {
@@ -108,7 +109,7 @@ void engine_fail(struct lm_request *a)
 	}
 }
 
-void engine_fail_short(struct lm_request *a)
+void engine_fail_short(struct lm_answer *a)
 {
 	if (a->finish != LM_UNFINISHED)
 		return;
@@ -117,7 +118,7 @@ void engine_fail_short(struct lm_request *a)
 	(void)mem_ran_out(); /* for the error itself */
 }
 
-void engine_fail_if_short(struct lm_request *a)
+void engine_fail_if_short(struct lm_answer *a)
 {
 	if (mem_ran_out())
 		engine_fail_short(a);
@@ -135,7 +136,7 @@ void engine_relieve(struct lm_engine *e)
 void engine_drop_failed(struct lm_engine *e)
 {
 	for (uint32_t i = 0; i < e->running_count;) {
-		struct lm_request *a = e->running[i];
+		struct lm_answer *a = e->running[i];
 
 		if (a->finish == LM_UNFINISHED) {
 			i++;
@@ -148,7 +149,7 @@ void engine_drop_failed(struct lm_engine *e)
 
 void engine_drop_cancelled(struct lm_engine *e)
 {
-	struct lm_request **at = &e->waiting, *a;
+	struct lm_answer **at = &e->waiting, *a;
 
 	for (uint32_t i = 0; i < e->running_count;) {
 		a = e->running[i];
@@ -178,7 +179,7 @@ static uint32_t pages_missing(const struct lm_sequence *s, uint32_t tokens)
 	return pages > s->n ? pages - s->n : 0;
 }
 
-bool engine_next_hash(struct lm_request *a, struct lm_prefix_hash *out)
+bool engine_next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
 {
 	uint32_t length = a->sequence.length;
 
@@ -204,7 +205,7 @@ static uint32_t first_page(const struct lm_engine *e, uint32_t length)
 /* For models whose layers all have a window: finds the longest beginning of a text of whose last
  * window the index has all pages, whatever has become of those before it, and skips the latter. The
  * sequence is empty. */
-static void skip_to_window(struct lm_engine *e, struct lm_request *a)
+static void skip_to_window(struct lm_engine *e, struct lm_answer *a)
 {
 	uint32_t pages = (a->length - 1) / LM_PAGE, run = 0, best = 0, first;
 	struct lm_prefix_hash hash, at_first;
@@ -227,7 +228,7 @@ static void skip_to_window(struct lm_engine *e, struct lm_request *a)
 	a->hashed = first;
 }
 
-void engine_adopt(struct lm_engine *e, struct lm_request *a)
+void engine_adopt(struct lm_engine *e, struct lm_answer *a)
 {
 	struct lm_prefix_hash hash;
 	int64_t page;
@@ -245,7 +246,7 @@ void engine_adopt(struct lm_engine *e, struct lm_request *a)
 	}
 }
 
-void engine_count_cached(struct lm_engine *e, struct lm_request *a, uint32_t before)
+void engine_count_cached(struct lm_engine *e, struct lm_answer *a, uint32_t before)
 {
 	uint32_t tokens = a->sequence.length - before;
 
@@ -254,7 +255,7 @@ void engine_count_cached(struct lm_engine *e, struct lm_request *a, uint32_t bef
 		a->cached += tokens;
 }
 
-void engine_keep(struct lm_engine *e, struct lm_request *a)
+void engine_keep(struct lm_engine *e, struct lm_answer *a)
 {
 	const struct lm_sequence *s = &a->sequence;
 
@@ -267,7 +268,7 @@ void engine_keep(struct lm_engine *e, struct lm_request *a)
 	}
 }
 
-void engine_forget(struct lm_engine *e, struct lm_request *a)
+void engine_forget(struct lm_engine *e, struct lm_answer *a)
 {
 	lm_sequence_forget(&a->sequence, e->cache,
 		first_page(e, a->sequence.length) * LM_PAGE);
@@ -285,12 +286,12 @@ static uint32_t running_of(const struct lm_engine *e, uint64_t group)
 }
 
 /* Returns the answer to admit next: the oldest of the group with the fewest in progress. */
-static struct lm_request **next_waiting(struct lm_engine *e)
+static struct lm_answer **next_waiting(struct lm_engine *e)
 {
-	struct lm_request **best = NULL;
+	struct lm_answer **best = NULL;
 	uint32_t fewest = UINT32_MAX;
 
-	for (struct lm_request **at = &e->waiting; *at && fewest; at = &(*at)->next) {
+	for (struct lm_answer **at = &e->waiting; *at && fewest; at = &(*at)->next) {
 		uint32_t n = running_of(e, (*at)->group);
 
 		if (n < fewest) {
@@ -301,7 +302,7 @@ static struct lm_request **next_waiting(struct lm_engine *e)
 	return best;
 }
 
-static bool fits(struct lm_engine *e, struct lm_request *a)
+static bool fits(struct lm_engine *e, struct lm_answer *a)
 {
 	uint32_t margin = LM_ENGINE_MARGIN, needed;
 
@@ -313,11 +314,12 @@ static bool fits(struct lm_engine *e, struct lm_request *a)
 	/* an answer alone may use the whole cache, and ends when the cache is full */
 	return needed <= lm_prefix_free_pages(e->prefix) ||
 		(!e->running_count &&
-			pages_missing(&a->sequence, a->length + 1 - a->sequence.length) <=
+			pages_missing(&a->sequence,
+				a->length + (a->tokens_max > 0) - a->sequence.length) <=
 				lm_prefix_free_pages(e->prefix));
 }
 
-static void enter(struct lm_engine *e, struct lm_request *a)
+static void enter(struct lm_engine *e, struct lm_answer *a)
 {
 	uint32_t i = e->running_count++;
 
@@ -338,14 +340,14 @@ static void enter(struct lm_engine *e, struct lm_request *a)
 	engine_fail_if_short(a);
 }
 
-bool engine_grow(struct lm_engine *e, struct lm_request *a, uint32_t tokens)
+bool engine_grow(struct lm_engine *e, struct lm_answer *a, uint32_t tokens)
 {
 	return lm_prefix_make_room(e->prefix, pages_missing(&a->sequence, tokens)) &&
 		lm_sequence_grow(&a->sequence, e->cache, tokens) == 0;
 }
 
 /* Whether an answer could be admitted; if so, its pages are reserved. */
-static bool prepare(struct lm_engine *e, struct lm_request *a)
+static bool prepare(struct lm_engine *e, struct lm_answer *a)
 {
 	engine_adopt(e, a);
 	if (fits(e, a) && engine_grow(e, a, a->length - a->sequence.length))
@@ -357,7 +359,7 @@ static bool prepare(struct lm_engine *e, struct lm_request *a)
 
 void engine_admit(struct lm_engine *e)
 {
-	struct lm_request **at, *a;
+	struct lm_answer **at, *a;
 
 	while (e->running_count < e->limits.streams && (at = next_waiting(e))) {
 		a = *at;
@@ -375,9 +377,9 @@ void engine_admit(struct lm_engine *e)
 	}
 }
 
-bool engine_preempt(struct lm_engine *e, const struct lm_request *but)
+bool engine_preempt(struct lm_engine *e, const struct lm_answer *but)
 {
-	struct lm_request *a = e->running[e->running_count - 1];
+	struct lm_answer *a = e->running[e->running_count - 1];
 
 	if (e->running_count == 1 && a == but)
 		return false;

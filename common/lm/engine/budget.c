@@ -19,8 +19,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Adds what a row cost in a step, and returns what it usually costs: the median, as a step that something else
- * on the machine interrupted says nothing of the next ones. */
+/* Adds what a row cost in a step, and returns what it usually costs: the median, as a step that
+ * something else on the machine interrupted says nothing of the next ones. */
 static int64_t usual_cost(struct lm_budget *b, int64_t ns)
 {
 	int64_t sorted[LM_BUDGET_COSTS];
@@ -38,7 +38,8 @@ void lm_budget_learn(struct lm_budget *b, uint32_t load, bool full, int64_t ns,
 {
 	uint64_t rows, most = 2 * (uint64_t)b->rows;
 
-	/* one that prompts did not fill says little of what their rows cost, unless it was too long */
+	/* one that prompts did not fill says little of what their rows cost, unless it was too
+	 * long */
 	if (!load || (!full && ns <= wanted_ns))
 		return;
 	rows = (uint64_t)(b->step_ns / (usual_cost(b, ns / load) + 1));

@@ -1,5 +1,5 @@
-/* budget.h - how many rows of prompts a step may have, so that it takes as long as wanted: what rows cost is
- * learnt from the last steps. Pure. */
+/* budget.h - how many rows of prompts a step may have, so that it takes as long as wanted: what
+ * rows cost is learnt from the last steps. Pure. */
 #ifndef RNP_COMMON_LM_ENGINE_BUDGET_H
 #define RNP_COMMON_LM_ENGINE_BUDGET_H
 
@@ -19,7 +19,8 @@ struct lm_budget {
 /* Begins with so many rows, until their speed is known. */
 void lm_budget_init(struct lm_budget *b, int64_t step_ns, uint32_t rows);
 
-/* Learns from a step of this load that took ns, of wanted_ns. full: prompts had more rows than it allowed. */
+/* Learns from a step of this load that took ns, of wanted_ns. full: prompts had more rows than it
+ * allowed. */
 void lm_budget_learn(struct lm_budget *b, uint32_t load, bool full, int64_t ns,
 	int64_t wanted_ns);
 

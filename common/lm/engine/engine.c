@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/lm/engine/engine_parts.h"
+#include "common/lm/engine/parts.h"
 #include "common/lm/engine/guess.h"
 
 /* One multiply-add of attention takes as long as this many of a matrix product: its operands come
@@ -141,7 +141,7 @@ void lm_engine_close(struct lm_engine *e)
 			lm_draft_forget(e->draft, &e->running[i]->draft_read);
 		lm_history_release(&e->running[i]->history);
 	}
-	for (struct lm_request *a = e->waiting; a; a = a->next)
+	for (struct lm_answer *a = e->waiting; a; a = a->next)
 		lm_history_release(&a->history);
 	lm_draft_close(e->draft);
 	free(e->drafts);
@@ -157,14 +157,15 @@ void lm_engine_close(struct lm_engine *e)
 	free(e);
 }
 
-int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n)
+int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n,
+	bool generates)
 {
 	uint32_t vocab = lm_weights_config(e->w)->vocab;
 
-	if (n >= e->limits.context)
+	if (n + generates > e->limits.context)
 		return err_set(EX_DATAERR, "the prompt has %u tokens, the context %u", n,
 			e->limits.context);
-	if (lm_cache_pages(n + 1) > e->limits.pages)
+	if (lm_cache_pages(n + generates) > e->limits.pages)
 		return err_set(EX_DATAERR, "the prompt has %u tokens, the whole cache %u",
 			n, e->limits.pages * LM_PAGE);
 	for (uint32_t i = 0; i < n; i++)

@@ -45,10 +45,10 @@ struct lm_pace {
 	uint32_t misses; /* consecutive attempts that were all wrong */
 };
 
-/* One request: a prompt, how to go on, and what became of it. The caller fills in the first part
+/* One answer: its prompt, how to go on, and what became of it. The caller fills in the first part
  * and submits it; until the event that reports its end it touches nothing but cancel. Initialise
  * with zeros. */
-struct lm_request {
+struct lm_answer {
 	/* malloc'ed: the prompt; the engine appends. The caller frees it */
 	uint32_t *tokens;
 	size_t tokens_capacity;
@@ -58,8 +58,8 @@ struct lm_request {
 	struct lm_mask mask;
 	bool logprobs;
 	uint32_t top_logprobs; /* with logprobs: number of alternatives reported */
-	/* Reports the tokens of the prompt behind the first one, too, with their logprobs, before the
-	 * answer: all its rows are computed, whatever is in the cache. */
+	/* Reports the tokens of the prompt behind the first one, too, with their logprobs, before
+	 * the answer: all its rows are computed, whatever is in the cache. */
 	bool prompt_logprobs;
 	uint64_t group; /* the client: groups take turns */
 	uint64_t space; /* answers of the same space may share pages */
@@ -69,7 +69,7 @@ struct lm_request {
 	uint32_t prediction_count;
 	uint32_t speculate; /* tokens to propose in a step at most; 0: none */
 	/* If not NULL, no token is drawn: the [dim] activations of the prompt's last row, or
-	 * with `mean` the mean of all its rows, are written there; tokens_max is 1. */
+	 * with `mean` the mean of all its rows, are written there; tokens_max is 0. */
 	float *embedding;
 	bool mean;
 	void *user; /* for the caller */
@@ -89,7 +89,7 @@ struct lm_request {
 	struct err *error; /* with LM_FINISH_ERROR; the caller frees it */
 
 	/* Private to the engine. */
-	struct lm_request *next;
+	struct lm_answer *next;
 	struct lm_sequence sequence;
 	struct lm_draft_read draft_read;
 	struct lm_history history;
@@ -111,7 +111,7 @@ struct lm_request {
 
 /* A new token of an answer, or its end. */
 struct lm_event {
-	struct lm_request *answer;
+	struct lm_answer *answer;
 	int64_t token;  /* of the answer, or -1: it has ended, see answer.finish */
 	bool of_prompt; /* the token is the prompt's (prompt_logprobs) */
 	/* NULL: not requested. Valid during the call */
@@ -163,16 +163,19 @@ void lm_engine_close(
 	struct lm_engine *e); /* NULL is fine; unfinished answers get no event */
 
 /* Checks whether an answer can be computed at all: returns 0, or -1 with err_set(EX_DATAERR) if
- * its prompt leaves no position for a token, does not fit into the whole cache, or has an id
- * that is not in the vocabulary. Any thread may call it. */
-int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n);
+ * its prompt is longer than the context, does not fit into the whole cache, leaves no position for
+ * a token where one is to be generated, or has an id that is not in the vocabulary. Any thread may
+ * call it. */
+int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n,
+	bool generates);
 
 /* Appends an answer that lm_engine_accepts accepted to the waiting ones. */
-void lm_engine_submit(struct lm_engine *e, struct lm_request *a);
+void lm_engine_submit(struct lm_engine *e, struct lm_answer *a);
 
 /* Sets what the rows of a step may cost together, in rows at the beginning of a text. A row further
- * on costs more, since it attends to more keys; there are limits.rows of them at most, whatever they
- * cost. beside: the same for steps in which answers get their next tokens, beside the prompts. */
+ * on costs more, since it attends to more keys; there are limits.rows of them at most, whatever
+ * they cost. beside: the same for steps in which answers get their next tokens, beside the
+ * prompts. */
 void lm_engine_set_budget(struct lm_engine *e, uint32_t rows, uint32_t beside);
 
 /* Returns what the last step cost, in the same unit. *full: prompts had more rows than the

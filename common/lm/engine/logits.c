@@ -1,5 +1,5 @@
-/* engine_logits.c - what follows from logits: the next token of an answer, its end, its embedding. */
-#include "common/lm/engine/engine_parts.h"
+/* logits.c - what follows from logits: the next token of an answer, its end, its embedding. */
+#include "common/lm/engine/parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "common/lm/engine/guess.h"
 
-/* --- what follows from logits ------------------------------------------------------------------ */
+/* --- what follows from logits ------------------------------------------------------------- */
 
 static bool ends_text(const struct lm_engine *e, uint32_t token)
 {
@@ -20,7 +20,7 @@ static bool ends_text(const struct lm_engine *e, uint32_t token)
 }
 
 /* Appends a token to the text and reports it. */
-static void append(struct lm_engine *e, struct lm_request *a, const struct lm_choice *c)
+static void append(struct lm_engine *e, struct lm_answer *a, const struct lm_choice *c)
 {
 	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
 		(size_t)a->length + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
@@ -36,7 +36,7 @@ static void append(struct lm_engine *e, struct lm_request *a, const struct lm_ch
 }
 
 /* Reports the token of the prompt behind a position. */
-static void tell_prompt(struct lm_engine *e, struct lm_request *a, uint32_t position,
+static void tell_prompt(struct lm_engine *e, struct lm_answer *a, uint32_t position,
 	const struct lm_choice *c)
 {
 	struct lm_event event = { .answer = a,
@@ -54,7 +54,7 @@ static void tell_prompt(struct lm_engine *e, struct lm_request *a, uint32_t posi
 }
 
 /* Adds a row, whose logits are at `score`, to the embedding, and completes it with the last row. */
-static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position,
+static void embed(struct lm_engine *e, struct lm_answer *a, uint32_t position,
 	uint32_t score)
 {
 	uint32_t dim = lm_weights_config(e->w)->dim;
@@ -74,7 +74,7 @@ static void embed(struct lm_engine *e, struct lm_request *a, uint32_t position,
 }
 
 /* The next token of the answer is drawn from the row. */
-static void draw(struct lm_engine *e, struct lm_request *a, uint32_t position,
+static void draw(struct lm_engine *e, struct lm_answer *a, uint32_t position,
 	const struct lm_choice *c)
 {
 	bool guessed = position + 1 < a->sequence.length;
@@ -96,19 +96,19 @@ static void draw(struct lm_engine *e, struct lm_request *a, uint32_t position,
 	a->step_accepted += guessed && !a->rejected;
 }
 
-static bool is_of_prompt(const struct lm_request *a, uint32_t position)
+static bool is_of_prompt(const struct lm_answer *a, uint32_t position)
 {
 	return position + 1 < a->prompt;
 }
 
 /* Whether a token, or the logprobs of one, follow from the row at a position. */
-static bool wants_choice(const struct lm_request *a, uint32_t position)
+static bool wants_choice(const struct lm_answer *a, uint32_t position)
 {
 	return a->finish == LM_UNFINISHED && !a->rejected && !a->embedding &&
 		(is_of_prompt(a, position) || a->tokens_max);
 }
 
-static struct lm_choice choice_of(const struct lm_request *a, uint32_t position,
+static struct lm_choice choice_of(const struct lm_answer *a, uint32_t position,
 	const float *logits)
 {
 	struct lm_choice c = { .logits = logits,
@@ -131,7 +131,7 @@ static struct lm_choice choice_of(const struct lm_request *a, uint32_t position,
 static void conclude(struct lm_engine *e, uint32_t row, uint32_t score,
 	const struct lm_choice *c)
 {
-	struct lm_request *a = e->of[row];
+	struct lm_answer *a = e->of[row];
 	uint32_t position = e->rows[row].position;
 
 	if (a->finish != LM_UNFINISHED || a->rejected)
@@ -149,18 +149,19 @@ static void conclude(struct lm_engine *e, uint32_t row, uint32_t score,
 		engine_fail_short(a);
 }
 
-/* Takes from the rows that are left the next token of each answer, and what comes before it of its prompt. A token that
- * follows another of the same answer is drawn when that one is known, as penalties and masks want. Sets the bits of the
- * rows, and where the choice for each is, or NULL; returns how many are to be made. */
+/* Takes from the rows that are left the next token of each answer, and what comes before it of its
+ * prompt. A token that follows another of the same answer is drawn when that one is known, as
+ * penalties and masks want. Sets the bits of the rows, and where the choice for each is, or NULL;
+ * returns how many are to be made. */
 static uint32_t next_choices(struct lm_engine *e, const uint32_t *rows, uint32_t n,
 	const float *logits, uint64_t left, uint64_t *now)
 {
 	uint32_t vocab = lm_weights_config(e->w)->vocab, count = 0;
-	const struct lm_request *drawn = NULL;
+	const struct lm_answer *drawn = NULL;
 
 	*now = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		const struct lm_request *a = e->of[rows[i]];
+		const struct lm_answer *a = e->of[rows[i]];
 		uint32_t position = e->rows[rows[i]].position;
 
 		if (!(left >> i & 1) || a == drawn)
@@ -198,7 +199,7 @@ int engine_on_scores(void *arg, const uint32_t *rows, uint32_t n, const float *l
 void engine_settle(struct lm_engine *e)
 {
 	for (uint32_t i = 0; i < e->running_count;) {
-		struct lm_request *a = e->running[i];
+		struct lm_answer *a = e->running[i];
 
 		if (a->step_proposed && a->sequence.length >= a->length)
 			lm_sequence_truncate(&a->sequence, e->cache, a->length - 1);

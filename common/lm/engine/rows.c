@@ -1,5 +1,5 @@
-/* engine_rows.c - which rows each answer computes in a step: next tokens, guesses, parts of prompts. */
-#include "common/lm/engine/engine_parts.h"
+/* rows.c - which rows each answer computes in a step: next tokens, guesses, parts of prompts. */
+#include "common/lm/engine/parts.h"
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -15,7 +15,7 @@
 
 /* Reserves pages for n rows of an answer, preempting newer answers if necessary. Returns false
  * if the answer itself was preempted or has ended. */
-static bool make_room(struct lm_engine *e, struct lm_request *a, uint32_t n)
+static bool make_room(struct lm_engine *e, struct lm_answer *a, uint32_t n)
 {
 	while (!engine_grow(e, a, n)) {
 		err_clear();
@@ -30,14 +30,13 @@ static bool make_room(struct lm_engine *e, struct lm_request *a, uint32_t n)
 	return true;
 }
 
-static bool is_prompt(const struct lm_request *a)
+static bool is_prompt(const struct lm_answer *a)
 {
 	return a->length - a->sequence.length > 1;
 }
 
 /* Returns how many tokens may be proposed from a source: as many as paid off lately. */
-static uint32_t guesses_max(struct lm_engine *e, struct lm_request *a,
-	enum lm_source from)
+static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a, enum lm_source from)
 {
 	struct lm_pace *p = &a->pace[from];
 	uint32_t max = p->propose_max < a->speculate ? p->propose_max : a->speculate;
@@ -49,7 +48,7 @@ static uint32_t guesses_max(struct lm_engine *e, struct lm_request *a,
 	if (max > left)
 		max = left;
 	if (max >= room)
-		max = room - 1;
+		max = room ? room - 1 : 0; /* 0: a prompt that fills the context */
 	if (!max || !p->pause)
 		return max;
 	p->pause--;
@@ -57,7 +56,7 @@ static uint32_t guesses_max(struct lm_engine *e, struct lm_request *a,
 }
 
 /* Takes n proposals, which stand after the text, if pages are free. */
-static void take_guesses(struct lm_engine *e, struct lm_request *a, uint32_t n)
+static void take_guesses(struct lm_engine *e, struct lm_answer *a, uint32_t n)
 {
 	if (n && !engine_grow(e, a, 1 + n)) {
 		err_clear();
@@ -68,7 +67,7 @@ static void take_guesses(struct lm_engine *e, struct lm_request *a, uint32_t n)
 }
 
 /* Proposes tokens from the text itself, else asks the draft model for them, if there is one. */
-static void guess(struct lm_engine *e, struct lm_request *a, uint32_t *drafting)
+static void guess(struct lm_engine *e, struct lm_answer *a, uint32_t *drafting)
 {
 	uint32_t max, n = 0;
 
@@ -106,7 +105,7 @@ static void draft(struct lm_engine *e, uint32_t n)
 			take_guesses(e, e->drafting[i], e->drafts[i].count);
 }
 
-void engine_learn(struct lm_engine *e, struct lm_request *a)
+void engine_learn(struct lm_engine *e, struct lm_answer *a)
 {
 	struct lm_pace *p = &a->pace[a->source];
 
@@ -139,7 +138,7 @@ static void plan_next_tokens(struct lm_engine *e)
 	uint32_t drafting = 0;
 
 	for (uint32_t i = 0; i < e->running_count;) {
-		struct lm_request *a = e->running[i];
+		struct lm_answer *a = e->running[i];
 
 		a->step_rows = a->step_proposed = a->step_accepted = 0;
 		a->rejected = false;
@@ -165,7 +164,7 @@ static bool is_computed(struct lm_engine *e, uint32_t i,
 {
 	for (uint32_t k = 0; k < i; k++) {
 		struct lm_prefix_hash other;
-		struct lm_request *b = e->running[k];
+		struct lm_answer *b = e->running[k];
 
 		if (is_prompt(b) &&
 			b->sequence.length == e->running[i]->sequence.length &&
@@ -177,12 +176,12 @@ static bool is_computed(struct lm_engine *e, uint32_t i,
 
 /* Returns the oldest prompt that can take rows in the group after `group`, or NULL. Groups are
  * ordered by number. */
-static struct lm_request *next_prompt(struct lm_engine *e, uint64_t group)
+static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
 {
-	struct lm_request *best = NULL;
+	struct lm_answer *best = NULL;
 
 	for (uint32_t i = 0; i < e->running_count; i++) {
-		struct lm_request *a = e->running[i];
+		struct lm_answer *a = e->running[i];
 
 		if (!is_prompt(a) || a->deferred ||
 			a->step_rows == a->length - a->sequence.length)
@@ -195,7 +194,7 @@ static struct lm_request *next_prompt(struct lm_engine *e, uint64_t group)
 }
 
 /* Returns what a row of a prompt costs. */
-static uint64_t prompt_cost(const struct lm_engine *e, const struct lm_request *a,
+static uint64_t prompt_cost(const struct lm_engine *e, const struct lm_answer *a,
 	uint32_t position)
 {
 	return engine_cost_of(e, position) +
@@ -204,7 +203,7 @@ static uint64_t prompt_cost(const struct lm_engine *e, const struct lm_request *
 
 /* Returns how many rows of a prompt its next turn computes, and what they cost. least: fewer are
  * not worth a turn. */
-static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_request *a,
+static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_answer *a,
 	uint64_t left, uint32_t least, uint64_t *cost)
 {
 	uint32_t from = a->sequence.length + a->step_rows;
@@ -226,7 +225,7 @@ static uint32_t rows_of_turn(const struct lm_engine *e, const struct lm_request 
 static void plan_prompts(struct lm_engine *e, uint32_t room, uint64_t left)
 {
 	struct lm_prefix_hash hash;
-	struct lm_request *a;
+	struct lm_answer *a;
 	uint32_t before, least = PROMPT_ROWS_MIN;
 
 	for (uint32_t i = 0; i < e->running_count; i++) {
@@ -271,7 +270,7 @@ void engine_plan(struct lm_engine *e)
 	plan_next_tokens(e);
 	e->load = 0;
 	for (uint32_t i = 0; i < e->running_count; i++) {
-		const struct lm_request *a = e->running[i];
+		const struct lm_answer *a = e->running[i];
 
 		e->load += a->step_rows * engine_cost_of(e, a->length);
 	}
@@ -281,7 +280,7 @@ void engine_plan(struct lm_engine *e)
 	plan_prompts(e, room, budget > e->load + min ? budget - e->load : min);
 	e->row_count = 0;
 	for (uint32_t i = 0; i < e->running_count; i++) {
-		struct lm_request *a = e->running[i];
+		struct lm_answer *a = e->running[i];
 
 		for (uint32_t k = 0; k < a->step_rows; k++) {
 			uint32_t position = a->sequence.length + k, row = e->row_count++;

@@ -11,8 +11,9 @@
 #include "common/base/mem.h"
 #include "common/lm/engine/budget.h"
 
-/* Sixteenths of step_ns that a step is meant to take where answers wait for it, as steps of the same cost differ,
- * and where none does: products of more rows are faster, and nobody but a new request is held. */
+/* Sixteenths of step_ns that a step is meant to take where answers wait for it, as steps of the
+ * same cost differ, and where none does: products of more rows are faster, and nobody but a new
+ * request is held. */
 #define BESIDE       9
 #define ALONE        36
 #define BUDGET_FIRST 32 /* rows of prompts in a step until their speed is known */
@@ -113,13 +114,7 @@ void lm_events_take(struct lm_events *o, struct lm_event_batch *news, int timeou
 	struct lm_event_batch swap;
 	struct timespec until;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
+	clock_after(&until, CLOCK_MONOTONIC, timeout_ms * INT64_C(1000000));
 	empty(news);
 	pthread_mutex_lock(&o->lock);
 	while (!o->news.count && !o->woken)
@@ -150,8 +145,8 @@ struct lm_service {
 
 	pthread_mutex_t lock; /* protects all fields below */
 	pthread_cond_t work;
-	struct lm_request *first, **end; /* submitted, not yet passed to the engine */
-	uint32_t pending;                /* submitted and not yet admitted */
+	struct lm_answer *first, **end; /* submitted, not yet passed to the engine */
+	uint32_t pending;               /* submitted and not yet admitted */
 	bool stop;
 	struct lm_service_counts counts;
 
@@ -191,7 +186,7 @@ static bool receive(struct lm_service *s)
 	pthread_mutex_lock(&s->lock);
 	wait_for_work(s);
 	while (s->first) {
-		struct lm_request *a = s->first;
+		struct lm_answer *a = s->first;
 
 		s->first = a->next;
 		lm_engine_submit(s->engine, a);
@@ -245,7 +240,7 @@ static void *run(void *arg)
 		if (rows)
 			s->counts.step_ns += (uint64_t)ns;
 		s->pending = counts.waiting;
-		for (struct lm_request *a = s->first; a; a = a->next)
+		for (struct lm_answer *a = s->first; a; a = a->next)
 			s->pending++;
 		pthread_mutex_unlock(&s->lock);
 		/* who hears that an answer has ended finds its stream free */
@@ -302,13 +297,14 @@ void lm_service_close(struct lm_service *s)
 	free(s);
 }
 
-int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint32_t n)
+int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint32_t n,
+	bool generates)
 {
-	return lm_engine_accepts(s->engine, tokens, n);
+	return lm_engine_accepts(s->engine, tokens, n, generates);
 }
 
 /* The caller holds the lock. */
-static void append(struct lm_service *s, struct lm_request *a)
+static void append(struct lm_service *s, struct lm_answer *a)
 {
 	a->submitted_ns = clock_mono_ns();
 	a->next = NULL;
@@ -318,14 +314,14 @@ static void append(struct lm_service *s, struct lm_request *a)
 	pthread_cond_signal(&s->work);
 }
 
-void lm_service_follow(struct lm_service *s, struct lm_request *a)
+void lm_service_follow(struct lm_service *s, struct lm_answer *a)
 {
 	pthread_mutex_lock(&s->lock);
 	append(s, a);
 	pthread_mutex_unlock(&s->lock);
 }
 
-int lm_service_submit(struct lm_service *s, struct lm_request *const *answers, uint32_t n)
+int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n)
 {
 	int rc = 0;
 	/* answers that get a free stream at once do not count as waiting */
@@ -346,7 +342,7 @@ int lm_service_submit(struct lm_service *s, struct lm_request *const *answers, u
 	return rc;
 }
 
-void lm_service_cancel(struct lm_service *s, struct lm_request *a)
+void lm_service_cancel(struct lm_service *s, struct lm_answer *a)
 {
 	(void)s;
 	atomic_store(&a->cancel, true);

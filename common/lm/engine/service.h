@@ -11,7 +11,7 @@ struct lm_events;
 
 /* Like struct lm_event; logprobs points into lm_event_batch. */
 struct lm_batch_event {
-	struct lm_request *answer;
+	struct lm_answer *answer;
 	int64_t token;
 	bool of_prompt;
 	const struct lm_logprobs *logprobs;
@@ -42,12 +42,12 @@ struct lm_service;
 struct lm_service_config {
 	struct lm_engine_limits limits;
 	uint32_t queue; /* answers that may wait */
-	/* Steps get as many rows of prompts as fit into this time; 0: limits.rows. Where answers wait
-	 * for their next tokens beside the prompts, into somewhat more than half of it; where none does, into more
-	 * than twice as much. */
+	/* Steps get as many rows of prompts as fit into this time; 0: limits.rows. Where answers
+	 * wait for their next tokens beside the prompts, into somewhat more than half of it; where
+	 * none does, into more than twice as much. */
 	int64_t step_ns;
-	/* Pages of the cache for which memory is found before they are needed, while there is nothing
-	 * else to do. */
+	/* Pages of the cache for which memory is found before they are needed, while there is
+	 * nothing else to do. */
 	uint32_t pages_ahead;
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
@@ -64,18 +64,18 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 void lm_service_close(struct lm_service *s);
 
 /* As lm_engine_accepts, from any thread. */
-int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint32_t n);
+int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint32_t n,
+	bool generates);
 
 /* Submits n answers, from any thread: all of them, or none if the queue is full, which returns
  * -1 with err_set(EX_TEMPFAIL). Their events go to the outbox. */
-int lm_service_submit(struct lm_service *s, struct lm_request *const *answers,
-	uint32_t n);
+int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n);
 
 /* Submits an answer in place of one that has ended, from any thread, however many wait. */
-void lm_service_follow(struct lm_service *s, struct lm_request *a);
+void lm_service_follow(struct lm_service *s, struct lm_answer *a);
 
 /* Cancels an answer, from any thread, until its last event is taken from the outbox. */
-void lm_service_cancel(struct lm_service *s, struct lm_request *a);
+void lm_service_cancel(struct lm_service *s, struct lm_answer *a);
 
 /* Counts as of the last step, and the time of all steps; any thread may read them. */
 struct lm_service_counts {

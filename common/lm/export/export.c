@@ -11,7 +11,7 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
-#include "common/lm/export/export_token.h"
+#include "common/lm/export/token.h"
 #include "common/lm/model/gguf_llama.h"
 #include "common/lm/model/safetensors.h"
 #include "common/base/mem.h"

@@ -42,11 +42,11 @@ void lm_export_model_file(struct lm_export *e, const struct model_file *s);
  * cannot represent, 73, 74, 77, and the errors of read; an old file then remains untouched. */
 int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type type);
 
-/* Writes config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES),
- * tokenizer.json and tokenizer_config.json into dir, which it creates. type: LM_F32, LM_F16,
- * LM_BF16 or LM_TYPE_UNCHANGED (quantised tensors become f32, which holds them exactly). Weights are
- * written first, the config last, so that a partial export is not taken for a model. Returns 0,
- * or -1 with err_set(): 73 as for lm_export_place, and as above. */
+/* Writes config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES), tokenizer.json
+ * and tokenizer_config.json into dir, which it creates. type: LM_F32, LM_F16, LM_BF16 or
+ * LM_TYPE_UNCHANGED (quantised tensors become f32, which holds them exactly). Weights are written
+ * first, the config last, so that a partial export is not taken for a model. Returns 0, or -1 with
+ * err_set(): 73 as for lm_export_place, and as above. */
 int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type type);
 
 /* Checks that a model with this tokenizer, or NULL, may be written into dir.

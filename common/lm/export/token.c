@@ -1,5 +1,5 @@
-/* export_token.c - writes a tokenizer as the metadata of a GGUF file. */
-#include "common/lm/export/export_token.h"
+/* token.c - writes a tokenizer as the metadata of a GGUF file. */
+#include "common/lm/export/token.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,6 +119,9 @@ int export_token_gguf(struct gguf_meta *m, const struct lm_token *t, uint32_t vo
 	if (about.chat_template)
 		gguf_put_text(m, "tokenizer.chat_template", about.chat_template,
 			strlen(about.chat_template));
+	if (about.tool_template)
+		gguf_put_text(m, "tokenizer.chat_template.tool_use", about.tool_template,
+			strlen(about.tool_template));
 	return 0;
 }
 

@@ -1,6 +1,6 @@
-/* export_token.h - writes a tokenizer beside a model. For export.c only. Uses token.h, gguf.h. */
-#ifndef RNP_COMMON_LM_EXPORT_EXPORT_TOKEN_H
-#define RNP_COMMON_LM_EXPORT_EXPORT_TOKEN_H
+/* token.h - writes a tokenizer beside a model. For export.c only. Uses token.h, gguf.h. */
+#ifndef RNP_COMMON_LM_EXPORT_TOKEN_H
+#define RNP_COMMON_LM_EXPORT_TOKEN_H
 
 #include "common/lm/model/gguf.h"
 #include "common/lm/token/token.h"

@@ -7,10 +7,10 @@
 #include "common/lm/grammar/schema.h"
 
 #define NODES_MAX  20000
-#define STEPS_MAX  10000000 /* some 100 ms */
-#define CELLS_MAX  6000000
 #define PREFIX_MAX 4096
-#define WAYS_MAX   24 /* of one value, at the same time */
+/* automata of an object's keys, times the schemas that are joined in it */
+#define KEYS_MAX 20000
+#define WAYS_MAX 24 /* of one value, at the same time */
 
 /* Which schemas a node stands for. */
 struct node_schemas {
@@ -30,9 +30,16 @@ struct compiler {
 		uint32_t dfa;
 	} * shared;
 	size_t shared_count, shared_cap;
+	/* strings that have one of these and a greatest length, by their least length */
+	struct bounded {
+		const struct lm_dfa *of;
+		uint64_t min;
+		uint32_t string;
+	} * bounded;
+	size_t bounded_count, bounded_cap;
 };
 
-/* --- adding to the program ---------------------------------------------------------------------------- */
+/* --- adding to the program ---------------------------------------------------------------- */
 
 static uint32_t add_dfa(struct lm_grammar *g, const struct lm_dfa *d)
 {
@@ -60,6 +67,7 @@ static int node_of(struct compiler *c, struct pointers *set, uint32_t *out)
 
 	if (set->n)
 		qsort(set->at, set->n, sizeof *set->at, by_pointer);
+	dfa_use(&c->s.budget, set->n, 0);
 	for (uint32_t i = 1; i < g->node_count; i++) {
 		const struct pointers *k = &c->known.at[i];
 
@@ -67,7 +75,7 @@ static int node_of(struct compiler *c, struct pointers *set, uint32_t *out)
 			(!set->n ||
 				memcmp(k->at, set->at, set->n * sizeof *set->at) == 0)) {
 			*out = i;
-			return 0;
+			return dfa_spend(&c->s.budget, 0, i / 4 + 1);
 		}
 	}
 	if (g->node_count == NODES_MAX)
@@ -83,17 +91,17 @@ static int node_of(struct compiler *c, struct pointers *set, uint32_t *out)
 	return 0;
 }
 
-/* --- arrays ------------------------------------------------------------------------------------------------ */
+/* --- arrays ------------------------------------------------------------------------------- */
 
 static size_t prefix_length(const struct alt *a)
 {
 	size_t limit = 0;
 
 	for (size_t i = 0; i < a->parts.n; i++) {
-		const json_t *items = json_object_get(a->parts.at[i], "items");
+		const json_t *items = schema_keyword(a->parts.at[i], "items");
 		const json_t *prefix = json_is_array(items) ?
 			items :
-			json_object_get(a->parts.at[i], "prefixItems");
+			schema_keyword(a->parts.at[i], "prefixItems");
 
 		if (json_array_size(prefix) > limit)
 			limit = json_array_size(prefix);
@@ -109,6 +117,33 @@ static int item_node(struct compiler *c, const struct alt *a, size_t i, uint32_t
 	return schema_item(&c->s, a, i, &set) ? node_of(c, &set, out) : 0;
 }
 
+/* Gives an array whose items differ a node for each value that they can have. Returns 0 where these
+ * are too many or not known: the word is then left out, or -1. */
+static int compile_values(struct compiler *c, const struct alt *a, struct garray *array)
+{
+	struct pointers values = { 0 };
+	int rc = array->prefix_count ? 0 : schema_item_values(&c->s, a, &values);
+
+	if (rc < 0)
+		return -1;
+	if (!rc)
+		return schema_leave_out(&c->s, a->unique, "uniqueItems",
+			"this is only held where items are of at most %d known values",
+			UNIQUE_MAX);
+	array->value_count = (uint32_t)values.n;
+	array->values = take(c->g, values.n * sizeof *array->values);
+	for (size_t i = 0; i < values.n; i++) {
+		struct pointers set = { 0 };
+
+		pointers_add(&c->s, &set, values.at[i]);
+		if (node_of(c, &set, &array->values[i]) < 0)
+			return -1;
+	}
+	if (array->max > array->value_count)
+		array->max = array->value_count;
+	return 0;
+}
+
 static int compile_array(struct compiler *c, const struct alt *a, uint32_t *out)
 {
 	struct lm_grammar *g = c->g;
@@ -122,7 +157,8 @@ static int compile_array(struct compiler *c, const struct alt *a, uint32_t *out)
 	for (uint32_t i = 0; i < array.prefix_count; i++)
 		if (item_node(c, a, i, &array.prefix[i]) < 0)
 			return -1;
-	if (item_node(c, a, array.prefix_count, &array.rest) < 0)
+	if (item_node(c, a, array.prefix_count, &array.rest) < 0 ||
+		(a->unique && array.max > 1 && compile_values(c, a, &array) < 0))
 		return -1;
 	g->arrays = xgrow(g->arrays, &g->arrays_cap, g->array_count + 1,
 		sizeof *g->arrays);
@@ -131,9 +167,9 @@ static int compile_array(struct compiler *c, const struct alt *a, uint32_t *out)
 	return 0;
 }
 
-/* --- objects ----------------------------------------------------------------------------------------------- */
+/* --- objects ------------------------------------------------------------------------------ */
 
-/* The keys of an object: its names, then each pattern. */
+/* The keys of an object: its names, then each pattern, then what propertyNames allow. */
 struct keys {
 	const struct alt *a;
 	const char **names;
@@ -141,7 +177,8 @@ struct keys {
 	/* automata: 0 the names; then of each pattern, with the part that it is of */
 	const struct lm_dfa **dfas;
 	size_t *part_of, dfa_count;
-	const json_t **values; /* of patterns */
+	/* of patterns; NULL: every key of the part must be accepted */
+	const json_t **values;
 	const uint32_t *cuts;
 };
 
@@ -167,19 +204,20 @@ static int find_keys(struct compiler *c, struct keys *k)
 
 	for (size_t i = 0; i < a->parts.n; i++) {
 		patterns += json_object_size(
-			json_object_get(a->parts.at[i], "patternProperties"));
-		json_object_foreach(json_object_get(a->parts.at[i], "properties"), key, v)
+			schema_keyword(a->parts.at[i], "patternProperties"));
+		json_object_foreach(schema_keyword(a->parts.at[i], "properties"), key, v)
 			if (add_name(k, key) < 0)
 				return -1;
 	}
 	for (size_t i = 0; i < a->names.n; i++)
 		if (add_name(k, a->names.at[i]) < 0)
 			return -1;
-	k->dfas = xcalloc(patterns + 1, sizeof *k->dfas);
-	k->part_of = xcalloc(patterns + 1, sizeof *k->part_of);
-	k->values = xcalloc(patterns + 1, sizeof *k->values);
+	patterns += a->parts.n + 1;
+	k->dfas = xcalloc(patterns, sizeof *k->dfas);
+	k->part_of = xcalloc(patterns, sizeof *k->part_of);
+	k->values = xcalloc(patterns, sizeof *k->values);
 	for (size_t i = 0; i < a->parts.n; i++) {
-		json_t *map = json_object_get(a->parts.at[i], "patternProperties");
+		json_t *map = schema_keyword(a->parts.at[i], "patternProperties");
 
 		json_object_foreach(map, key, v) {
 			k->dfas[n] = schema_pattern(&c->s, map, key, strlen(key), v);
@@ -188,8 +226,16 @@ static int find_keys(struct compiler *c, struct keys *k)
 			k->part_of[n] = i;
 			k->values[n++] = v;
 		}
+		if (schema_names(&c->s, a->parts.at[i], &k->dfas[n]) < 0)
+			return -1;
+		if (k->dfas[n])
+			k->part_of[n++] = i;
 	}
 	k->dfa_count = n;
+	/* each state of the keys' automaton is held against all of them, part by part */
+	if (n * a->parts.n > KEYS_MAX)
+		return err_set(EX_DATAERR,
+			"schema: an object with too many patternProperties and propertyNames");
 	return 0;
 }
 
@@ -198,18 +244,28 @@ static bool at_accept(const struct keys *k, const uint32_t *states, size_t i)
 	return states[i] != DFA_DEAD && k->dfas[i]->accept[states[i]];
 }
 
+/* The steps that other_key() takes. */
+static uint64_t other_steps(const struct keys *k)
+{
+	return k->dfa_count * k->a->parts.n / 8 + 4 * k->a->parts.n + 1;
+}
+
 /* The schemas that a key's value has to satisfy, by the states of the automata. False: the key
  * is not allowed. */
 static bool other_key(struct schema *s, const struct keys *k, const uint32_t *states,
 	struct pointers *out)
 {
 	for (size_t i = 0; i < k->a->parts.n; i++) {
-		const json_t *rest = json_object_get(k->a->parts.at[i],
+		const json_t *rest = schema_keyword(k->a->parts.at[i],
 			"additionalProperties");
 		bool found = false;
 
 		for (size_t j = 1; j < k->dfa_count; j++) {
-			if (k->part_of[j] != i || !at_accept(k, states, j))
+			if (k->part_of[j] != i)
+				continue;
+			if (!k->values[j] && !at_accept(k, states, j))
+				return false;
+			if (!k->values[j] || !at_accept(k, states, j))
 				continue;
 			found = true;
 			if (json_is_false(k->values[j]))
@@ -294,8 +350,9 @@ static int label_states(struct compiler *c, struct keys *k, struct gobject *o,
 				o->required[i / 64] |= UINT64_C(1) << i % 64;
 		if (state == DFA_DEAD)
 			continue;
-		if (schema_value(&c->s, k->a, k->names[i], &set) &&
-			node_of(c, &set, &node) < 0)
+		if ((schema_value(&c->s, k->a, k->names[i], &set) &&
+			    node_of(c, &set, &node) < 0) ||
+			dfa_spend(&c->s.budget, 0, 1) < 0)
 			return -1;
 		o->label_of[state] = add_label(o, g, (int32_t)i, node);
 	}
@@ -305,6 +362,8 @@ static int label_states(struct compiler *c, struct keys *k, struct gobject *o,
 
 		if (!d->accept[i] || o->label_of[i] != UINT32_MAX)
 			continue;
+		if (dfa_spend(&c->s.budget, 0, other_steps(k)) < 0)
+			return -1;
 		if (other_key(&c->s, k, tuples + (size_t)i * k->dfa_count, &set) &&
 			node_of(c, &set, &node) < 0)
 			return -1;
@@ -328,7 +387,7 @@ static int compile_keys(struct compiler *c, struct keys *k, struct gobject *o)
 	if (dfa_texts(&names, texts, k->name_count, &c->s.budget) < 0)
 		goto out;
 	k->dfas[0] = &names;
-	if (dfa_join_cuts(k->dfas, k->dfa_count, &cuts, &intervals) < 0)
+	if (dfa_join_cuts(k->dfas, k->dfa_count, &cuts, &intervals, &c->s.budget) < 0)
 		goto out;
 	k->cuts = cuts;
 	for (size_t i = 0; i < k->dfa_count; i++)
@@ -336,6 +395,8 @@ static int compile_keys(struct compiler *c, struct keys *k, struct gobject *o)
 	struct dfa_maker m = { .cuts = cuts,
 		.intervals = intervals,
 		.key_bytes = k->dfa_count * sizeof *start,
+		.weight = k->dfa_count,
+		.accept_weight = other_steps(k),
 		.step = keys_step,
 		.accept = keys_accept,
 		.ctx = k };
@@ -353,6 +414,21 @@ out:
 	return rc;
 }
 
+/* Sets how many properties there are. A name that is free may come twice, so that not more than one
+ * property can be told from such names. */
+static int set_sizes(struct compiler *c, const struct alt *a, struct gobject *o)
+{
+	o->min = a->min < NO_MAX ? (uint32_t)a->min : NO_MAX;
+	o->max = a->max < NO_MAX ? (uint32_t)a->max : NO_MAX;
+	for (uint32_t i = 0; o->min > 1 && i < o->label_count; i++)
+		if (o->labels[i].property < 0 && o->labels[i].node) {
+			o->min = 1;
+			return schema_leave_out(&c->s, a->sized, "minProperties",
+				"more than 1 is only held where all names are known (additionalProperties false)");
+		}
+	return 0;
+}
+
 static int compile_object(struct compiler *c, const struct alt *a, uint32_t *out)
 {
 	struct lm_grammar *g = c->g;
@@ -362,6 +438,8 @@ static int compile_object(struct compiler *c, const struct alt *a, uint32_t *out
 
 	if (rc == 0)
 		rc = compile_keys(c, &k, &o);
+	if (rc == 0)
+		rc = set_sizes(c, a, &o);
 	if (rc == 0) {
 		o.property_count = (uint32_t)k.name_count;
 		g->objects = xgrow(g->objects, &g->objects_cap, g->object_count + 1,
@@ -376,7 +454,7 @@ static int compile_object(struct compiler *c, const struct alt *a, uint32_t *out
 	return rc;
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------- */
+/* --- nodes -------------------------------------------------------------------------------- */
 
 static uint32_t add_string(struct lm_grammar *g, uint32_t dfa, uint32_t min, uint32_t max)
 {
@@ -386,7 +464,7 @@ static uint32_t add_string(struct lm_grammar *g, uint32_t dfa, uint32_t min, uin
 			return i;
 	g->strings = xgrow(g->strings, &g->strings_cap, g->string_count + 1,
 		sizeof *g->strings);
-	g->strings[g->string_count] = (struct gstring){ dfa, min, max };
+	g->strings[g->string_count] = (struct gstring){ dfa, min, max, NULL, 0 };
 	return (uint32_t)g->string_count++;
 }
 
@@ -425,8 +503,8 @@ static const struct lm_dfa *only_dfa(const struct alts *alts)
 	return strings == 1 ? only : NULL;
 }
 
-/* Lets strings of this node be what an automaton of the schema accepts. A format that many properties have takes its
- * states once. */
+/* Lets strings of this node be what an automaton of the schema accepts. A format that many
+ * properties have takes its states once. */
 static int add_shared(struct compiler *c, struct gnode *node, const struct lm_dfa *of,
 	size_t cap)
 {
@@ -450,6 +528,117 @@ static int add_shared(struct compiler *c, struct gnode *node, const struct lm_df
 	return 0;
 }
 
+/* The fewest characters from each state to an accepting one; all states have some. */
+static int find_distances(struct compiler *c, const struct lm_dfa *d, uint32_t *out)
+{
+	bool changed = true;
+
+	for (uint32_t i = 0; i < d->states; i++)
+		out[i] = d->accept[i] ? 0 : UINT32_MAX;
+	while (changed) {
+		changed = false;
+		if (dfa_spend(&c->s.budget, 0, (uint64_t)d->states * d->intervals / 4) <
+			0)
+			return -1;
+		for (uint32_t i = d->states; i-- > 0;)
+			for (uint32_t j = 0; j < d->intervals; j++) {
+				uint32_t to = d->next[(size_t)i * d->intervals + j];
+
+				if (to == DFA_DEAD || out[to] == UINT32_MAX ||
+					out[to] + 1 >= out[i])
+					continue;
+				out[i] = out[to] + 1;
+				changed = true;
+			}
+	}
+	return 0;
+}
+
+/* Adds a string that differs from another one in its greatest length alone. */
+static void add_bounded_way(struct compiler *c, struct gnode *node, uint32_t like,
+	uint64_t max, size_t cap)
+{
+	struct lm_grammar *g = c->g;
+	struct gstring s = g->strings[like];
+	uint32_t id;
+
+	if (s.distance[0] > max)
+		return;
+	id = add_string(g, s.dfa, 0, (uint32_t)max);
+	g->strings[id].distance = s.distance;
+	g->strings[id].farthest = s.farthest;
+	add_way(g, node, WAY_STRING, id, cap);
+}
+
+/* Whether a string with this automaton and least length is there; *like is it. */
+static bool find_bounded(const struct compiler *c, const struct alt *a, uint32_t *like)
+{
+	for (size_t i = 0; a->dfas.n == 1 && i < c->bounded_count; i++)
+		if (c->bounded[i].of == a->dfas.at[0] && c->bounded[i].min == a->min) {
+			*like = c->bounded[i].string;
+			return true;
+		}
+	return false;
+}
+
+/* Lets strings of this node be what an alternative with automata and a greatest length allows. The
+ * length is counted as the text comes: with it in the automaton, a URL of at most 2,083 characters
+ * would have 2,083 times as many states. A least length is in the automaton, unless nothing shorter
+ * is accepted anyway. */
+static int add_bounded(struct compiler *c, struct gnode *node, const struct alt *a,
+	size_t cap)
+{
+	struct lm_grammar *g = c->g;
+	struct alt free = *a;
+	struct lm_dfa all;
+	uint32_t *distance, dfa, like;
+
+	if (find_bounded(c, a, &like)) {
+		add_bounded_way(c, node, like, a->max, cap);
+		return 0;
+	}
+	free.max = UINT64_MAX;
+	free.min = 0;
+	if (schema_string(&c->s, &free, &all) < 0)
+		return -1;
+	if (!all.states) {
+		dfa_release(&all);
+		return 0;
+	}
+	dfa = add_dfa(g, &all);
+	distance = take(g, g->dfas[dfa].states * sizeof *distance);
+	if (find_distances(c, &g->dfas[dfa], distance) < 0)
+		return -1;
+	if (distance[0] < a->min) {
+		if (dfa_length(&all, &g->dfas[dfa], a->min, UINT64_MAX, &c->s.budget) < 0)
+			return -1;
+		if (!all.states) {
+			dfa_release(&all);
+			return 0;
+		}
+		dfa = add_dfa(g, &all);
+		distance = take(g, g->dfas[dfa].states * sizeof *distance);
+		if (find_distances(c, &g->dfas[dfa], distance) < 0)
+			return -1;
+	}
+	if (distance[0] <= a->max) {
+		uint32_t id = add_string(g, dfa, 0, (uint32_t)a->max);
+
+		g->strings[id].distance = distance;
+		for (uint32_t i = 0; i < g->dfas[dfa].states; i++)
+			if (distance[i] > g->strings[id].farthest)
+				g->strings[id].farthest = distance[i];
+		add_way(g, node, WAY_STRING, id, cap);
+		if (a->dfas.n == 1) {
+			c->bounded = xgrow(c->bounded, &c->bounded_cap,
+				c->bounded_count + 1, sizeof *c->bounded);
+			c->bounded[c->bounded_count++] = (struct bounded){ a->dfas.at[0],
+				a->min, id };
+		}
+	}
+	return 0;
+}
+
 static int compile_texts(struct compiler *c, struct gnode *node, const struct alts *alts,
 	enum alt_type type, size_t cap)
 {
@@ -468,6 +657,10 @@ static int compile_texts(struct compiler *c, struct gnode *node, const struct al
 
 		if (a->type != type)
 			continue;
+		if (type == ALT_STRING && a->dfas.n && a->max != UINT64_MAX) {
+			rc = add_bounded(c, node, a, cap);
+			continue;
+		}
 		if (type == ALT_STRING && !a->dfas.n) {
 			/* counted as it comes */
 			add_way(g, node, WAY_STRING,
@@ -565,7 +758,7 @@ static int compile_node(struct compiler *c, uint32_t number)
 	return 0;
 }
 
-/* --- what can be satisfied ---------------------------------------------------------------------------------- */
+/* --- what can be satisfied ---------------------------------------------------------------- */
 
 static uint32_t max_height(uint32_t a, uint32_t b)
 {
@@ -579,13 +772,45 @@ static uint32_t array_height(const struct lm_grammar *g, const struct garray *a)
 	for (uint32_t i = 0; i < a->min && i <= a->prefix_count; i++)
 		height = max_height(height,
 			g->nodes[i < a->prefix_count ? a->prefix[i] : a->rest].height);
+	if (a->min > a->max)
+		return NEVER;
 	return height == NEVER ? NEVER : height + 1;
+}
+
+static int by_height(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The least height of the properties that an object has beside its `required` ones, so many that
+ * there are enough. */
+static uint32_t others_height(const struct lm_grammar *g, const struct gobject *o,
+	uint32_t required)
+{
+	uint32_t *heights, n = 0, height = NEVER;
+
+	if (o->min <= required)
+		return 0;
+	heights = xmalloc((o->label_count + 1) * sizeof *heights);
+	for (uint32_t i = 0; i < o->label_count; i++) {
+		int32_t p = o->labels[i].property;
+
+		if (p < 0 || !(o->required[p / 64] >> p % 64 & 1))
+			heights[n++] = g->nodes[o->labels[i].node].height;
+	}
+	qsort(heights, n, sizeof *heights, by_height);
+	if (o->min - required <= n)
+		height = heights[o->min - required - 1];
+	free(heights);
+	return height;
 }
 
 static uint32_t object_height(const struct lm_grammar *g, const struct gobject *o)
 {
 	uint64_t found[SEEN_WORDS] = { 0 };
-	uint32_t height = 0;
+	uint32_t height = 0, required = 0;
 
 	for (uint32_t i = 0; i < o->label_count; i++) {
 		int32_t p = o->labels[i].property;
@@ -595,10 +820,23 @@ static uint32_t object_height(const struct lm_grammar *g, const struct gobject *
 		found[p / 64] |= UINT64_C(1) << p % 64;
 		height = max_height(height, g->nodes[o->labels[i].node].height);
 	}
-	for (uint32_t i = 0; i < SEEN_WORDS; i++)
+	for (uint32_t i = 0; i < SEEN_WORDS; i++) {
 		if (found[i] != o->required[i])
 			return NEVER;
+		required += (uint32_t)__builtin_popcountll(found[i]);
+	}
+	if (o->max < required || o->max < o->min)
+		return NEVER;
+	height = max_height(height, others_height(g, o, required));
 	return height == NEVER ? NEVER : height + 1;
+}
+
+/* The steps that a look at a way's height takes. */
+static uint64_t way_steps(const struct lm_grammar *g, const struct way *w)
+{
+	return w->kind == WAY_ARRAY   ? g->arrays[w->id].prefix_count / 8 :
+		w->kind == WAY_OBJECT ? g->objects[w->id].label_count / 4 :
+					0;
 }
 
 /* The least number of containers that a value needs, from the innermost outwards. */
@@ -616,6 +854,9 @@ static int find_heights(struct compiler *c)
 				return -1;
 			for (uint32_t k = 0; k < n->count; k++) {
 				struct way *w = &n->ways[k];
+
+				if (dfa_spend(&c->s.budget, 0, way_steps(g, w)) < 0)
+					return -1;
 				uint32_t height = w->kind == WAY_ARRAY ?
 					array_height(g, &g->arrays[w->id]) :
 					w->kind == WAY_OBJECT ?
@@ -725,7 +966,7 @@ static int find_reach(struct compiler *c, struct gobject *o)
 	return 0;
 }
 
-/* --- schemas and sequences ------------------------------------------------------------------------------------ */
+/* --- schemas and sequences ---------------------------------------------------------------- */
 
 static int compile_nodes(struct compiler *c)
 {
@@ -825,8 +1066,11 @@ static int compile_sequence(struct compiler *c, struct sequences *l, uint32_t nu
 			item->text = arena_strdup(c->g->arena, p[i].text);
 			item->len = (uint32_t)strlen(p[i].text);
 		} else if (p[i].kind == LM_GRAMMAR_SCHEMA) {
+			c->s.leaves_out = p[i].left_out != NULL;
 			if (compile_schema(c, p[i].schema, &item->node) < 0)
 				return -1;
+			if (p[i].left_out)
+				schema_tell_left_out(&c->s, p[i].left_out);
 		} else if (p[i].kind == LM_GRAMMAR_PATTERN) {
 			item->kind = LM_GRAMMAR_SCHEMA;
 			if (compile_pattern(c, p[i].text, &item->node) < 0)
@@ -868,9 +1112,16 @@ static int finish(struct compiler *c)
 
 int lm_grammar_parts(struct lm_grammar **out, const struct lm_grammar_part *parts)
 {
+	struct lm_budget all = LM_GRAMMAR_BUDGET;
+
+	return lm_grammar_parts_within(out, parts, &all);
+}
+
+int lm_grammar_parts_within(struct lm_grammar **out, const struct lm_grammar_part *parts,
+	struct lm_budget *b)
+{
 	struct lm_grammar *g = xcalloc(1, sizeof *g);
-	struct compiler c = { .g = g,
-		.s = { .budget = { LM_GRAMMAR_STATES_MAX, STEPS_MAX, CELLS_MAX } } };
+	struct compiler c = { .g = g, .s = { .budget = *b } };
 	struct sequences l = { 0 };
 	struct pointers any = { 0 };
 	struct lm_dfa d;
@@ -898,6 +1149,8 @@ out:
 	free(l.at);
 	free(c.known.at);
 	free(c.shared);
+	free(c.bounded);
+	*b = c.s.budget;
 	schema_release(&c.s);
 	if (rc < 0)
 		lm_grammar_free(g);

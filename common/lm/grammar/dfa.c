@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/base/mem.h"
 
 void dfa_release(struct lm_dfa *d)
@@ -27,7 +28,7 @@ uint32_t dfa_interval(const struct lm_dfa *d, uint32_t c)
 	return low;
 }
 
-static uint32_t next_char(const char **s, const char *end)
+uint32_t dfa_next_char(const char **s, const char *end)
 {
 	const unsigned char *p = (const unsigned char *)*s;
 	unsigned n = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
@@ -47,7 +48,7 @@ bool dfa_accepts(const struct lm_dfa *d, const char *text, size_t len)
 	uint32_t state = d->states ? 0 : DFA_DEAD;
 
 	while (text < end && state != DFA_DEAD)
-		state = dfa_step(d, state, next_char(&text, end));
+		state = dfa_step(d, state, dfa_next_char(&text, end));
 	return state != DFA_DEAD && d->accept[state];
 }
 
@@ -60,6 +61,24 @@ int dfa_spend(struct lm_budget *b, uint64_t states, uint64_t steps)
 	b->states -= states;
 	b->steps -= steps;
 	return 0;
+}
+
+int dfa_hold(struct lm_budget *b, uint64_t words)
+{
+	if (b->words < words)
+		return err_set(EX_DATAERR, "the schema needs too much memory");
+	b->words -= words;
+	return 0;
+}
+
+void dfa_use(struct lm_budget *b, uint64_t steps, uint64_t words)
+{
+	if (b->steps < steps || b->words < words) {
+		b->steps = 0;
+		return;
+	}
+	b->steps -= steps;
+	b->words -= words;
 }
 
 static int by_number(const void *a, const void *b)
@@ -84,12 +103,15 @@ uint32_t dfa_sort_cuts(uint32_t *cuts, uint32_t n)
 }
 
 int dfa_join_cuts(const struct lm_dfa *const *parts, size_t n, uint32_t **cuts,
-	uint32_t *intervals)
+	uint32_t *intervals, struct lm_budget *b)
 {
 	uint32_t total = 0;
 
 	for (size_t i = 0; i < n; i++)
 		total += parts[i]->intervals;
+	*cuts = NULL;
+	if (dfa_spend(b, 0, total) < 0)
+		return -1;
 	*cuts = xmalloc((total + 6) * sizeof **cuts);
 	total = 0;
 	for (size_t i = 0; i < n; i++)
@@ -104,10 +126,12 @@ int dfa_join_cuts(const struct lm_dfa *const *parts, size_t n, uint32_t **cuts,
 	return 0;
 }
 
-/* --- exploring ---------------------------------------------------------------------------------- */
+/* --- exploring ---------------------------------------------------------------------------- */
 
 struct explorer {
 	const struct dfa_maker *m;
+	struct lm_budget *b;
+	uint64_t held; /* words that are freed when it is made */
 	unsigned char *keys;
 	size_t count, cap;
 	uint32_t *index, mask;
@@ -115,17 +139,15 @@ struct explorer {
 
 static uint64_t hash(const void *key, size_t n)
 {
-	const unsigned char *p = key;
-	uint64_t h = 14695981039346656037u;
+	uint64_t h = fnv1a(FNV1A, key, n);
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * 1099511628211u;
 	return h ^ h >> 29;
 }
 
-static uint32_t find_key(struct explorer *x, const void *key)
+/* The state of a key. One that is new is paid for before it is kept. */
+static int find_key(struct explorer *x, const void *key, uint32_t *out)
 {
-	size_t n = x->m->key_bytes;
+	size_t n = x->m->key_bytes, words = n / sizeof(uint32_t) + 5;
 
 	if ((x->count + 1) * 2 > x->mask) {
 		uint32_t size = x->index ? (x->mask + 1) * 2 : 256;
@@ -144,14 +166,19 @@ static uint32_t find_key(struct explorer *x, const void *key)
 	uint32_t at = (uint32_t)hash(key, n) & x->mask;
 
 	while (x->index[at]) {
-		if (memcmp(x->keys + (x->index[at] - 1) * n, key, n) == 0)
-			return x->index[at] - 1;
+		*out = x->index[at] - 1;
+		if (memcmp(x->keys + *out * n, key, n) == 0)
+			return 0;
 		at = (at + 1) & x->mask;
 	}
+	if (dfa_spend(x->b, 1, 0) < 0 || dfa_hold(x->b, words) < 0)
+		return -1;
+	x->held += words;
 	x->keys = xgrow(x->keys, &x->cap, x->count + 1, n);
 	memcpy(x->keys + x->count * n, key, n);
+	*out = (uint32_t)x->count;
 	x->index[at] = (uint32_t)++x->count;
-	return (uint32_t)x->count - 1;
+	return 0;
 }
 
 static bool forbidden(uint32_t cut)
@@ -228,34 +255,36 @@ static void prune(struct lm_dfa *d, unsigned char *keys, size_t key_bytes)
 int dfa_make(struct lm_dfa *out, const struct dfa_maker *m, const void *start,
 	struct lm_budget *b, void **keys)
 {
-	struct explorer x = { .m = m };
+	struct explorer x = { .m = m, .b = b };
 	unsigned char *key = xcalloc(2, m->key_bytes), *to = key + m->key_bytes;
 	size_t next_cap = 0, accept_cap = 0;
+	uint64_t steps = m->intervals * (m->weight ? m->weight : 1) + m->accept_weight;
+	uint32_t first;
 	int rc = -1;
 
 	*out = (struct lm_dfa){ .intervals = m->intervals };
 	out->cuts = xmalloc(m->intervals * sizeof *out->cuts);
 	memcpy(out->cuts, m->cuts, m->intervals * sizeof *out->cuts);
-	find_key(&x, start);
+	if (find_key(&x, start, &first) < 0)
+		goto out;
 	for (size_t i = 0; i < x.count; i++) {
-		if (dfa_spend(b, 1, m->intervals) < 0)
+		/* half of the words are those that find_live() takes */
+		if (dfa_spend(b, 0, steps) < 0 || dfa_hold(b, 2 * m->intervals) < 0)
 			goto out;
-		if (b->cells < m->intervals) {
-			err_set(EX_DATAERR, "the schema needs too much memory");
-			goto out;
-		}
-		b->cells -= m->intervals;
+		x.held += m->intervals;
 		out->next = xgrow(out->next, &next_cap, (i + 1) * m->intervals,
 			sizeof *out->next);
 		out->accept = xgrow(out->accept, &accept_cap, i + 1, sizeof *out->accept);
 		memcpy(key, x.keys + i * m->key_bytes, m->key_bytes);
 		out->accept[i] = m->accept(m->ctx, key);
 		for (uint32_t j = 0; j < m->intervals; j++) {
+			uint32_t *next = &out->next[i * m->intervals + j];
+
+			*next = DFA_DEAD;
 			memset(to, 0, m->key_bytes);
-			out->next[i * m->intervals + j] = !forbidden(m->cuts[j]) &&
-					m->step(m->ctx, key, j, to) ?
-				find_key(&x, to) :
-				DFA_DEAD;
+			if (!forbidden(m->cuts[j]) && m->step(m->ctx, key, j, to) &&
+				find_key(&x, to, next) < 0)
+				goto out;
 		}
 	}
 	out->states = (uint32_t)x.count;
@@ -270,12 +299,13 @@ out:
 		free(x.keys);
 	free(x.index);
 	free(key);
+	b->words += x.held;
 	if (rc < 0)
 		dfa_release(out);
 	return rc;
 }
 
-/* --- simple ones --------------------------------------------------------------------------------- */
+/* --- simple ones -------------------------------------------------------------------------- */
 
 static bool any_step(const void *ctx, const void *key, uint32_t interval, void *next)
 {
@@ -301,117 +331,15 @@ int dfa_any(struct lm_dfa *out, struct lm_budget *b)
 	return dfa_make(out, &m, "", b, NULL);
 }
 
-/* A text as characters, for the tree of a set. */
-struct texts {
-	uint32_t *chars; /* of all texts */
-	const uint32_t *cuts;
-	uint32_t intervals;
-	struct {
-		size_t begin, end;
-	} * texts;
-	size_t n;
-};
+/* --- joining ------------------------------------------------------------------------------ */
 
-/* A node of the tree: the sorted texts that share a beginning of some length. */
-struct text_key {
-	uint32_t first, last, depth;
-};
-
-static bool texts_step(const void *ctx, const void *key, uint32_t interval, void *next)
-{
-	const struct texts *t = ctx;
-	const struct text_key *k = key;
-	struct text_key *to = next;
-
-	*to = (struct text_key){ .first = UINT32_MAX, .depth = k->depth + 1 };
-	for (uint32_t i = k->first; i < k->last; i++) {
-		size_t at = t->texts[i].begin + k->depth;
-
-		if (at >= t->texts[i].end || t->chars[at] != t->cuts[interval])
-			continue;
-		if (to->first == UINT32_MAX)
-			to->first = i;
-		to->last = i + 1;
-	}
-	return to->first != UINT32_MAX;
-}
-
-static bool texts_accept(const void *ctx, const void *key)
-{
-	const struct texts *t = ctx;
-	const struct text_key *k = key;
-
-	for (uint32_t i = k->first; i < k->last; i++)
-		if (t->texts[i].begin + k->depth == t->texts[i].end)
-			return true;
-	return false;
-}
-
-static int by_text(const void *a, const void *b)
-{
-	const struct dfa_text *x = a, *y = b;
-	size_t smallest = x->len < y->len ? x->len : y->len;
-	int c = smallest ? memcmp(x->data, y->data, smallest) : 0;
-
-	return c ? c : (x->len > y->len) - (x->len < y->len);
-}
-
-int dfa_texts(struct lm_dfa *out, const struct dfa_text *given, size_t n,
-	struct lm_budget *b)
-{
-	struct texts t = { .n = n };
-	struct dfa_text *sorted = xmalloc((n + 1) * sizeof *sorted);
-	size_t total = 0, count = 0;
-	uint32_t *cuts;
-	int rc = -1;
-
-	memcpy(sorted, given, n * sizeof *sorted);
-	qsort(sorted, n, sizeof *sorted, by_text);
-	for (size_t i = 0; i < n; i++)
-		total += sorted[i].len;
-	t.chars = xmalloc((total + 1) * sizeof *t.chars);
-	t.texts = xmalloc((n + 1) * sizeof *t.texts);
-	cuts = xmalloc((2 * total + 6) * sizeof *cuts);
-	for (size_t i = 0; i < n; i++) {
-		const char *s = sorted[i].data, *end = s + sorted[i].len;
-
-		t.texts[i].begin = count;
-		while (s < end)
-			t.chars[count++] = next_char(&s, end);
-		t.texts[i].end = count;
-	}
-	for (size_t i = 0; i < count; i++) {
-		cuts[2 * i] = t.chars[i];
-		cuts[2 * i + 1] = t.chars[i] + 1;
-	}
-	t.intervals = dfa_sort_cuts(cuts, (uint32_t)(2 * count));
-	t.cuts = cuts;
-	if (t.intervals > DFA_CUT_MAX) {
-		err_set(EX_DATAERR, "the schema tells too many characters apart");
-	} else {
-		struct dfa_maker m = { .cuts = cuts,
-			.intervals = t.intervals,
-			.key_bytes = sizeof(struct text_key),
-			.step = texts_step,
-			.accept = texts_accept,
-			.ctx = &t };
-		struct text_key start = { 0, (uint32_t)n, 0 };
-
-		rc = dfa_make(out, &m, &start, b, NULL);
-	}
-	free(cuts);
-	free(t.chars);
-	free(t.texts);
-	free(sorted);
-	return rc;
-}
-
-/* --- joining -------------------------------------------------------------------------------------- */
+/* Which of the parts accept. */
+enum joined { JOINED_ANY, JOINED_ALL, JOINED_FIRST_ALONE };
 
 struct product {
 	const struct lm_dfa *const *parts;
 	size_t n;
-	enum { ALL, ANY, WITHOUT } how;
+	enum joined how;
 	const uint32_t *cuts;
 };
 
@@ -427,7 +355,8 @@ static bool product_step(const void *ctx, const void *key, uint32_t interval, vo
 			DFA_DEAD :
 			p->parts[i]->next[(size_t)state[i] * p->parts[i]->intervals +
 				dfa_interval(p->parts[i], p->cuts[interval])];
-		if (to[i] == DFA_DEAD && (p->how == ALL || (p->how == WITHOUT && i == 0)))
+		if (to[i] == DFA_DEAD &&
+			(p->how == JOINED_ALL || (p->how == JOINED_FIRST_ALONE && !i)))
 			return false;
 		any |= to[i] != DFA_DEAD;
 	}
@@ -438,21 +367,22 @@ static bool product_accept(const void *ctx, const void *key)
 {
 	const struct product *p = ctx;
 	const uint32_t *state = key;
+	bool all = p->how == JOINED_ALL;
 
 	for (size_t i = 0; i < p->n; i++) {
 		bool is = state[i] != DFA_DEAD && p->parts[i]->accept[state[i]];
 
-		if (p->how == WITHOUT ? is == (i > 0) : is == (p->how == ANY))
-			return p->how == ANY;
+		if (p->how == JOINED_FIRST_ALONE ? is == (i > 0) : is != all)
+			return p->how == JOINED_ANY;
 	}
-	return p->how != ANY;
+	return p->how != JOINED_ANY;
 }
 
 static int product(struct lm_dfa *out, const struct product *how, struct lm_budget *b)
 {
 	uint32_t *start = xcalloc(how->n + 1, sizeof *start), *cuts, intervals;
 	struct product p = *how;
-	int rc = dfa_join_cuts(p.parts, p.n, &cuts, &intervals);
+	int rc = dfa_join_cuts(p.parts, p.n, &cuts, &intervals, b);
 
 	for (size_t i = 0; i < p.n; i++)
 		start[i] = p.parts[i]->states ? 0 : DFA_DEAD;
@@ -460,6 +390,8 @@ static int product(struct lm_dfa *out, const struct product *how, struct lm_budg
 		struct dfa_maker m = { .cuts = cuts,
 			.intervals = intervals,
 			.key_bytes = p.n * sizeof *start,
+			.weight = p.n,
+			.accept_weight = p.n,
 			.step = product_step,
 			.accept = product_accept,
 			.ctx = &p };
@@ -477,7 +409,9 @@ static int product(struct lm_dfa *out, const struct product *how, struct lm_budg
 int dfa_product(struct lm_dfa *out, const struct lm_dfa *const *parts, size_t n, bool all,
 	struct lm_budget *b)
 {
-	struct product p = { .parts = parts, .n = n, .how = all ? ALL : ANY };
+	struct product p = { .parts = parts,
+		.n = n,
+		.how = all ? JOINED_ALL : JOINED_ANY };
 
 	if (all)
 		for (size_t i = 0; i < n; i++)
@@ -486,20 +420,20 @@ int dfa_product(struct lm_dfa *out, const struct lm_dfa *const *parts, size_t n,
 	return product(out, &p, b);
 }
 
-int dfa_without(struct lm_dfa *out, const struct lm_dfa *a, const struct lm_dfa *without,
-	struct lm_budget *b)
+int dfa_without(struct lm_dfa *out, const struct lm_dfa *a, const struct lm_dfa *b,
+	struct lm_budget *budget)
 {
-	const struct lm_dfa *parts[2] = { a, without };
-	struct product p = { .parts = parts, .n = 2, .how = WITHOUT };
+	const struct lm_dfa *parts[] = { a, b };
+	struct product p = { .parts = parts, .n = 2, .how = JOINED_FIRST_ALONE };
 
-	return a->states ? product(out, &p, b) : dfa_copy(out, a, b);
+	return a->states ? product(out, &p, budget) : dfa_copy(out, a, budget);
 }
 
 int dfa_copy(struct lm_dfa *out, const struct lm_dfa *d, struct lm_budget *b)
 {
 	size_t cells = (size_t)d->states * d->intervals;
 
-	if (dfa_spend(b, d->states, cells) < 0)
+	if (dfa_spend(b, d->states, cells) < 0 || dfa_hold(b, cells) < 0)
 		return -1;
 	*out = *d;
 	out->cuts = xmalloc((d->intervals + 1) * sizeof *out->cuts);

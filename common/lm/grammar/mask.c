@@ -36,7 +36,7 @@ struct lm_matcher {
 	uint64_t *bits;
 };
 
-/* --- walks ------------------------------------------------------------------------------------------------ */
+/* --- walks -------------------------------------------------------------------------------- */
 
 struct walk {
 	struct lm_matcher *m;
@@ -56,8 +56,8 @@ static void add_pop(struct local *l, uint32_t node, uint32_t label)
 
 static void walk_below(struct walk *w, uint32_t node, unsigned level);
 
-/* Whether a text at this place is in a string (or key) that takes every character, and then what its
- * end leaves behind: a label. */
+/* Whether a text at this place is in a string (or key) that takes every character, and then what
+ * its end leaves behind: a label. */
 static bool is_plain(const struct lm_grammar *g, const struct place *at, uint32_t *label)
 {
 	*label = LABEL_NONE;
@@ -281,8 +281,23 @@ static void find_counted(const struct lm_vocabulary *v, struct local *l,
 	}
 }
 
+/* The place by which a local walk is known. While no token can come near the greatest length of a
+ * string, how many characters it has makes no difference. */
+static struct frame frame_of(const struct lm_matcher *m, const struct frame *top)
+{
+	const struct gstring *s = top->kind == FRAME_STRING ? &m->g->strings[top->id] :
+							      NULL;
+	struct frame out = *top;
+
+	if (s && s->distance &&
+		(uint64_t)top->count + m->v->depth_max + s->farthest <= s->max)
+		out.count = 0;
+	return out;
+}
+
 static const struct local *local_of(struct lm_matcher *m, const struct place *at)
 {
+	const struct frame key = frame_of(m, &at->top);
 	struct left left;
 	bool counted = is_counted(m->g, &at->top, &left);
 	uint32_t max = m->g->height_max + m->v->opens_max;
@@ -297,7 +312,7 @@ static const struct local *local_of(struct lm_matcher *m, const struct place *at
 		return &m->v->plain;
 	for (size_t i = 0; i < m->local_count; i++)
 		if (m->locals[i].slack == slack &&
-			memcmp(&m->locals[i].frame, &at->top, sizeof at->top) == 0)
+			memcmp(&m->locals[i].frame, &key, sizeof key) == 0)
 			return &m->locals[i];
 	if (m->local_count == LOCALS_MAX) {
 		while (m->local_count)
@@ -306,7 +321,7 @@ static const struct local *local_of(struct lm_matcher *m, const struct place *at
 	m->locals = xgrow(m->locals, &m->locals_cap, m->local_count + 1,
 		sizeof *m->locals);
 	l = &m->locals[m->local_count++];
-	*l = (struct local){ .frame = at->top, .slack = slack };
+	*l = (struct local){ .frame = key, .slack = slack };
 	if (counted)
 		find_counted(m->v, l, &left);
 	else
@@ -314,7 +329,7 @@ static const struct local *local_of(struct lm_matcher *m, const struct place *at
 	return l;
 }
 
-/* --- matchers ---------------------------------------------------------------------------------------------- */
+/* --- matchers ----------------------------------------------------------------------------- */
 
 struct lm_matcher *lm_matcher_new(struct lm_grammar *g, const struct lm_vocabulary *v)
 {

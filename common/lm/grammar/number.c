@@ -78,7 +78,7 @@ int decimal_compare(const struct lm_decimal *a, const struct lm_decimal *b)
 	return a->negative ? compare_magnitude(b, a) : compare_magnitude(a, b);
 }
 
-/* --- the automaton ------------------------------------------------------------------------------------ */
+/* --- the automaton ------------------------------------------------------------------------ */
 
 /* Numbers of one sign: their magnitude lies between these. */
 struct side {
@@ -127,13 +127,23 @@ static int order(const struct lm_decimal *d, const struct number_key *k, int so_
 	return at < d->part_len ? -1 : 0; /* parts do not end in zeros */
 }
 
+/* Whether what came so far, if it ends here, is a multiple as wanted. */
+static bool is_multiple(const struct maker *m, const struct number_key *k)
+{
+	uint64_t rest = k->rest;
+
+	for (uint32_t i = k->phase == PART ? k->at : 0; i < m->n->places; i++)
+		rest = rest * 10 % m->n->multiple;
+	return !rest;
+}
+
 static bool ends_well(const struct maker *m, const struct number_key *k)
 {
 	const struct side *s = &m->sides[k->negative];
 	int low = s->has_low ? order(&s->low, k, k->low) : 1;
 	int high = s->has_high ? order(&s->high, k, k->high) : -1;
 
-	if (!s->possible || k->rest)
+	if (!s->possible || !is_multiple(m, k))
 		return false;
 	return (low > 0 || (low == 0 && !s->low_excluded)) &&
 		(high < 0 || (high == 0 && !s->high_excluded));
@@ -197,10 +207,16 @@ static bool part_digit(const struct maker *m, const struct number_key *k, char c
 	*to = *k;
 	if (m->n->whole && (c != '0' || at > 0))
 		return false; /* 1.0 is whole; one zero is enough */
+	if (m->n->multiple && at >= m->n->places && !m->n->whole)
+		return false;
 	to->phase = PART;
+	if (at < m->n->places)
+		to->rest = (k->rest * 10 + (uint64_t)(c - '0')) % m->n->multiple;
+	limit = m->n->places;
 	if (s->has_low) {
 		to->low = (int8_t)compare_digit(k->low, c, digit_of(&s->low, true, at));
-		limit = s->low.part_len;
+		if (s->low.part_len > limit)
+			limit = s->low.part_len;
 	}
 	if (s->has_high) {
 		to->high = (int8_t)compare_digit(k->high, c,
@@ -321,7 +337,7 @@ static void set_sides(struct maker *m, const struct lm_number *n)
 int dfa_number(struct lm_dfa *out, const struct lm_number *n, struct lm_budget *b)
 {
 	struct maker m = { .n = n,
-		.digits_max = n->multiple ? EXACT_DIGITS : WHOLE_DIGITS_MAX,
+		.digits_max = n->multiple ? EXACT_DIGITS - n->places : WHOLE_DIGITS_MAX,
 		.free = !n->whole && !n->has_min && !n->has_max && !n->multiple };
 	struct dfa_maker maker = { .cuts = cuts_of_numbers,
 		.intervals = sizeof cuts_of_numbers / sizeof *cuts_of_numbers,

@@ -24,16 +24,22 @@ struct gnode {
 	uint32_t count, height;
 };
 
-/* A string: its automaton over characters, and how many of them; these are counted only where the
- * automaton takes everything. */
+/* A string: its automaton over characters, and how many of them. min is counted only where the
+ * automaton takes everything; max wherever it is set, with the characters that are still needed. */
 struct gstring {
 	uint32_t dfa;
 	uint32_t min, max;
+	/* with max: [states], the fewest characters to an accepting state; NULL: 0 for all */
+	const uint32_t *distance;
+	uint32_t farthest; /* the largest of them */
 };
 
 struct garray {
 	uint32_t *prefix, prefix_count, rest; /* nodes */
 	uint32_t min, max;
+	/* where items differ: the values that they can be, a node each, of which frames count what
+	 * they have as seen; 0: any item may come again */
+	uint32_t *values, value_count;
 };
 
 struct glabel {
@@ -47,6 +53,7 @@ struct gobject {
 	struct glabel *labels;
 	uint32_t label_count;
 	uint64_t required[SEEN_WORDS];
+	uint32_t min, max;         /* properties; min is at most 1 where names are free */
 	uint32_t *property_height; /* [properties] */
 	uint32_t property_count;
 	/* from each state of the automaton: names that can still be reached, and the least height

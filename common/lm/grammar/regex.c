@@ -4,15 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 #include "common/lm/grammar/dfa.h"
+#include "common/lm/grammar/property.h"
 
-#define NESTING_MAX 64
-#define NFA_MAX     20000
-#define REPEAT_MAX  10000
-#define TOP         0x110000u
+#define AHEAD_MAX      8 /* look-aheads of a pattern */
+#define NESTING_MAX    64
+#define NFA_MAX        20000
+#define REPEAT_MAX     10000
+#define PROPERTY_STEPS 300000 /* to find the characters of one that is not known yet */
+#define COMPILE_STEPS  1000   /* of any pattern, for its tables */
+#define TOP            0x110000u
 
 struct range {
 	uint32_t low, high; /* inclusive */
@@ -43,10 +49,13 @@ struct regex {
 	const char *s, *end, *where;
 	struct arena arena;
 	unsigned nesting;
+	bool folds; /* (?i): the case of letters does not matter */
 	struct set *sets;
 	size_t set_count, sets_cap;
 	struct nfa *nfa;
 	size_t nfa_count, nfa_cap;
+	struct lm_budget *b;
+	uint64_t held; /* words of memory that are freed when it is compiled */
 };
 
 static int refuse(const struct regex *r, const char *what)
@@ -54,7 +63,7 @@ static int refuse(const struct regex *r, const char *what)
 	return err_set(EX_DATAERR, "%s: %s", r->where, what);
 }
 
-/* --- sets of characters --------------------------------------------------------------------------- */
+/* --- sets of characters ------------------------------------------------------------------- */
 
 static void add(struct set *s, uint32_t low, uint32_t high)
 {
@@ -117,6 +126,60 @@ static bool add_class(struct set *s, char c)
 		add(s, class.ranges[i].low, class.ranges[i].high);
 	free(class.ranges);
 	return true;
+}
+
+/* \p{...} and \P{...}, after the backslash. Returns 1, 0: it is none of them, or -1. */
+static int take_property(struct regex *r, struct set *s)
+{
+	const char *close;
+	struct set class = { 0 };
+	const uint32_t *bounds;
+	size_t n;
+
+	if (r->end - r->s < 3 || (*r->s | 32) != 'p' || r->s[1] != '{')
+		return 0;
+	close = memchr(r->s, '}', (size_t)(r->end - r->s));
+	if (close && !property_is_known(r->s + 2, (size_t)(close - r->s - 2)) &&
+		dfa_spend(r->b, 0, PROPERTY_STEPS) < 0)
+		return -1;
+	n = close ? property_find(r->s + 2, (size_t)(close - r->s - 2), &bounds) : 0;
+	if (!n) {
+		err_clear();
+		return refuse(r,
+			"a pattern with a property of characters that is not known");
+	}
+	/* most have hundreds of ranges, which are kept, sorted and searched */
+	if (dfa_spend(r->b, 0, 8 * n) < 0 || dfa_hold(r->b, 4 * n) < 0)
+		return -1;
+	r->held += 4 * n;
+	for (size_t i = 0; i < n; i++)
+		add(&class, bounds[2 * i], bounds[2 * i + 1]);
+	if (*r->s == 'P')
+		negate(&class);
+	for (size_t i = 0; i < class.n; i++)
+		add(s, class.ranges[i].low, class.ranges[i].high);
+	free(class.ranges);
+	r->s = close + 1;
+	return 1;
+}
+
+/* Adds the letters of ASCII in low..high in their other case. Returns 0, or -1: there are other
+ * letters, of whose cases we know nothing. */
+static int add_other_case(struct regex *r, struct set *s, uint32_t low, uint32_t high)
+{
+	for (uint32_t c = low; c <= high && c < 0x80; c++)
+		if ((c | 32) >= 'a' && (c | 32) <= 'z')
+			add(s, c ^ 32, c ^ 32);
+	return high < 0x80 ?
+		0 :
+		refuse(r,
+			"a pattern with (?i) and characters beyond ASCII, which is not supported");
+}
+
+static int add_range(struct regex *r, struct set *s, uint32_t low, uint32_t high)
+{
+	add(s, low, high);
+	return r->folds ? add_other_case(r, s, low, high) : 0;
 }
 
 static uint32_t take_char(struct regex *r)
@@ -202,6 +265,8 @@ static int take_escape(struct regex *r, uint32_t *out)
 /* One member of a class in square brackets; is_class: it was \d or the like. */
 static int take_member(struct regex *r, struct set *s, uint32_t *c, bool *is_class)
 {
+	int rc;
+
 	*is_class = false;
 	if (*r->s != '\\') {
 		*c = take_char(r);
@@ -212,6 +277,11 @@ static int take_member(struct regex *r, struct set *s, uint32_t *c, bool *is_cla
 		r->s++;
 		*is_class = true;
 		return 0;
+	}
+	rc = take_property(r, s);
+	if (rc) {
+		*is_class = true;
+		return rc < 0 ? -1 : 0;
 	}
 	if (r->s < r->end && *r->s == 'b') {
 		r->s++;
@@ -251,7 +321,8 @@ static int take_brackets(struct regex *r, struct set *s)
 		}
 		if (high < low)
 			return refuse(r, "a pattern with a range that runs backwards");
-		add(s, low, high);
+		if (add_range(r, s, low, high) < 0)
+			return -1;
 	}
 	if (r->s == r->end)
 		return refuse(r, "a pattern with a bracket that is not closed");
@@ -261,7 +332,7 @@ static int take_brackets(struct regex *r, struct set *s)
 	return 0;
 }
 
-/* --- the tree --------------------------------------------------------------------------------------- */
+/* --- the tree ----------------------------------------------------------------------------- */
 
 static struct tree *node(struct regex *r, enum tree_kind kind, struct tree *a,
 	struct tree *b)
@@ -283,27 +354,38 @@ static struct set *new_set(struct regex *r, struct tree **t)
 
 static struct tree *parse_choice(struct regex *r);
 
+/* What stands behind the bracket of a group: nothing, "?:", or a name, as Python writes it, too. */
+static int take_group_kind(struct regex *r)
+{
+	const char *s = r->s + 1, *close;
+
+	if (r->end - r->s < 2 || *r->s != '?')
+		return 0;
+	if (*s == ':') {
+		r->s += 2;
+		return 0;
+	}
+	s += *s == 'P' && s + 1 < r->end && s[1] == '<';
+	if (*s == '=' || *s == '!' ||
+		(*s == '<' && s + 1 < r->end && (s[1] == '=' || s[1] == '!')))
+		return refuse(r,
+			"a pattern that looks around elsewhere than behind a ^ at its beginning, which is not supported");
+	if (*s != '<')
+		return refuse(r,
+			"a pattern with flags other than (?i) at its beginning, or a group of a kind that is not supported");
+	close = memchr(r->s, '>', (size_t)(r->end - r->s));
+	if (!close)
+		return refuse(r, "a pattern with a malformed group");
+	r->s = close + 1;
+	return 0;
+}
+
 static struct tree *parse_group(struct regex *r)
 {
 	struct tree *t;
 
-	if (r->end - r->s >= 2 && r->s[0] == '?') {
-		if (r->s[1] == ':') {
-			r->s += 2;
-		} else if (r->s[1] == '<' && r->end - r->s > 2 && r->s[2] != '=' &&
-			r->s[2] != '!') {
-			const char *close = memchr(r->s, '>', (size_t)(r->end - r->s));
-
-			if (!close)
-				return refuse(r, "a pattern with a malformed group"),
-				       NULL;
-			r->s = close + 1;
-		} else {
-			return refuse(r,
-				       "a pattern that looks around, which is not supported"),
-			       NULL;
-		}
-	}
+	if (take_group_kind(r) < 0)
+		return NULL;
 	if (++r->nesting > NESTING_MAX)
 		return refuse(r, "a pattern that nests too deep"), NULL;
 	t = parse_choice(r);
@@ -321,6 +403,7 @@ static struct tree *parse_atom(struct regex *r)
 	struct tree *t;
 	struct set *s;
 	uint32_t c;
+	int rc;
 
 	switch (*r->s) {
 	case '(':
@@ -358,13 +441,15 @@ static struct tree *parse_atom(struct regex *r)
 			r->s++;
 			return t;
 		}
+		rc = take_property(r, s);
+		if (rc)
+			return rc < 0 ? NULL : t;
 		if (take_escape(r, &c) < 0)
 			return NULL;
 	} else {
 		c = take_char(r);
 	}
-	add(s, c, c);
-	return t;
+	return add_range(r, s, c, c) < 0 ? NULL : t;
 }
 
 static const char *take_number(const char *s, const char *end, uint32_t *out)
@@ -463,7 +548,7 @@ static struct tree *parse_choice(struct regex *r)
 	return t;
 }
 
-/* --- the nondeterministic automaton ------------------------------------------------------------------- */
+/* --- the nondeterministic automaton ------------------------------------------------------- */
 
 static uint32_t state(struct regex *r, enum nfa_kind kind, uint32_t out, uint32_t out2)
 {
@@ -472,12 +557,15 @@ static uint32_t state(struct regex *r, enum nfa_kind kind, uint32_t out, uint32_
 	return (uint32_t)r->nfa_count++;
 }
 
-/* The state where t begins when `to` follows it. Sequences and choices are long on their left. */
+/* The state where t begins when `to` follows it: that itself, where t is empty, however often it is
+ * repeated. Sequences and choices are long on their left. */
 static int build(struct regex *r, const struct tree *t, uint32_t to, uint32_t *out)
 {
 	uint32_t a, b;
 
 	*out = to;
+	if (dfa_spend(r->b, 0, 1) < 0)
+		return -1;
 	while (t->kind == CAT) {
 		if (build(r, t->b, *out, out) < 0)
 			return -1;
@@ -501,12 +589,13 @@ static int build(struct regex *r, const struct tree *t, uint32_t to, uint32_t *o
 		for (; t->kind == ALT; t = t->a) {
 			if (build(r, t->b, to, &b) < 0)
 				return -1;
-			choice = choice == UINT32_MAX ? b :
-							state(r, NFA_SPLIT, b, choice);
+			choice = choice == UINT32_MAX || choice == b ?
+				b :
+				state(r, NFA_SPLIT, b, choice);
 		}
 		if (build(r, t, to, &a) < 0)
 			return -1;
-		*out = state(r, NFA_SPLIT, a, choice);
+		*out = a == choice ? a : state(r, NFA_SPLIT, a, choice);
 		return 0;
 	}
 	case REPEAT:
@@ -521,19 +610,25 @@ static int build(struct regex *r, const struct tree *t, uint32_t to, uint32_t *o
 			for (uint32_t i = t->min; i < t->max; i++) {
 				if (build(r, t->a, *out, &a) < 0)
 					return -1;
+				if (a == *out)
+					break;
 				*out = state(r, NFA_SPLIT, a, to);
 			}
 		}
-		for (uint32_t i = 0; i < t->min; i++)
-			if (build(r, t->a, *out, out) < 0)
+		for (uint32_t i = 0; i < t->min; i++) {
+			if (build(r, t->a, *out, &a) < 0)
 				return -1;
+			if (a == *out)
+				break;
+			*out = a;
+		}
 		return 0;
 	default:
 		return 0;
 	}
 }
 
-/* --- sets of its states ----------------------------------------------------------------------------------- */
+/* --- sets of its states ------------------------------------------------------------------- */
 
 struct subset {
 	uint32_t *states; /* NFA_CHARS states, sorted */
@@ -549,14 +644,17 @@ struct subsets {
 	uint32_t *index, mask;
 	uint32_t *mark, round; /* of states in the set being made */
 	uint32_t *stack;
+	uint32_t *found; /* states of the set being made */
 };
 
-/* The states that are reached without a character. first: at the begin of the text. */
+/* The states that are reached without a character, in x->found until the next call. first: at the
+ * begin of the text. */
 static struct subset closure(struct subsets *x, const uint32_t *from, size_t n,
 	bool first)
 {
 	struct regex *r = x->r;
-	struct subset s = { .states = xmalloc((r->nfa_count + 1) * sizeof *s.states) };
+	struct subset s = { .states = x->found };
+	uint64_t seen = 0;
 
 	/* first without going through $, then, for acceptance alone, through it */
 	for (int ends = 0; ends < 2; ends++) {
@@ -572,6 +670,7 @@ static struct subset closure(struct subsets *x, const uint32_t *from, size_t n,
 			uint32_t to[2] = { f->out, f->out2 };
 			int outs = f->kind == NFA_SPLIT ? 2 : 1;
 
+			seen++;
 			if (f->kind == NFA_MATCH) {
 				s.accept = true;
 				if (!ends)
@@ -595,6 +694,7 @@ static struct subset closure(struct subsets *x, const uint32_t *from, size_t n,
 	}
 	if (s.anything)
 		s.n = 0;
+	dfa_use(r->b, seen, 0);
 	return s;
 }
 
@@ -605,6 +705,7 @@ static int by_state(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* The number of a set, of which a copy is kept where it is new. */
 static uint32_t intern(struct subsets *x, struct subset *s)
 {
 	uint64_t h = s->accept + 2u * s->anything + 77;
@@ -612,21 +713,22 @@ static uint32_t intern(struct subsets *x, struct subset *s)
 
 	qsort(s->states, s->n, sizeof *s->states, by_state);
 	for (uint32_t i = 0; i < s->n; i++)
-		h = (h ^ s->states[i]) * 1099511628211u;
+		h = fnv1a_add(h, s->states[i]);
 	h ^= h >> 29;
 	for (at = (uint32_t)h & x->mask; x->index[at]; at = (at + 1) & x->mask) {
 		const struct subset *o = &x->sets[x->index[at] - 1];
 
 		if (o->n == s->n && o->accept == s->accept &&
 			o->anything == s->anything &&
-			memcmp(o->states, s->states, s->n * sizeof *s->states) == 0) {
-			free(s->states);
+			memcmp(o->states, s->states, s->n * sizeof *s->states) == 0)
 			return x->index[at] - 1;
-		}
 	}
-	s->states = xrealloc(s->states, (s->n + 1) * sizeof *s->states);
 	x->sets = xgrow(x->sets, &x->cap, x->count + 1, sizeof *x->sets);
 	x->sets[x->count] = *s;
+	x->sets[x->count].states = xmalloc((s->n + 1) * sizeof *s->states);
+	memcpy(x->sets[x->count].states, s->states, s->n * sizeof *s->states);
+	dfa_use(x->r->b, 4 * s->n, s->n + 16);
+	x->r->held += s->n + 16;
 	x->index[at] = (uint32_t)++x->count;
 	return (uint32_t)x->count - 1;
 }
@@ -659,6 +761,24 @@ static bool in_set(const struct set *s, uint32_t c)
 	return false;
 }
 
+/* Which sets the characters of which intervals are in; to be freed. NULL with err_set(). */
+static bool *members(struct regex *r, const uint32_t *cuts, uint32_t intervals)
+{
+	uint64_t steps = 0, words = r->set_count * intervals / sizeof(uint32_t);
+	bool *member;
+
+	for (size_t i = 0; i < r->set_count; i++)
+		steps += (r->sets[i].n / 8 + 1) * intervals;
+	if (dfa_spend(r->b, 0, steps / 4) < 0 || dfa_hold(r->b, words) < 0)
+		return NULL;
+	r->held += words;
+	member = xcalloc(r->set_count * intervals + 1, 1);
+	for (size_t i = 0; i < r->set_count; i++)
+		for (uint32_t j = 0; j < intervals; j++)
+			member[i * intervals + j] = in_set(&r->sets[i], cuts[j]);
+	return member;
+}
+
 /* start: the first state; it may also match later in the text. */
 static int determinise(struct subsets *x, uint32_t start, const uint32_t *cuts,
 	uint32_t intervals, struct lm_dfa *out, struct lm_budget *b)
@@ -666,13 +786,12 @@ static int determinise(struct subsets *x, uint32_t start, const uint32_t *cuts,
 	struct regex *r = x->r;
 	uint32_t *next = NULL, *to = xmalloc((r->nfa_count + 2) * sizeof *to), zero = 0;
 	struct subset s = closure(x, &start, 1, true);
-	bool *member = xcalloc(r->set_count * intervals + 1, 1);
+	bool *member = members(r, cuts, intervals);
 	size_t cap = 0;
 	int rc = -1;
 
-	for (size_t i = 0; i < r->set_count; i++)
-		for (uint32_t j = 0; j < intervals; j++)
-			member[i * intervals + j] = in_set(&r->sets[i], cuts[j]);
+	if (!member)
+		goto out;
 	intern(x, &s);
 	for (size_t i = 0; i < x->count; i++) {
 		if (x->count * 2 > x->mask) {
@@ -680,8 +799,10 @@ static int determinise(struct subsets *x, uint32_t start, const uint32_t *cuts,
 				r->where);
 			goto out;
 		}
-		if (dfa_spend(b, 0, (uint64_t)intervals * (x->sets[i].n + 8)) < 0)
+		if (dfa_spend(b, 0, (uint64_t)intervals * (x->sets[i].n + 8)) < 0 ||
+			dfa_hold(b, intervals) < 0)
 			goto out;
+		r->held += intervals;
 		next = xgrow(next, &cap, (i + 1) * intervals, sizeof *next);
 		for (uint32_t j = 0; j < intervals; j++) {
 			size_t n = 0;
@@ -696,7 +817,7 @@ static int determinise(struct subsets *x, uint32_t start, const uint32_t *cuts,
 				if (member[f->set * intervals + j])
 					to[n++] = f->out;
 			}
-			if (dfa_spend(b, 0, 16 * n) < 0)
+			if (dfa_spend(b, 0, 16 * n + 1) < 0)
 				goto out;
 			to[n++] = start; /* the match may begin here */
 			s = closure(x, to, n, false);
@@ -740,10 +861,15 @@ static int all_cuts(const struct regex *r, uint32_t **cuts, uint32_t *intervals)
 	return 0;
 }
 
-int dfa_regex(struct lm_dfa *out, const char *pattern, size_t len, const char *where,
-	struct lm_budget *b)
+/* A pattern that does not look ahead. */
+static int compile(struct lm_dfa *out, const char *pattern, size_t len, bool folds,
+	const char *where, struct lm_budget *b)
 {
-	struct regex r = { .s = pattern, .end = pattern + len, .where = where };
+	struct regex r = { .s = pattern,
+		.end = pattern + len,
+		.where = where,
+		.folds = folds,
+		.b = b };
 	struct subsets x = { .r = &r };
 	uint32_t *cuts = NULL, intervals, start;
 	struct tree *t;
@@ -751,6 +877,8 @@ int dfa_regex(struct lm_dfa *out, const char *pattern, size_t len, const char *w
 
 	if (!utf8_valid(pattern, len))
 		return refuse(&r, "a pattern that is not UTF-8");
+	if (dfa_spend(b, 0, COMPILE_STEPS) < 0)
+		return -1;
 	t = parse_choice(&r);
 	if (t && r.s < r.end) {
 		refuse(&r, "a pattern with a bracket that was not opened");
@@ -763,6 +891,7 @@ int dfa_regex(struct lm_dfa *out, const char *pattern, size_t len, const char *w
 	x.index = xcalloc(x.mask + 1, sizeof *x.index);
 	x.mark = xcalloc(r.nfa_count + 1, sizeof *x.mark);
 	x.stack = xmalloc((2 * r.nfa_count + 4) * sizeof *x.stack);
+	x.found = xmalloc((r.nfa_count + 1) * sizeof *x.found);
 	rc = determinise(&x, start, cuts, intervals, out, b);
 out:
 	for (size_t i = 0; i < x.count; i++)
@@ -771,6 +900,8 @@ out:
 	free(x.index);
 	free(x.mark);
 	free(x.stack);
+	free(x.found);
+	b->words += r.held;
 	free(cuts);
 	for (size_t i = 0; i < r.set_count; i++)
 		free(r.sets[i].ranges);
@@ -778,4 +909,96 @@ out:
 	free(r.nfa);
 	arena_release(&r.arena);
 	return rc;
+}
+
+/* --- look-ahead --------------------------------------------------------------------------- */
+
+/* Returns where the group ends whose bracket stands at s: behind its closing bracket, or NULL. With
+ * s within no group, a choice at the top is found instead: its bar, or NULL. */
+static const char *group_end(const char *s, const char *end, bool in_group)
+{
+	unsigned depth = 0;
+	bool in_class = false;
+
+	for (; s < end; s++) {
+		if (*s == '\\' && s + 1 < end)
+			s++;
+		else if (in_class)
+			in_class = *s != ']';
+		else if (*s == '[')
+			in_class = true;
+		else if (*s == '(')
+			depth++;
+		else if (*s == ')' && depth && !--depth && in_group)
+			return s + 1;
+		else if (*s == '|' && !depth && !in_group)
+			return s;
+	}
+	return NULL;
+}
+
+/* What begins as a look-ahead says, or what follows all of them. */
+static int compile_part(struct lm_dfa *out, const char *s, const char *end, bool folds,
+	const char *where, struct lm_budget *b)
+{
+	struct buf text = BUF_INIT;
+	int rc;
+
+	buf_adds(&text, "^(?:");
+	buf_add(&text, s, (size_t)(end - s));
+	buf_addc(&text, ')');
+	rc = compile(out, buf_text(&text), text.len, folds, where, b);
+	buf_release(&text);
+	return rc;
+}
+
+/* Holds *d to one look-ahead more. */
+static int look_ahead(struct lm_dfa *d, const struct lm_dfa *part, bool negative,
+	struct lm_budget *b)
+{
+	const struct lm_dfa *both[] = { d, part };
+	struct lm_dfa joined;
+	int rc = negative ? dfa_without(&joined, d, part, b) :
+			    dfa_product(&joined, both, 2, true, b);
+
+	if (rc < 0)
+		return -1;
+	dfa_release(d);
+	*d = joined;
+	return 0;
+}
+
+int dfa_regex(struct lm_dfa *out, const char *pattern, size_t len, const char *where,
+	struct lm_budget *b)
+{
+	const char *s = pattern, *end = pattern + len, *aheads[AHEAD_MAX + 1], *close;
+	bool folds = len >= 4 && memcmp(s, "(?i)", 4) == 0, anchored;
+	size_t n = 0;
+
+	s += folds ? 4 : 0;
+	anchored = s < end && *s == '^';
+	aheads[0] = s + anchored;
+	while (n < AHEAD_MAX && aheads[n] + 3 < end && memcmp(aheads[n], "(?", 2) == 0 &&
+		(aheads[n][2] == '=' || aheads[n][2] == '!') &&
+		(close = group_end(aheads[n], end, true)))
+		aheads[++n] = close;
+	if (!n || !anchored || group_end(aheads[n], end, false))
+		return compile(out, s, (size_t)(end - s), folds, where, b);
+	if (compile_part(out, aheads[n], end, folds, where, b) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		struct lm_dfa part;
+		int rc = compile_part(&part, aheads[i] + 3, aheads[i + 1] - 1, folds,
+			where, b);
+
+		if (rc == 0) {
+			rc = look_ahead(out, &part, aheads[i][2] == '!', b);
+			dfa_release(&part);
+		}
+		if (rc < 0) {
+			dfa_release(out);
+			return -1;
+		}
+	}
+	return 0;
 }

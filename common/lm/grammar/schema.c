@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/lm/grammar/schema_parts.h"
 
 #define DEPTH_MAX 64
 
-/* --- places ------------------------------------------------------------------------------------------ */
+/* --- places ------------------------------------------------------------------------------- */
 
 static bool find_place(const json_t *v, const json_t *what, char *path, size_t len,
 	unsigned depth)
@@ -40,24 +41,80 @@ static bool find_place(const json_t *v, const json_t *what, char *path, size_t l
 	return false;
 }
 
+/* Writes the place of a schema, or of a keyword in it: "schema.items.not". */
+static void place_of(struct schema *s, const json_t *at, const char *keyword,
+	char path[768])
+{
+	strcpy(path, "schema");
+	find_place(s->root, at, path, strlen(path), 0);
+	if (keyword)
+		snprintf(path + strlen(path), 768 - strlen(path), ".%s", keyword);
+}
+
+static int refuse(struct schema *s, const json_t *at, const char *keyword,
+	const char *fmt, va_list args)
+{
+	char text[256], path[768];
+
+	vsnprintf(text, sizeof text, fmt, args);
+	place_of(s, at, keyword, path);
+	return err_set(EX_DATAERR, "%s: %s", path, text);
+}
+
 int schema_refuse(struct schema *s, const json_t *at, const char *keyword,
 	const char *fmt, ...)
 {
-	char text[256], path[640] = "schema";
 	va_list args;
+	int rc;
 
 	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
+	rc = refuse(s, at, keyword, fmt, args);
 	va_end(args);
-	find_place(s->root, at, path, strlen(path), 0);
-	return err_set(EX_DATAERR, "%s%s%s: %s", path, keyword ? "." : "",
-		keyword ? keyword : "", text);
+	return rc;
+}
+
+int schema_leave_out(struct schema *s, const json_t *at, const char *keyword,
+	const char *fmt, ...)
+{
+	size_t n = s->left_count < LEFT_MAX ? s->left_count : LEFT_MAX;
+	va_list args;
+	int rc = 0;
+
+	va_start(args, fmt);
+	if (!s->leaves_out)
+		rc = refuse(s, at, keyword, fmt, args);
+	va_end(args);
+	if (rc < 0)
+		return -1;
+	/* a schema is read as often as something refers to it */
+	for (size_t i = 0; i < n; i++)
+		if (s->left[i].at == at && s->left[i].keyword == keyword)
+			return 0;
+	if (s->left_count < LEFT_MAX)
+		s->left[s->left_count] = (struct left_out){ at, keyword };
+	s->left_count++;
+	return dfa_spend(&s->budget, 0, LEFT_MAX);
+}
+
+void schema_tell_left_out(struct schema *s, struct buf *out)
+{
+	size_t n = s->left_count < LEFT_MAX ? s->left_count : LEFT_MAX;
+	char path[768];
+
+	for (size_t i = 0; i < n; i++) {
+		place_of(s, s->left[i].at, s->left[i].keyword, path);
+		buf_addf(out, "%s%s", out->len ? ", " : "", path);
+	}
+	if (s->left_count > LEFT_MAX)
+		buf_adds(out, ", ...");
+	s->left_count = 0;
 }
 
 void schema_release(struct schema *s)
 {
 	for (size_t i = 0; i < s->dfa_count; i++) {
-		dfa_release(s->dfas[i].dfa);
+		if (s->dfas[i].dfa) /* else it was being made when an error came */
+			dfa_release(s->dfas[i].dfa);
 		free(s->dfas[i].dfa);
 	}
 	free(s->dfas);
@@ -65,7 +122,14 @@ void schema_release(struct schema *s)
 	arena_release(&s->arena);
 }
 
-/* --- references ------------------------------------------------------------------------------------------ */
+json_t *schema_keyword(const json_t *schema, const char *key)
+{
+	json_t *v = json_object_get(schema, key);
+
+	return json_is_null(v) && strcmp(key, "const") != 0 ? NULL : v;
+}
+
+/* --- references --------------------------------------------------------------------------- */
 
 static size_t unescape(const char *from, size_t len, char *to, size_t cap)
 {
@@ -89,17 +153,68 @@ static size_t unescape(const char *from, size_t len, char *to, size_t cap)
 	return n;
 }
 
+/* Returns what follows the schema's own address in a reference, which may name its last part alone:
+ * "" or "#...". Any other reference is returned as it is. */
+static const char *without_own_id(const struct schema *s, const char *ref)
+{
+	const char *id = json_string_value(json_object_get(s->root, "$id")), *last;
+	size_t n = strcspn(ref, "#"), len;
+
+	if (!id)
+		id = json_string_value(json_object_get(s->root, "id")); /* draft 4 */
+	if (!id || !n)
+		return ref;
+	len = strcspn(id, "#");
+	last = memrchr(id, '/', len);
+	last = last ? last + 1 : id;
+	if ((n == len && memcmp(id, ref, n) == 0) ||
+		(n == len - (size_t)(last - id) && memcmp(last, ref, n) == 0))
+		return ref + n;
+	return ref;
+}
+
+/* Finds the schema of an anchor; until the draft of 2019 an $id named it, "#name". */
+static const json_t *find_anchor(struct schema *s, const json_t *v, const char *name,
+	unsigned depth)
+{
+	const char *anchor = json_string_value(json_object_get(v, "$anchor")), *key;
+	const char *id = json_string_value(json_object_get(v, "$id"));
+	const json_t *found = NULL;
+	json_t *item;
+	size_t i;
+
+	if (dfa_spend(&s->budget, 0, 1) < 0 || depth > DEPTH_MAX)
+		return NULL;
+	if ((anchor && strcmp(anchor, name) == 0) ||
+		(id && *id == '#' && strcmp(id + 1, name) == 0))
+		return v;
+	json_object_foreach((json_t *)v, key, item)
+		if (!found)
+			found = find_anchor(s, item, name, depth + 1);
+	json_array_foreach(v, i, item)
+		if (!found)
+			found = find_anchor(s, item, name, depth + 1);
+	return found;
+}
+
 static const json_t *resolve(struct schema *s, const json_t *schema)
 {
-	const char *ref = json_string_value(json_object_get(schema, "$ref")), *p;
+	const char *ref = json_string_value(schema_keyword(schema, "$ref")), *p;
 	const json_t *at = s->root;
 	char token[256];
 
-	if (!ref || ref[0] != '#' || (ref[1] && ref[1] != '/')) {
-		schema_refuse(s, schema, "$ref", "must be '#' or begin with '#/'");
+	if (ref && dfa_spend(&s->budget, 0, strlen(ref)) < 0)
+		return NULL;
+	p = ref ? without_own_id(s, ref) : NULL;
+	if (!p || (*p && *p != '#')) {
+		schema_refuse(s, schema, "$ref",
+			"must lead to a place in this schema: '#', '#/...' or '#ANCHOR'");
 		return NULL;
 	}
-	for (p = ref + 1; *p == '/' && at;) {
+	p += *p == '#';
+	if (*p && *p != '/')
+		at = find_anchor(s, s->root, p, 0);
+	while (*p == '/' && at) {
 		const char *end = strchrnul(p + 1, '/');
 
 		unescape(p + 1, (size_t)(end - p - 1), token, sizeof token);
@@ -114,7 +229,7 @@ static const json_t *resolve(struct schema *s, const json_t *schema)
 	return at;
 }
 
-/* --- combining ---------------------------------------------------------------------------------------------- */
+/* --- combining ---------------------------------------------------------------------------- */
 
 /* Whether nothing satisfies an alternative, as far as it is easily seen: 1, 0, or -1. */
 static int impossible(struct schema *s, const struct alt *a, unsigned depth)
@@ -165,6 +280,8 @@ static int impossible(struct schema *s, const struct alt *a, unsigned depth)
 static int check_disjoint(struct schema *s, const json_t *schema, const struct alts *a,
 	const struct alts *b)
 {
+	if (dfa_spend(&s->budget, 0, 1) < 0)
+		return -1;
 	for (size_t i = 0; i < a->n; i++)
 		for (size_t j = 0; j < b->n; j++) {
 			struct alt both = a->at[i];
@@ -175,7 +292,7 @@ static int check_disjoint(struct schema *s, const json_t *schema, const struct a
 			if (rc < 0)
 				return -1;
 			if (rc)
-				return schema_refuse(s, schema, "oneOf",
+				return schema_leave_out(s, schema, "oneOf",
 					"two branches may hold for the same value, which is not "
 					"supported (anyOf is)");
 		}
@@ -185,7 +302,7 @@ static int check_disjoint(struct schema *s, const json_t *schema, const struct a
 static int read_any(struct schema *s, const json_t *schema, const char *key,
 	struct alts *out)
 {
-	const json_t *list = json_object_get(schema, key), *item;
+	const json_t *list = schema_keyword(schema, key), *item;
 	bool one = strcmp(key, "oneOf") == 0;
 	struct alts any = { 0 }, *each;
 	size_t i;
@@ -194,6 +311,8 @@ static int read_any(struct schema *s, const json_t *schema, const char *key,
 		return 0;
 	if (!json_is_array(list) || !json_array_size(list))
 		return schema_refuse(s, schema, key, "must be an array of schemas");
+	if (dfa_hold(&s->budget, json_array_size(list) * sizeof *each / 4) < 0)
+		return -1;
 	each = arena_alloc(&s->arena, json_array_size(list) * sizeof *each);
 	json_array_foreach(list, i, item) {
 		if (schema_is(s, item, schema, key) < 0 ||
@@ -212,9 +331,9 @@ static int read_any(struct schema *s, const json_t *schema, const char *key,
 
 static int combine(struct schema *s, const json_t *schema, struct alts *out)
 {
-	const json_t *all = json_object_get(schema, "allOf"), *item;
-	const json_t *one = json_object_get(schema, "const");
-	const json_t *several = json_object_get(schema, "enum");
+	const json_t *all = schema_keyword(schema, "allOf"), *item;
+	const json_t *one = schema_keyword(schema, "const");
+	const json_t *several = schema_keyword(schema, "enum");
 	struct alts more = { 0 };
 	size_t i;
 
@@ -237,7 +356,7 @@ static int combine(struct schema *s, const json_t *schema, struct alts *out)
 			alts_join(s, out, &more) < 0)
 			return -1;
 	}
-	if (json_object_get(schema, "$ref")) {
+	if (schema_keyword(schema, "$ref")) {
 		const json_t *target = resolve(s, schema);
 
 		if (!target || schema_normalise(s, target, &more) < 0 ||
@@ -260,6 +379,8 @@ int schema_normalise(struct schema *s, const json_t *schema, struct alts *out)
 	int rc;
 
 	*out = (struct alts){ 0 };
+	if (dfa_spend(&s->budget, 0, 20) < 0)
+		return -1;
 	if (json_is_boolean(schema)) {
 		alts_full(s, out, json_is_true(schema) ? ALL_TYPES : 0);
 		return 0;
@@ -296,7 +417,7 @@ int schema_alts(struct schema *s, const struct pointers *schemas, struct alts *o
 	return 0;
 }
 
-/* --- what is in arrays and objects ------------------------------------------------------------------------- */
+/* --- what is in arrays and objects -------------------------------------------------------- */
 
 static bool add_schema(struct schema *s, struct pointers *out, const json_t *schema)
 {
@@ -311,12 +432,12 @@ bool schema_item(struct schema *s, const struct alt *a, size_t i, struct pointer
 {
 	for (size_t k = 0; k < a->parts.n; k++) {
 		const json_t *part = a->parts.at[k],
-			     *items = json_object_get(part, "items");
-		const json_t *prefix = json_object_get(part, "prefixItems");
+			     *items = schema_keyword(part, "items");
+		const json_t *prefix = schema_keyword(part, "prefixItems");
 
 		if (json_is_array(items)) { /* as before the draft of 2020 */
 			prefix = items;
-			items = json_object_get(part, "additionalItems");
+			items = schema_keyword(part, "additionalItems");
 		}
 		if (!add_schema(s, out,
 			    i < json_array_size(prefix) ? json_array_get(prefix, i) :
@@ -326,13 +447,109 @@ bool schema_item(struct schema *s, const struct alt *a, size_t i, struct pointer
 	return true;
 }
 
+/* The automaton of what a string of this alternative may be, its length included. */
+static int names_of(struct schema *s, const struct alt *a, struct lm_dfa *out)
+{
+	struct lm_dfa any;
+	int rc;
+
+	if (a->dfas.n)
+		return schema_string(s, a, out);
+	if (dfa_any(&any, &s->budget) < 0)
+		return -1;
+	rc = dfa_length(out, &any, a->min, a->max, &s->budget);
+	dfa_release(&any);
+	return rc;
+}
+
+/* Unites what the strings of these alternatives may be, into *out. Returns 1, 0 when they may be
+ * anything, or -1. */
+static int unite_names(struct schema *s, const struct alts *alts, struct lm_dfa *out)
+{
+	struct lm_dfa *each = xcalloc(alts->n + 1, sizeof *each);
+	const struct lm_dfa **of = xcalloc(alts->n + 1, sizeof *of);
+	size_t n = 0;
+	int rc = 1;
+
+	for (size_t i = 0; i < alts->n && rc == 1; i++) {
+		const struct alt *a = &alts->at[i];
+
+		if (a->type != ALT_STRING)
+			continue;
+		if (!a->dfas.n && !a->min && a->max == UINT64_MAX)
+			rc = 0;
+		else if (names_of(s, a, &each[n]) < 0)
+			rc = -1;
+		else
+			of[n] = &each[n], n++;
+	}
+	if (rc == 1 &&
+		(n ? dfa_product(out, of, n, false, &s->budget) :
+		     dfa_texts(out, NULL, 0, &s->budget)) < 0)
+		rc = -1;
+	for (size_t i = 0; i < n; i++)
+		dfa_release(&each[i]);
+	free(each);
+	free(of);
+	return rc;
+}
+
+int schema_names(struct schema *s, const json_t *part, const struct lm_dfa **out)
+{
+	const json_t *names = schema_keyword(part, "propertyNames");
+	struct lm_dfa **kept, all = { 0 };
+	struct pointers set = { 0 };
+	struct alts alts;
+	int rc;
+
+	*out = NULL;
+	if (!names || json_is_true(names))
+		return 0;
+	kept = schema_kept(s, names, 2);
+	if (*kept) {
+		*out = *kept;
+		return 0;
+	}
+	s->dfa_count--;
+	for (size_t i = 0; i < s->naming.n; i++)
+		if (s->naming.at[i] == names)
+			return schema_refuse(s, names, NULL,
+				"it refers to itself without end");
+	if (s->naming.n > DEPTH_MAX)
+		return schema_refuse(s, names, NULL, "it nests too deep");
+	if (json_is_object(names))
+		pointers_add(s, &set, names);
+	pointers_add(s, &s->naming, names);
+	rc = schema_alts(s, &set, &alts);
+	s->naming.n--;
+	if (rc < 0)
+		return -1;
+	if (json_is_false(names))
+		alts.n = 0;
+	rc = unite_names(s, &alts, &all);
+	if (rc <= 0)
+		return rc;
+	kept = schema_kept(s, names, 2);
+	*kept = xmalloc(sizeof **kept);
+	**kept = all;
+	*out = *kept;
+	return 0;
+}
+
 bool schema_value(struct schema *s, const struct alt *a, const char *key,
 	struct pointers *out)
 {
 	for (size_t k = 0; k < a->parts.n; k++) {
+		const struct lm_dfa *names;
+
+		dfa_use(&s->budget, strlen(key) / 8 + 4, 0);
+		/* without an error: compiling the object has made it before */
+		if (schema_names(s, a->parts.at[k], &names) == 0 && names &&
+			!dfa_accepts(names, key, strlen(key)))
+			return false;
 		const json_t *part = a->parts.at[k];
-		const json_t *patterns = json_object_get(part, "patternProperties");
-		const json_t *own = json_object_get(json_object_get(part, "properties"),
+		const json_t *patterns = schema_keyword(part, "patternProperties");
+		const json_t *own = json_object_get(schema_keyword(part, "properties"),
 			key);
 		bool found = own != NULL;
 		const char *pattern;
@@ -341,9 +558,12 @@ bool schema_value(struct schema *s, const struct alt *a, const char *key,
 		if (own && !add_schema(s, out, own))
 			return false;
 		json_object_foreach((json_t *)patterns, pattern, v) {
-			const struct lm_dfa *d = schema_pattern(s, patterns, pattern,
-				strlen(pattern), v);
+			const struct lm_dfa *d;
 
+			dfa_use(&s->budget, strlen(key) / 8 + 4, 0);
+			if (!s->budget.steps) /* what is spent next fails */
+				return false;
+			d = schema_pattern(s, patterns, pattern, strlen(pattern), v);
 			if (!d || !dfa_accepts(d, key, strlen(key)))
 				continue;
 			found = true;
@@ -351,8 +571,7 @@ bool schema_value(struct schema *s, const struct alt *a, const char *key,
 				return false;
 		}
 		if (!found &&
-			!add_schema(s, out,
-				json_object_get(part, "additionalProperties")))
+			!add_schema(s, out, schema_keyword(part, "additionalProperties")))
 			return false;
 	}
 	return true;

@@ -9,11 +9,15 @@
 
 void pointers_add(struct schema *s, struct pointers *p, const void *value)
 {
+	dfa_use(&s->budget, p->n / 8, 0);
 	for (size_t i = 0; i < p->n; i++)
 		if (p->at[i] == value)
 			return;
 	if (p->n == p->cap) {
 		size_t cap = p->cap ? 2 * p->cap : 4;
+		size_t words = cap * sizeof *p->at / sizeof(uint32_t);
+
+		dfa_use(&s->budget, 1, words);
 		const void **at = arena_alloc(&s->arena, cap * sizeof *at);
 
 		if (p->n)
@@ -28,6 +32,9 @@ struct alt *alts_add(struct schema *s, struct alts *l, const struct alt *a)
 {
 	if (l->n == l->cap) {
 		size_t cap = l->cap ? 2 * l->cap : 8;
+		size_t words = cap * sizeof *l->at / sizeof(uint32_t);
+
+		dfa_use(&s->budget, 8 * cap, words);
 		struct alt *at = arena_alloc(&s->arena, cap * sizeof *at);
 
 		if (l->n)
@@ -39,10 +46,11 @@ struct alt *alts_add(struct schema *s, struct alts *l, const struct alt *a)
 	return &l->at[l->n++];
 }
 
-/* --- automata --------------------------------------------------------------------------------------- */
+/* --- automata ----------------------------------------------------------------------------- */
 
 struct lm_dfa **schema_kept(struct schema *s, const void *of, int purpose)
 {
+	dfa_use(&s->budget, s->dfa_count / 8, 0);
 	for (size_t i = 0; i < s->dfa_count; i++)
 		if (s->dfas[i].of == of && s->dfas[i].purpose == purpose)
 			return &s->dfas[i].dfa;
@@ -50,27 +58,37 @@ struct lm_dfa **schema_kept(struct schema *s, const void *of, int purpose)
 	s->dfas[s->dfa_count].of = of;
 	s->dfas[s->dfa_count].purpose = purpose;
 	s->dfas[s->dfa_count].dfa = NULL;
+	s->dfas[s->dfa_count].pattern = NULL;
 	return &s->dfas[s->dfa_count++].dfa;
 }
 
 const struct lm_dfa *schema_pattern(struct schema *s, const json_t *where,
 	const char *pattern, size_t len, const void *of)
 {
-	struct lm_dfa **kept = schema_kept(s, of, 0), *d;
+	struct lm_dfa **kept, *d;
 
-	if (*kept)
-		return *kept;
+	dfa_use(&s->budget, s->dfa_count / 8, 0);
+	for (size_t i = 0; i < s->dfa_count; i++)
+		if (s->dfas[i].pattern && s->dfas[i].len == len &&
+			memcmp(s->dfas[i].pattern, pattern, len) == 0)
+			return s->dfas[i].dfa;
+	kept = schema_kept(s, of, 0);
 	d = xcalloc(1, sizeof *d);
 	if (dfa_regex(d, pattern, len, "pattern", &s->budget) < 0) {
 		char why[ERR_TEXT_MAX];
 
 		free(d);
 		s->dfa_count--;
+		/* to find its place is a walk over the whole schema, for an error alone */
+		if (s->leaves_out)
+			return NULL;
 		snprintf(why, sizeof why, "%s", err_get()->text);
 		schema_refuse(s, where, NULL, "%.200s", why);
 		return NULL;
 	}
 	*kept = d;
+	s->dfas[s->dfa_count - 1].pattern = pattern;
+	s->dfas[s->dfa_count - 1].len = len;
 	return d;
 }
 
@@ -79,9 +97,9 @@ const struct lm_dfa *schema_pattern(struct schema *s, const json_t *where,
 	"02-(0[1-9]|1\\d|2[0-8]))|(\\d\\d(0[48]|[2468][048]|[13579][26])|"                  \
 	"([02468][048]|[13579][26])00)-02-29)"
 #define FRACTION "(\\.\\d+)?"
-/* A leap second is 23:59:60 of UTC. Other zones have it at the hour `local`, where they are `east` of it by whole hours,
- * `west`, or by half an hour more. Quarters would be twice as many states, and all minutes 1,440 local times to remember
- * up to the offset. */
+/* A leap second is 23:59:60 of UTC. Other zones have it at the hour `local`, where they are `east`
+ * of it by whole hours, `west`, or by half an hour more. Quarters would be twice as many states,
+ * and all minutes 1,440 local times to remember up to the offset. */
 #define LEAP(local, east, west)                                              \
 	local ":(59:60" FRACTION "([+]" east "|-" west "):00|29:60" FRACTION \
 	      "([+]" local "|-" west "):30)|"
@@ -126,7 +144,15 @@ const struct lm_dfa *schema_pattern(struct schema *s, const json_t *where,
 #define ATOM  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 #define UCHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-#define UHOST "([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+/* parts of RFC 3986's grammar, as far as formats share them */
+#define UNOCOLON   "([A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})"
+#define UAUTHORITY "//((" UHOST "|:)*@)?(" UHOST "|\\[" IPV6 "\\])(:\\d*)?(/" UCHAR "*)*"
+#define UABSOLUTE  "/(" UCHAR "+(/" UCHAR "*)*)?"
+#define UREST      "(\\?(" UCHAR "|[/?])*)?(#(" UCHAR "|[/?])*)?"
+/* of RFC 1123: a label has at most 63 characters */
+#define HLABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define DTIME  "(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S)"
+#define UHOST  "([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
 
 static const struct {
 	const char *name, *pattern; /* NULL: known, and not supported */
@@ -140,14 +166,20 @@ static const struct {
 	{ "ipv6", "^" IPV6 "$" },
 	{ "email", "^" ATOM "(\\." ATOM ")*@(" LABEL "\\.)+" LABEL "$" },
 	{ "uri",
-		"^[A-Za-z][A-Za-z0-9+.-]*:(//((" UHOST "|:)*@)?(" UHOST "|\\[" IPV6
-		"\\])(:\\d*)?(/" UCHAR "*)*|/(" UCHAR "+(/" UCHAR "*)*)?|" UCHAR
-		"+(/" UCHAR "*)*)(\\?(" UCHAR "|[/?])*)?(#(" UCHAR "|[/?])*)?$" },
-	{ "duration", NULL },
-	{ "hostname", NULL },
+		"^[A-Za-z][A-Za-z0-9+.-]*:(" UAUTHORITY "|" UABSOLUTE "|" UCHAR
+		"+(/" UCHAR "*)*)" UREST "$" },
+	/* a relative path's first part has no colon, which would end a scheme; it may be empty */
+	{ "uri-reference",
+		"^([A-Za-z][A-Za-z0-9+.-]*:(" UAUTHORITY "|" UABSOLUTE "|" UCHAR
+		"+(/" UCHAR "*)*)|" UAUTHORITY "|" UABSOLUTE "|" UNOCOLON "+(/" UCHAR
+		"*)*|)" UREST "$" },
+	{ "hostname", "^" HLABEL "(\\." HLABEL ")*$" },
+	/* ISO 8601 as in RFC 3339's appendix A: weeks alone, or each unit at most once, in order */
+	{ "duration",
+		"^P(\\d+W|(\\d+Y(\\d+M(\\d+D)?)?|\\d+M(\\d+D)?|\\d+D)(T" DTIME
+		")?|T" DTIME ")$" },
 	{ "idn-email", NULL },
 	{ "idn-hostname", NULL },
-	{ "uri-reference", NULL },
 	{ "iri", NULL },
 	{ "iri-reference", NULL },
 	{ "uri-template", NULL },
@@ -168,8 +200,8 @@ int schema_format(struct schema *s, const json_t *schema, const json_t *v, struc
 		if (strcmp(formats[i].name, name) != 0)
 			continue;
 		if (!formats[i].pattern)
-			return schema_refuse(s, schema, "format", "'%s' is not supported",
-				name);
+			return schema_leave_out(s, schema, "format",
+				"'%s' is not supported", name);
 		d = schema_pattern(s, v, formats[i].pattern, strlen(formats[i].pattern),
 			formats[i].pattern);
 		if (!d)
@@ -211,7 +243,30 @@ int schema_string(struct schema *s, const struct alt *a, struct lm_dfa *out)
 	return rc;
 }
 
-/* --- joining ---------------------------------------------------------------------------------------- */
+/* --- joining ------------------------------------------------------------------------------ */
+
+/* Makes a the least number of which both are parts, in the finer of their places. */
+static int multiples_join(struct lm_number *a, const struct lm_number *b)
+{
+	uint64_t x, y, other = b->multiple;
+	uint32_t places = b->places;
+
+	for (; a->places < places; a->places++)
+		a->multiple *= 10;
+	for (; places < a->places; places++)
+		other *= 10;
+	x = a->multiple, y = other;
+	while (y) {
+		uint64_t rest = x % y;
+
+		x = y;
+		y = rest;
+	}
+	if (__builtin_mul_overflow(a->multiple / x, other, &a->multiple) ||
+		a->multiple > UINT64_MAX / 16)
+		return err_set(EX_DATAERR, "multipleOf is too large");
+	return 0;
+}
 
 int numbers_join(struct lm_number *a, const struct lm_number *b)
 {
@@ -238,19 +293,11 @@ int numbers_join(struct lm_number *a, const struct lm_number *b)
 		}
 		a->has_max = true;
 	}
-	if (b->multiple && a->multiple) {
-		uint64_t x = a->multiple, y = b->multiple;
-
-		while (y) {
-			uint64_t rest = x % y;
-
-			x = y;
-			y = rest;
-		}
-		if (__builtin_mul_overflow(a->multiple / x, b->multiple, &a->multiple))
-			return err_set(EX_DATAERR, "multipleOf is too large");
-	} else if (b->multiple) {
+	if (b->multiple && a->multiple)
+		return multiples_join(a, b);
+	if (b->multiple) {
 		a->multiple = b->multiple;
+		a->places = b->places;
 	}
 	return 0;
 }
@@ -271,6 +318,8 @@ bool alt_possible(const struct alt *a)
 
 int alt_join(struct schema *s, struct alt *a, const struct alt *b)
 {
+	if (dfa_spend(&s->budget, 0, 64 + a->names.n * b->names.n / 4) < 0)
+		return -1;
 	if (a->type != b->type)
 		return 0;
 	/* lists are shared until they grow */
@@ -282,6 +331,8 @@ int alt_join(struct schema *s, struct alt *a, const struct alt *b)
 		a->min = b->min;
 	if (b->max < a->max)
 		a->max = b->max;
+	a->unique = a->unique ? a->unique : b->unique;
+	a->sized = a->sized ? a->sized : b->sized;
 	for (size_t i = 0; i < b->dfas.n; i++)
 		pointers_add(s, &a->dfas, b->dfas.at[i]);
 	for (size_t i = 0; i < b->parts.n; i++)
@@ -308,7 +359,7 @@ int alts_join(struct schema *s, struct alts *a, const struct alts *b)
 			struct alt both = a->at[i];
 			int rc = alt_join(s, &both, &b->at[j]);
 
-			if (rc < 0 || dfa_spend(&s->budget, 0, 64) < 0)
+			if (rc < 0)
 				return -1;
 			if (!rc)
 				continue;

@@ -1,4 +1,5 @@
-/* schema_keywords.c - reads the keywords of one schema that do not name other schemas to join with. */
+/* schema_keywords.c - reads the keywords of one schema that do not name other schemas to join
+ * with. */
 #include "common/lm/grammar/schema_parts.h"
 
 #include <math.h>
@@ -8,7 +9,9 @@
 
 #include "common/base/err.h"
 
-/* --- values of const and enum -------------------------------------------------------------------------- */
+/* --- values of const and enum ------------------------------------------------------------- */
+
+#define DECIMAL_STEPS 100 /* to write one */
 
 static void decimal_text(const json_t *v, char text[64])
 {
@@ -29,9 +32,12 @@ static json_t *made_schema(struct schema *s, const json_t *v)
 	const char *key;
 	size_t i;
 
+	dfa_use(&s->budget, s->made_of.n / 8, 0);
 	for (i = 0; i < s->made_of.n; i++)
 		if (s->made_of.at[i] == v)
 			return json_array_get(s->made, i);
+	dfa_use(&s->budget, 100,
+		MADE_WORDS * (3 + json_array_size(v) + json_object_size(v)));
 	pointers_add(s, &s->made_of, v);
 	schema = json_object();
 	list = json_array();
@@ -88,6 +94,8 @@ static int add_value(struct schema *s, const json_t *v, struct alts *out)
 	case JSON_INTEGER:
 	case JSON_REAL:
 		a.type = ALT_NUMBER;
+		if (dfa_spend(&s->budget, 0, DECIMAL_STEPS) < 0)
+			return -1;
 		decimal_text(v, text);
 		if (decimal_set(&a.number.min, text) < 0)
 			return -1;
@@ -114,11 +122,14 @@ static int add_value(struct schema *s, const json_t *v, struct alts *out)
 int schema_values(struct schema *s, const json_t *const *v, size_t n, const void *of,
 	struct alts *out)
 {
-	struct dfa_text *texts = arena_alloc(&s->arena, (n + 1) * sizeof *texts);
 	struct alt a = { .type = ALT_STRING, .max = UINT64_MAX };
+	struct dfa_text *texts;
 	struct lm_dfa **kept;
 	size_t count = 0;
 
+	if (dfa_spend(&s->budget, 0, n) < 0 || dfa_hold(&s->budget, 6 * n) < 0)
+		return -1;
+	texts = arena_alloc(&s->arena, (n + 1) * sizeof *texts);
 	for (size_t i = 0; i < n; i++) {
 		if (add_value(s, v[i], out) < 0)
 			return -1;
@@ -147,7 +158,7 @@ int schema_values(struct schema *s, const json_t *const *v, size_t n, const void
 	return 0;
 }
 
-/* --- keywords ------------------------------------------------------------------------------------------ */
+/* --- keywords ----------------------------------------------------------------------------- */
 
 static int read_types(struct schema *s, const json_t *schema, unsigned *types,
 	bool *whole)
@@ -159,7 +170,7 @@ static int read_types(struct schema *s, const json_t *schema, unsigned *types,
 		{ "number", 1 << ALT_NUMBER }, { "integer", 1 << ALT_NUMBER },
 		{ "string", 1 << ALT_STRING }, { "array", 1 << ALT_ARRAY },
 		{ "object", 1 << ALT_OBJECT } };
-	const json_t *v = json_object_get(schema, "type");
+	const json_t *v = schema_keyword(schema, "type");
 	bool number = false, integer = false;
 
 	*types = ALL_TYPES;
@@ -167,6 +178,8 @@ static int read_types(struct schema *s, const json_t *schema, unsigned *types,
 	if (!v)
 		return 0;
 	*types = 0;
+	if (dfa_spend(&s->budget, 0, json_array_size(v)) < 0)
+		return -1;
 	for (size_t i = 0; i < (json_is_array(v) ? json_array_size(v) : 1); i++) {
 		const char *name = json_string_value(
 			json_is_array(v) ? json_array_get(v, i) : v);
@@ -182,13 +195,15 @@ static int read_types(struct schema *s, const json_t *schema, unsigned *types,
 		integer |= k == 3;
 	}
 	*whole = integer && !number;
+	if (json_is_true(schema_keyword(schema, "nullable"))) /* OpenAPI 3.0's word */
+		*types |= 1 << ALT_NULL;
 	return 0;
 }
 
 static int read_size(struct schema *s, const json_t *schema, const char *key,
 	uint64_t *out)
 {
-	const json_t *v = json_object_get(schema, key);
+	const json_t *v = schema_keyword(schema, key);
 	double f = json_number_value(v);
 
 	if (!v)
@@ -199,18 +214,27 @@ static int read_size(struct schema *s, const json_t *schema, const char *key,
 	return 0;
 }
 
+/* What is written without a bound is smaller than this: 64 digits and an exponent of two. */
+#define BOUND_FAR 1e164
+/* Bounds beyond this are held as this, which allows less. */
+#define BOUND_NEAR      1e55
+#define BOUND_NEAR_TEXT "1e55"
+
 static int read_bound(struct schema *s, const json_t *schema, const char *key,
 	bool excluded, bool max, struct lm_number *n)
 {
-	const json_t *v = json_object_get(schema, key);
+	const json_t *v = schema_keyword(schema, key);
 	struct lm_number one = { 0 };
+	double outward = max ? json_number_value(v) : -json_number_value(v);
 	char text[64];
 
-	if (!v)
+	if (!v || outward >= BOUND_FAR)
 		return 0;
 	if (!json_is_number(v))
 		return schema_refuse(s, schema, key, "must be a number");
 	decimal_text(v, text);
+	if (outward > BOUND_NEAR)
+		snprintf(text, sizeof text, "%s" BOUND_NEAR_TEXT, max ? "" : "-");
 	if (decimal_set(max ? &one.max : &one.min, text) < 0)
 		return schema_refuse(s, schema, key, "has too many digits");
 	*(max ? &one.has_max : &one.has_min) = true;
@@ -218,32 +242,58 @@ static int read_bound(struct schema *s, const json_t *schema, const char *key,
 	return numbers_join(n, &one);
 }
 
+static int read_multiple(struct schema *s, const json_t *schema, struct lm_number *n)
+{
+	const json_t *v = schema_keyword(schema, "multipleOf");
+	struct lm_decimal d = { 0 };
+	uint64_t multiple = 0;
+	char text[64];
+
+	if (!v)
+		return 0;
+	if (!json_is_number(v) || json_number_value(v) <= 0)
+		return schema_refuse(s, schema, "multipleOf", "must be a number above 0");
+	decimal_text(v, text);
+	if (decimal_set(&d, text) < 0)
+		multiple = UINT64_MAX;
+	for (uint32_t i = 0; i < d.whole_len + d.part_len && multiple <= 10000; i++)
+		multiple = multiple * 10 + (uint64_t)(d.digits[i] - '0');
+	if (multiple > 10000 || d.part_len > DFA_PLACES_MAX)
+		return schema_leave_out(s, schema, "multipleOf",
+			"has more than 10,000 of its last digit, or more than %d digits behind its point",
+			DFA_PLACES_MAX);
+	n->whole = !d.part_len;
+	n->multiple = multiple;
+	n->places = d.part_len;
+	return 0;
+}
+
+/* One of the two words for a bound that is not itself allowed: a number of its own, or as in draft
+ * 4 a flag beside the other one. */
+static int read_bounds(struct schema *s, const json_t *schema, bool max,
+	struct lm_number *n)
+{
+	const char *plain = max ? "maximum" : "minimum";
+	const char *exclusive = max ? "exclusiveMaximum" : "exclusiveMinimum";
+	const json_t *v = schema_keyword(schema, exclusive);
+
+	if (read_bound(s, schema, plain, json_is_true(v), max, n) < 0)
+		return -1;
+	return json_is_boolean(v) ? 0 : read_bound(s, schema, exclusive, true, max, n);
+}
+
 static int read_numbers(struct schema *s, const json_t *schema, struct lm_number *n)
 {
-	const json_t *multiple = json_object_get(schema, "multipleOf");
-	double f = json_number_value(multiple);
-
-	if (read_bound(s, schema, "minimum", false, false, n) < 0 ||
-		read_bound(s, schema, "maximum", false, true, n) < 0 ||
-		read_bound(s, schema, "exclusiveMinimum", true, false, n) < 0 ||
-		read_bound(s, schema, "exclusiveMaximum", true, true, n) < 0)
-		return -1;
-	if (!multiple)
-		return 0;
-	if (!json_is_number(multiple) || f <= 0)
-		return schema_refuse(s, schema, "multipleOf", "must be a number above 0");
-	if (f != floor(f) || f > 10000)
-		return schema_refuse(s, schema, "multipleOf",
-			"must be a whole number of at most 10,000");
-	n->whole = true;
-	n->multiple = (uint64_t)f;
-	return 0;
+	return read_bounds(s, schema, false, n) < 0 ||
+			read_bounds(s, schema, true, n) < 0 ?
+		-1 :
+		read_multiple(s, schema, n);
 }
 
 static int read_strings(struct schema *s, const json_t *schema, struct alt *a)
 {
-	const json_t *pattern = json_object_get(schema, "pattern");
-	const json_t *format = json_object_get(schema, "format");
+	const json_t *pattern = schema_keyword(schema, "pattern");
+	const json_t *format = schema_keyword(schema, "format");
 
 	if (read_size(s, schema, "minLength", &a->min) < 0 ||
 		read_size(s, schema, "maxLength", &a->max) < 0)
@@ -255,9 +305,12 @@ static int read_strings(struct schema *s, const json_t *schema, struct alt *a)
 			return schema_refuse(s, schema, "pattern", "must be a string");
 		d = schema_pattern(s, pattern, json_string_value(pattern),
 			json_string_length(pattern), pattern);
-		if (!d)
+		if (!d &&
+			(!s->leaves_out ||
+				schema_leave_out(s, pattern, NULL, "%s", "") < 0))
 			return -1;
-		pointers_add(s, &a->dfas, d);
+		if (d)
+			pointers_add(s, &a->dfas, d);
 	}
 	return format ? schema_format(s, schema, format, a) : 0;
 }
@@ -271,19 +324,24 @@ int schema_is(struct schema *s, const json_t *v, const json_t *in, const char *k
 
 static int read_arrays(struct schema *s, const json_t *schema, struct alt *a)
 {
-	const json_t *items = json_object_get(schema, "items"), *item;
-	const json_t *prefix = json_object_get(schema, "prefixItems");
+	const json_t *items = schema_keyword(schema, "items"), *item;
+	const json_t *prefix = schema_keyword(schema, "prefixItems");
 	size_t i;
 
 	if (read_size(s, schema, "minItems", &a->min) < 0 ||
 		read_size(s, schema, "maxItems", &a->max) < 0)
 		return -1;
+	if (json_is_true(schema_keyword(schema, "uniqueItems")))
+		a->unique = schema;
 	if (!items && !prefix)
 		return 0;
 	if (items && !json_is_array(items) && schema_is(s, items, schema, "items") < 0)
 		return -1;
 	if (prefix && !json_is_array(prefix))
 		return schema_refuse(s, schema, "prefixItems", "must be an array");
+	if (dfa_spend(&s->budget, 0, json_array_size(items) + json_array_size(prefix)) <
+		0)
+		return -1;
 	json_array_foreach(json_is_array(items) ? items : prefix, i, item)
 		if (schema_is(s, item, schema, "prefixItems") < 0)
 			return -1;
@@ -294,17 +352,24 @@ static int read_arrays(struct schema *s, const json_t *schema, struct alt *a)
 static int read_objects(struct schema *s, const json_t *schema, struct alt *a)
 {
 	static const char *const maps[] = { "properties", "patternProperties" };
-	const json_t *required = json_object_get(schema, "required"), *item;
-	const json_t *additional = json_object_get(schema, "additionalProperties");
+	const json_t *required = schema_keyword(schema, "required"), *item;
+	const json_t *additional = schema_keyword(schema, "additionalProperties");
 	const char *key;
 	json_t *v;
 	size_t i;
 
+	if (read_size(s, schema, "minProperties", &a->min) < 0 ||
+		read_size(s, schema, "maxProperties", &a->max) < 0)
+		return -1;
+	if (a->min > 1)
+		a->sized = schema;
 	for (i = 0; i < 2; i++) {
-		const json_t *map = json_object_get(schema, maps[i]);
+		const json_t *map = schema_keyword(schema, maps[i]);
 
 		if (map && !json_is_object(map))
 			return schema_refuse(s, schema, maps[i], "must be an object");
+		if (dfa_spend(&s->budget, 0, json_object_size(map)) < 0)
+			return -1;
 		json_object_foreach((json_t *)map, key, v) {
 			if (schema_is(s, v, map, key) < 0)
 				return -1;
@@ -319,6 +384,16 @@ static int read_objects(struct schema *s, const json_t *schema, struct alt *a)
 			return -1;
 		pointers_add(s, &a->parts, schema);
 	}
+	if (schema_keyword(schema, "propertyNames")) {
+		const struct lm_dfa *names;
+
+		if (schema_is(s, schema_keyword(schema, "propertyNames"), schema,
+			    "propertyNames") < 0 ||
+			schema_names(s, schema, &names) < 0)
+			return -1;
+		if (names)
+			pointers_add(s, &a->parts, schema);
+	}
 	if (required && !json_is_array(required))
 		return schema_refuse(s, schema, "required", "must be an array of names");
 	json_array_foreach(required, i, item) {
@@ -327,6 +402,8 @@ static int read_objects(struct schema *s, const json_t *schema, struct alt *a)
 		if (!json_is_string(item))
 			return schema_refuse(s, schema, "required",
 				"must be an array of names");
+		if (dfa_spend(&s->budget, 0, a->names.n / 4 + 1) < 0)
+			return -1;
 		for (size_t j = 0; j < a->names.n; j++)
 			there |= strcmp(a->names.at[j], json_string_value(item)) == 0;
 		if (!there)
@@ -335,67 +412,61 @@ static int read_objects(struct schema *s, const json_t *schema, struct alt *a)
 	return 0;
 }
 
-/* Whether a keyword that we do not know constrains nothing. */
+/* Whether this use of a keyword that is not supported constrains nothing. */
 static bool harmless(const json_t *schema, const char *key, const json_t *v,
 	const json_t *root)
 {
-	static const char *const notes[] = { "title", "description", "default",
-		"examples", "example", "$schema", "$comment", "deprecated", "readOnly",
-		"writeOnly", "$defs", "definitions", "$anchor", "contentEncoding",
-		"contentMediaType", "contentSchema", "$vocabulary" };
-
-	for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
-		if (strcmp(notes[i], key) == 0)
-			return true;
-	if (strcmp(key, "$id") == 0)
-		return schema == root;
-	if (strcmp(key, "uniqueItems") == 0)
-		return json_is_false(v);
-	if (strcmp(key, "minProperties") == 0)
-		return json_is_number(v) && json_number_value(v) == 0;
+	if (strcmp(key, "$id") == 0) /* "#name" is an anchor of drafts 6 and 7 */
+		return schema == root ||
+			(json_is_string(v) && *json_string_value(v) == '#');
 	if (strcmp(key, "if") == 0)
-		return !json_object_get(schema, "then") &&
-			!json_object_get(schema, "else");
+		return !schema_keyword(schema, "then") && !schema_keyword(schema, "else");
 	if (strcmp(key, "then") == 0 || strcmp(key, "else") == 0)
-		return !json_object_get(schema, "if");
+		return !schema_keyword(schema, "if");
 	if (strcmp(key, "minContains") == 0 || strcmp(key, "maxContains") == 0)
-		return !json_object_get(schema, "contains");
+		return !schema_keyword(schema, "contains");
 	if (strcmp(key, "unevaluatedProperties") == 0 ||
-		strcmp(key, "unevaluatedItems") == 0 || strcmp(key, "propertyNames") == 0)
+		strcmp(key, "unevaluatedItems") == 0)
 		return json_is_true(v) || (json_is_object(v) && !json_object_size(v));
-	if (strcmp(key, "not") == 0)
-		return json_is_false(v);
-	if (strcmp(key, "dependentRequired") == 0 || strcmp(key, "dependentSchemas") == 0)
+	if (strcmp(key, "not") == 0) /* of all values: it is read */
+		return !json_is_object(v) || !json_object_size(v);
+	if (strcmp(key, "dependentRequired") == 0 ||
+		strcmp(key, "dependentSchemas") == 0 || strcmp(key, "dependencies") == 0)
 		return json_is_object(v) && !json_object_size(v);
-	return strncmp(key, "x-", 2) == 0;
+	if (strcmp(key, "additionalItems") == 0)
+		return true; /* says something beside an array of items, and is read there */
+	return false;
 }
 
+/* Words that constrain a value and are not supported, of all drafts from 4 on. Every other word
+ * that we do not know is a note, as the standard says: programs write their own. */
 static int check_keywords(struct schema *s, const json_t *schema)
 {
-	static const char *const known[] = { "type", "enum", "const", "properties",
-		"required", "additionalProperties", "patternProperties", "items",
-		"prefixItems", "minItems", "maxItems", "minLength", "maxLength",
-		"pattern", "format", "minimum", "maximum", "exclusiveMinimum",
-		"exclusiveMaximum", "multipleOf", "anyOf", "oneOf", "allOf", "$ref" };
-	const char *key;
-	json_t *v;
+	static const char *const constrain[] = { "$id", "if", "then", "else", "contains",
+		"minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems",
+		"not", "dependentRequired", "dependentSchemas", "dependencies",
+		"$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy" };
 
-	json_object_foreach((json_t *)schema, key, v) {
-		size_t i = 0, n = sizeof known / sizeof *known;
+	for (size_t i = 0; i < sizeof constrain / sizeof *constrain; i++) {
+		const json_t *v = schema_keyword(schema, constrain[i]);
 
-		while (i < n && strcmp(known[i], key) != 0)
-			i++;
-		if (strcmp(key, "additionalItems") == 0 &&
-			json_is_array(json_object_get(schema, "items")))
-			continue;
-		if (i == n && !harmless(schema, key, v, s->root))
-			return schema_refuse(s, schema, key,
-				"this keyword is not supported");
+		if (v && !harmless(schema, constrain[i], v, s->root) &&
+			schema_leave_out(s, schema, constrain[i],
+				"this keyword is not supported") < 0)
+			return -1;
 	}
 	return 0;
 }
 
-/* --- one schema ------------------------------------------------------------------------------------------ */
+/* --- one schema --------------------------------------------------------------------------- */
+
+/* {"not": {}} is how programs write a branch that nothing satisfies. */
+static bool allows_nothing(const json_t *schema)
+{
+	const json_t *not = schema_keyword(schema, "not");
+
+	return json_is_true(not ) || (json_is_object(not ) && !json_object_size(not ));
+}
 
 int schema_keywords(struct schema *s, const json_t *schema, struct alts *out)
 {
@@ -407,7 +478,7 @@ int schema_keywords(struct schema *s, const json_t *schema, struct alts *out)
 		read_numbers(s, schema, &number) < 0)
 		return -1;
 	number.whole |= whole;
-	alts_full(s, out, types);
+	alts_full(s, out, allows_nothing(schema) ? 0 : types);
 	for (size_t i = 0; i < out->n; i++) {
 		struct alt *a = &out->at[i];
 		int rc = 0;

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/fnv.h"
 #include "common/base/mem.h"
 
 #define BLANKS_MAX 42 /* a line break, and 40 blanks */
 
-/* --- the pool --------------------------------------------------------------------------------------- */
+/* --- the pool ----------------------------------------------------------------------------- */
 
 void pool_init(struct pool *p)
 {
@@ -30,11 +31,8 @@ void pool_release(struct pool *p)
 
 static uint32_t hash_below(const struct frame *f, uint32_t below)
 {
-	const unsigned char *b = (const unsigned char *)f;
-	uint64_t h = below + 1469598103934665603u;
+	uint64_t h = fnv1a(FNV1A + below, f, sizeof *f);
 
-	for (size_t i = 0; i < sizeof *f; i++)
-		h = (h ^ b[i]) * 1099511628211u;
 	return (uint32_t)(h ^ h >> 31);
 }
 
@@ -52,7 +50,9 @@ static void grow_index(struct pool *p)
 	}
 }
 
-uint32_t pool_push(struct pool *p, const struct frame *f, uint32_t below, uint32_t depth)
+/* The number of a frame on a stack. */
+static uint32_t pool_push(struct pool *p, const struct frame *f, uint32_t below,
+	uint32_t depth)
 {
 	uint32_t *slot = &p->index[hash_below(f, below) & p->mask];
 
@@ -92,7 +92,7 @@ static void add_based(struct places *to, uint32_t label)
 		to->overflow = true;
 }
 
-/* --- texts -------------------------------------------------------------------------------------------- */
+/* --- texts -------------------------------------------------------------------------------- */
 
 /* The next characters that a text allows: of a string, or of a key. */
 struct reader {
@@ -101,16 +101,29 @@ struct reader {
 	const struct lm_dfa *dfa;
 	const struct gobject *object; /* of keys */
 	uint32_t room;                /* containers that may still be opened */
+	bool bare;                    /* of a text without quotes: nothing is counted */
 };
+
+/* Whether an object has room only for names that it must have and has not. */
+static bool wants_required(const struct gobject *o, const struct frame *f)
+{
+	uint32_t missing = 0;
+
+	for (uint32_t w = 0; w < SEEN_WORDS; w++)
+		missing += (uint32_t)__builtin_popcountll(o->required[w] & ~f->seen[w]);
+	return o->max != NO_MAX && f->count + missing >= o->max;
+}
 
 static bool key_lives(const struct reader *r, uint32_t state)
 {
 	const struct gobject *o = r->object;
+	bool required = wants_required(o, r->f);
 
-	if (o->free_height[state] <= r->room)
+	if (!required && o->free_height[state] <= r->room)
 		return true;
 	for (uint32_t w = 0; w < SEEN_WORDS; w++) {
-		uint64_t left = o->reach[state][w] & ~r->f->seen[w];
+		uint64_t left = o->reach[state][w] & ~r->f->seen[w] &
+			(required ? o->required[w] : UINT64_MAX);
 
 		while (left) {
 			uint32_t p = w * 64 + (uint32_t)__builtin_ctzll(left);
@@ -123,9 +136,20 @@ static bool key_lives(const struct reader *r, uint32_t state)
 	return false;
 }
 
+/* Whether a string may end after one more character, which leads to state: without more characters
+ * than it may have. */
+static bool has_room(const struct reader *r, uint32_t state)
+{
+	const struct gstring *s = &r->g->strings[r->f->id];
+
+	return !s->distance || (uint64_t)r->f->count + 1 + s->distance[state] <= s->max;
+}
+
 static bool lives(const struct reader *r, uint32_t state)
 {
-	return state != DFA_DEAD && (!r->object || key_lives(r, state));
+	if (state == DFA_DEAD)
+		return false;
+	return r->bare || (r->object ? key_lives(r, state) : has_room(r, state));
 }
 
 /* Whether one of the characters low..high may come. */
@@ -142,7 +166,7 @@ static bool any_of(const struct reader *r, uint32_t low, uint32_t high)
 
 static bool take_char(const struct reader *r, uint32_t c, struct frame *to)
 {
-	const struct gstring *s = r->object ? NULL : &r->g->strings[r->f->id];
+	const struct gstring *s = r->object || r->bare ? NULL : &r->g->strings[r->f->id];
 
 	to->state = dfa_step(r->dfa, r->f->state, c);
 	if (!lives(r, to->state))
@@ -300,7 +324,18 @@ static enum read read_text(const struct reader *r, uint8_t byte, struct frame *t
 	return good ? READ_ON : READ_DEAD;
 }
 
-/* --- values --------------------------------------------------------------------------------------------- */
+/* The same of a text without quotes. Returns whether the byte may come. */
+static bool read_bare(const struct lm_grammar *g, const struct frame *f, uint8_t byte,
+	struct frame *to)
+{
+	const struct reader r = { .g = g, .f = f, .dfa = &g->dfas[f->id], .bare = true };
+
+	*to = *f;
+	return f->phase == PLAIN && byte < 0x80 ? take_char(&r, byte, to) :
+						  take_utf8(&r, byte, to);
+}
+
+/* --- values ------------------------------------------------------------------------------- */
 
 /* Begins a value of a node with a byte; `below` lies under it. */
 static void begin(const struct lm_grammar *g, uint32_t node, uint32_t below,
@@ -310,19 +345,16 @@ static void begin(const struct lm_grammar *g, uint32_t node, uint32_t below,
 
 	for (uint32_t i = 0; i < n->count; i++) {
 		const struct way *w = &n->ways[i];
-		struct frame f;
+		struct frame f, first;
 
 		memset(&f, 0, sizeof f);
 		f.id = w->id;
 		switch (w->kind) {
 		case WAY_BYTES:
 			f.kind = FRAME_BYTES;
-			if (byte >= 0x80)
-				continue;
-			f.state = dfa_step(&g->dfas[w->id], 0, byte);
-			if (f.state == DFA_DEAD)
-				continue;
-			places_add(to, &f, below, depth);
+			f.phase = PLAIN;
+			if (read_bare(g, &f, byte, &first))
+				places_add(to, &first, below, depth);
 			break;
 		case WAY_STRING:
 			f.kind = FRAME_STRING;
@@ -363,7 +395,7 @@ static bool complete(const struct gobject *o, const struct frame *f)
 	for (uint32_t w = 0; w < SEEN_WORDS; w++)
 		if (o->required[w] & ~f->seen[w])
 			return false;
-	return true;
+	return f->count >= o->min;
 }
 
 static struct reader key_reader(const struct lm_grammar *g, const struct frame *f,
@@ -371,7 +403,8 @@ static struct reader key_reader(const struct lm_grammar *g, const struct frame *
 {
 	const struct gobject *o = &g->objects[f->id];
 
-	return (struct reader){ g, f, &g->dfas[o->dfa], o, LM_GRAMMAR_DEPTH_MAX - depth };
+	return (struct reader){ g, f, &g->dfas[o->dfa], o, LM_GRAMMAR_DEPTH_MAX - depth,
+		false };
 }
 
 static bool can_key(const struct lm_grammar *g, const struct place *from)
@@ -449,6 +482,30 @@ static bool can_item(const struct lm_grammar *g, const struct garray *a, uint32_
 		depth + height <= LM_GRAMMAR_DEPTH_MAX;
 }
 
+/* Begins each of the values that an array does not have yet. */
+static void begin_unseen(const struct lm_grammar *g, struct pool *p,
+	const struct place *from, uint8_t byte, struct places *to)
+{
+	const struct garray *a = &g->arrays[from->top.id];
+
+	for (uint32_t i = 0; i < a->value_count; i++) {
+		struct frame f = from->top;
+		struct places one = { .count = 0 };
+
+		if (f.seen[0] >> i & 1)
+			continue;
+		begin(g, a->values[i], 1, from->depth, byte, &one);
+		if (!one.count)
+			continue;
+		f.blanks = 0;
+		f.phase = VALUED;
+		f.count++;
+		f.seen[0] |= UINT64_C(1) << i;
+		begin(g, a->values[i], pool_push(p, &f, from->below, from->depth),
+			from->depth, byte, to);
+	}
+}
+
 static void step_array(const struct lm_grammar *g, struct pool *p,
 	const struct place *from, uint8_t byte, struct places *to)
 {
@@ -475,6 +532,10 @@ static void step_array(const struct lm_grammar *g, struct pool *p,
 	}
 	if (!can_item(g, a, f.count, from->depth))
 		return;
+	if (a->value_count) {
+		begin_unseen(g, p, from, byte, to);
+		return;
+	}
 	uint32_t node = item_of(a, f.count);
 
 	f.phase = VALUED;
@@ -484,7 +545,7 @@ static void step_array(const struct lm_grammar *g, struct pool *p,
 	begin(g, node, pool_push(p, &f, from->below, from->depth), from->depth, byte, to);
 }
 
-/* --- sequences ------------------------------------------------------------------------------------------ */
+/* --- sequences ---------------------------------------------------------------------------- */
 
 /* Puts what follows an item below it; nothing, where the item is the last. */
 static uint32_t behind_item(const struct lm_grammar *g, struct pool *p,
@@ -545,7 +606,7 @@ static void step_sequence(const struct lm_grammar *g, struct pool *p,
 static bool leaves(const struct lm_grammar *g, const struct frame *f)
 {
 	if (f->kind == FRAME_BYTES)
-		return g->dfas[f->id].accept[f->state];
+		return f->phase == PLAIN && g->dfas[f->id].accept[f->state];
 	return f->kind == FRAME_SEQUENCE && f->state == g->sequences[f->id].count;
 }
 
@@ -584,19 +645,23 @@ void step_tokens(const struct lm_grammar *g, struct pool *p, const struct place 
 	}
 }
 
-/* --- a step --------------------------------------------------------------------------------------------- */
+/* --- a step ------------------------------------------------------------------------------- */
 
 /* Gives a key's object what its label says. */
 static bool apply_label(const struct lm_grammar *g, struct frame *f, uint32_t label)
 {
-	const struct glabel *l = &g->objects[f->id].labels[label];
+	const struct gobject *o = &g->objects[f->id];
+	const struct glabel *l = &o->labels[label];
+	uint32_t word = l->property < 0 ? 0 : (uint32_t)l->property / 64;
+	uint64_t bit = l->property < 0 ? 0 : UINT64_C(1) << l->property % 64;
 
+	if ((f->seen[word] & bit) || (wants_required(o, f) && !(o->required[word] & bit)))
+		return false;
 	f->state = l->node;
-	if (l->property >= 0) {
-		if (f->seen[l->property / 64] >> l->property % 64 & 1)
-			return false;
-		f->seen[l->property / 64] |= UINT64_C(1) << l->property % 64;
-	}
+	f->seen[word] |= bit;
+	/* counted as far as it matters */
+	if (o->max != NO_MAX || f->count < o->min)
+		f->count++;
 	return true;
 }
 
@@ -650,7 +715,7 @@ static void step_string(const struct lm_grammar *g, struct pool *p,
 	const struct place *from, uint8_t byte, struct places *to)
 {
 	const struct gstring *s = &g->strings[from->top.id];
-	struct reader r = { g, &from->top, &g->dfas[s->dfa], NULL, 0 };
+	struct reader r = { g, &from->top, &g->dfas[s->dfa], NULL, 0, false };
 	struct frame f;
 
 	switch (read_text(&r, byte, &f)) {
@@ -683,11 +748,9 @@ void step(const struct lm_grammar *g, struct pool *p, const struct place *from,
 
 	switch (from->top.kind) {
 	case FRAME_BYTES:
-		f.state = byte < 0x80 ? dfa_step(&g->dfas[f.id], f.state, byte) :
-					DFA_DEAD;
-		if (f.state != DFA_DEAD)
+		if (read_bare(g, &from->top, byte, &f))
 			places_add(to, &f, from->below, from->depth);
-		if (g->dfas[f.id].accept[from->top.state])
+		if (leaves(g, &from->top))
 			step_below(g, p, from, byte, to);
 		break;
 	case FRAME_STRING:

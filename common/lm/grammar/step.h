@@ -40,7 +40,8 @@ enum frame_phase {
 
 struct frame {
 	uint8_t kind, phase;
-	uint8_t blanks; /* that have come here: 0, 1 a blank, 2 and more a line break and so many - 2 */
+	/* that have come here: 0, 1 a blank, 2 and more a line break and so many - 2 */
+	uint8_t blanks;
 	uint8_t left;
 	uint32_t id; /* automaton, string, object, array or sequence */
 	/* of the automaton; KEYED and later: the value's node; SEQUENCE: item */
@@ -71,8 +72,6 @@ struct pool {
 
 void pool_init(struct pool *p);
 void pool_release(struct pool *p);
-/* The number of a frame on a stack. */
-uint32_t pool_push(struct pool *p, const struct frame *f, uint32_t below, uint32_t depth);
 
 struct places {
 	struct place at[PLACES_MAX];
@@ -88,7 +87,8 @@ struct places {
 void step(const struct lm_grammar *g, struct pool *p, const struct place *from,
 	uint8_t byte, struct places *to);
 
-/* The places after the frame below, which a walk had not looked at; label: of the key that ended. */
+/* The places after the frame below, which a walk had not looked at; label: of the key that
+ * ended. */
 void step_out(const struct lm_grammar *g, struct pool *p, uint32_t below, uint32_t label,
 	struct places *to);
 

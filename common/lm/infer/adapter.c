@@ -34,7 +34,7 @@ struct reading {
 	float scale;
 };
 
-/* --- the config --------------------------------------------------------------------------------- */
+/* --- the config --------------------------------------------------------------------------- */
 
 /* Whether a field says anything but "no". */
 static bool is_set(const json_t *config, const char *key)
@@ -86,7 +86,7 @@ static int read_config(struct reading *r, const json_t *config)
 	return 0;
 }
 
-/* --- tensors ------------------------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------------ */
 
 /* Where the rows of a matrix of the file belong: a fused one is several of ours. */
 struct part {
@@ -314,7 +314,7 @@ static int take(struct lm_adapter *a, const struct reading *r,
 	return 0;
 }
 
-/* --- open and close ------------------------------------------------------------------------------- */
+/* --- open and close ----------------------------------------------------------------------- */
 
 static int make(struct lm_adapter **out, struct dev *d, const struct lm_config *c,
 	const json_t *config, const struct safetensors *file, const char *where)

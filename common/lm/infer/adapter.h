@@ -24,7 +24,8 @@ enum lm_adapted {
 	LM_ADAPTED
 };
 
-/* What an adapter adds to one matrix, f32 in device memory; b contains the scale. a NULL: nothing. */
+/* What an adapter adds to one matrix, f32 in device memory; b contains the scale. a NULL:
+ * nothing. */
 struct lm_delta {
 	const float *a; /* [rank][inputs] */
 	const float *b; /* [outputs][rank] */

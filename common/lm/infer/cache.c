@@ -7,14 +7,15 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/hw/device.h"
-#include "common/lm/infer/infer_parts.h"
+#include "common/lm/infer/parts.h"
 
 struct lm_cache {
 	const struct lm_weights *w;
-	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values. On a CPU
-	 * [pages][layers][2][LM_PAGE], and of each layer the rows of one head after the other: the system finds
-	 * memory where it is first written, huge page by huge page, and would have to find one for every layer as
-	 * soon as the first of their tokens comes, while other streams wait. */
+	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values. On a
+	 * CPU [pages][layers][2][LM_PAGE], and of each layer the rows of one head after the other:
+	 * the system finds memory where it is first written, huge page by huge page, and would have
+	 * to find one for every layer as soon as the first of their tokens comes, while other
+	 * streams wait. */
 	char *pool;
 	enum lm_cache_type type;
 	uint32_t pages;
@@ -41,11 +42,6 @@ static const char *const type_names[LM_CACHE_TYPES] = {
 	[LM_CACHE_F32] = "f32",
 	[LM_CACHE_Q8_0] = "q8_0",
 };
-
-const char *lm_cache_type_name(enum lm_cache_type type)
-{
-	return type_names[type];
-}
 
 int lm_cache_type_find(enum lm_cache_type *out, const char *name)
 {
@@ -90,9 +86,9 @@ void *lm_cache_values(struct lm_cache *c, uint32_t layer)
 	return (char *)lm_cache_keys(c, layer) + part_bytes(c);
 }
 
-/* On a CPU an odd number of cache lines: with a large power of two the same head of all pages would lie in the same
- * few sets of its caches. Attention of 4 rows to 7,680 keys in 12 heads of 64 takes a sixth less time on Zen 4 with
- * the line more. */
+/* On a CPU an odd number of cache lines: with a large power of two the same head of all pages would
+ * lie in the same few sets of its caches. Attention of 4 rows to 7,680 keys in 12 heads of 64 takes
+ * a sixth less time on Zen 4 with the line more. */
 uint64_t lm_cache_stride(const struct lm_cache *c)
 {
 	uint64_t page = lm_cache_page_bytes(&c->w->config, c->type);

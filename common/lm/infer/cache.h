@@ -1,9 +1,10 @@
 /* cache.h - keys and values of many sequences in one pool of pages of LM_PAGE tokens
  * (kernels/lm/ops.h), and each sequence's list of pages. Uses weights.h.
  *
- * A page is free, or belongs to one sequence, or to several with the same beginning. A shared
- * page is never written: a sequence that continues within one gets its own copy first. Numbers
- * are f16, f32, or int8 in blocks with a scale. Only one thread at a time may use a cache and its sequences. */
+ * A page is free, or belongs to one sequence, or to several with the same beginning. A shared page
+ * is never written: a sequence that continues within one gets its own copy first. Numbers are f16,
+ * f32, or int8 in blocks with a scale. Only one thread at a time may use a cache and its
+ * sequences. */
 #ifndef RNP_COMMON_LM_INFER_CACHE_H
 #define RNP_COMMON_LM_INFER_CACHE_H
 
@@ -20,10 +21,8 @@ uint32_t lm_cache_pages(uint32_t tokens);
 /* Returns the size of a page of a model, in bytes. */
 uint64_t lm_cache_page_bytes(const struct lm_config *c, enum lm_cache_type type);
 
-/* Returns the name of a type: "f16", "f32" or "q8_0". */
-const char *lm_cache_type_name(enum lm_cache_type type);
-
-/* Finds the type of a name. Returns 0 and *out, or -1 with err_set(EX_USAGE). */
+/* Finds the type of a name: "f16", "f32" or "q8_0". Returns 0 and *out, or -1 with
+ * err_set(EX_USAGE). */
 int lm_cache_type_find(enum lm_cache_type *out, const char *name);
 
 /* Opens a pool of `pages` pages, all free. w is borrowed until close. Returns 0 and *out to be
@@ -36,9 +35,10 @@ void lm_cache_close(
 uint32_t lm_cache_free_pages(const struct lm_cache *c);
 
 /* Memory that was never used has to be found and cleared, which takes a tenth of a prompt's time. A
- * call does so for some of the next `pages` pages that no sequence had yet (a few milliseconds), where
- * a CPU computes. Returns false when there is nothing left to do. Without it a step finds the memory of what it
- * writes: the parts of a page lie together there, so that no step has to find much more than that. */
+ * call does so for some of the next `pages` pages that no sequence had yet (a few milliseconds),
+ * where a CPU computes. Returns false when there is nothing left to do. Without it a step finds the
+ * memory of what it writes: the parts of a page lie together there, so that no step has to find
+ * much more than that. */
 bool lm_cache_touch(struct lm_cache *c, uint32_t pages);
 
 /* The part of the cache that one conversation uses. Zero-initialise it; release returns its
@@ -65,14 +65,15 @@ void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t le
  * The sequence must not be truncated to where they are. */
 void lm_sequence_forget(struct lm_sequence *s, struct lm_cache *c, uint32_t first);
 
-/* For measurements: makes `to`, which must be empty, `length` tokens long. Its pages are its own, and
- * copies of the full pages of `from`, of which there must be one, over and over. Returns 0, or -1
- * with err_set() as lm_sequence_grow. */
+/* For measurements: makes `to`, which must be empty, `length` tokens long. Its pages are its own,
+ * and copies of the full pages of `from`, of which there must be one, over and over. Returns 0, or
+ * -1 with err_set() as lm_sequence_grow. */
 int lm_sequence_repeat(struct lm_sequence *to, const struct lm_sequence *from,
 	struct lm_cache *c, uint32_t length);
 
-/* Makes `to`, which must be empty, begin with the first `length` tokens of `from` (at most its
- * length). Both share the pages; nothing is copied. */
+/* For tests of pages that two sequences share, also in the middle of one: makes `to`, which must be
+ * empty, begin with the first `length` tokens of `from` (at most its length). Both share the pages;
+ * nothing is copied. */
 void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 	struct lm_cache *c, uint32_t length);
 
@@ -91,8 +92,8 @@ uint32_t lm_cache_users(const struct lm_cache *c, uint32_t page);
  * LM_PAGE tokens are the next of s. It replaces a page that s may have grown for them. */
 void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page);
 
-/* Makes s, which must be empty, begin with `pages` pages that are forgotten: nothing to come attends
- * to them. */
+/* Makes s, which must be empty, begin with `pages` pages that are forgotten: nothing to come
+ * attends to them. */
 void lm_sequence_skip(struct lm_sequence *s, uint32_t pages);
 
 /* For tests: whether every page is either free or in as many of the n sequences as its

@@ -8,8 +8,8 @@
 #include "common/base/mem.h"
 #include "kernels/dev/team.h"
 
-/* Up to so many logits one thread reads them all sooner than others wake up: some 15 us. One whose share is computed
- * counts as WEIGHED. */
+/* Up to so many logits one thread reads them all sooner than others wake up: some 15 us. One whose
+ * share is computed counts as WEIGHED. */
 #define ALONE_LOGITS 131072
 #define WEIGHED      8
 #define PIECES       4 /* of a thread's share: what rows cost differs */
@@ -52,7 +52,8 @@ static void make_room(struct lm_chooser *c, uint32_t threads)
 	c->threads = threads;
 }
 
-/* Whether it is not worth waking the team. A mask may take milliseconds, whatever the vocabulary. */
+/* Whether it is not worth waking the team. A mask may take milliseconds, whatever the
+ * vocabulary. */
 static bool is_little(const struct lm_choice *all, uint32_t n, uint32_t count)
 {
 	uint64_t logits = 0;

@@ -1,13 +1,15 @@
-/* choose.h - chooses the tokens of several rows at once, over the team of threads. Uses sample.h, kernels/dev/team.h.
+/* choose.h - chooses the tokens of several rows at once, over the team of threads. Uses sample.h,
+ * kernels/dev/team.h.
  *
- * A choice depends on its own row alone (sample.h): not on the others, and not on which thread makes it. */
+ * A choice depends on its own row alone (sample.h): not on the others, and not on which thread
+ * makes it. */
 #ifndef RNP_COMMON_LM_INFER_CHOOSE_H
 #define RNP_COMMON_LM_INFER_CHOOSE_H
 
 #include "common/lm/infer/sample.h"
 
-/* One row. Without sampling the token is given, and only its logprobs are wanted. Of a mask `allowed` is called,
- * `accept` is not. All three may be NULL. */
+/* One row. Without sampling the token is given, and only its logprobs are wanted. Of a mask
+ * `allowed` is called, `accept` is not. All three may be NULL. */
 struct lm_choice {
 	const float *logits;
 	const struct lm_sampling *sampling;

@@ -1,5 +1,5 @@
-/* forward.c - passes of a model over rows of many sequences: work space, indices, embeddings, the layers one
- * after the other, and the logits that are wanted. What a layer is: forward_layer.c. */
+/* forward.c - passes of a model over rows of many sequences: work space, indices, embeddings, the
+ * layers one after the other, and the logits that are wanted. What a layer is: forward_layer.c. */
 #include "common/lm/infer/forward.h"
 
 #include <stdlib.h>
@@ -364,8 +364,8 @@ static int compute(void *arg)
 	return rc;
 }
 
-/* Whether the pass is one of those that come again on a GPU: a token of each of a few sequences. Then the bound of
- * its keys becomes that of the next passes, too. */
+/* Whether the pass is one of those that come again on a GPU: a token of each of a few sequences.
+ * Then the bound of its keys becomes that of the next passes, too. */
 static bool repeats(struct lm_forward *f)
 {
 	uint64_t keys = ((uint64_t)f->keys_max + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;

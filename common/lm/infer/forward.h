@@ -18,11 +18,13 @@ struct lm_forward_limits {
 	uint32_t rows;      /* in a pass */
 	uint32_t sequences; /* distinct ones in a pass */
 	uint32_t context;   /* positions of a sequence */
-	/* rows whose logits are computed and copied to the host together, at most LM_LOGITS_MAX; 0: LM_LOGITS */
+	/* rows whose logits are computed and copied to the host together, at most LM_LOGITS_MAX; 0:
+	 * LM_LOGITS */
 	uint32_t logits;
 };
 
-/* The weights of the output are read once for so many rows. On a CPU more are no faster, and take memory. */
+/* The weights of the output are read once for so many rows. On a CPU more are no faster, and take
+ * memory. */
 enum { LM_LOGITS = 8, LM_LOGITS_MAX = 64 };
 
 /* One token of a pass. */

@@ -1,6 +1,6 @@
-/* forward_layer.c - one layer of a model for the rows of a pass, as operations of the device: norms,
- * products with matrices and what adapters add to them, attention over the cache, SwiGLU; and the logits behind
- * the last. */
+/* forward_layer.c - one layer of a model for the rows of a pass, as operations of the device:
+ * norms, products with matrices and what adapters add to them, attention over the cache, SwiGLU;
+ * and the logits behind the last. */
 #include "common/lm/infer/forward_parts.h"
 
 static bool is_quantized(const struct lm_matrix *w)
@@ -142,7 +142,8 @@ static int layer_input(struct lm_forward *f, const float *weights, bool quantize
 		0;
 }
 
-/* Makes layers of norm(x) together. Returns 0; 1: they are to be made one by one, and their input is made; or -1. */
+/* Makes layers of norm(x) together. Returns 0; 1: they are to be made one by one, and their input
+ * is made; or -1. */
 static int project_together(struct lm_forward *f, struct lm_project_group *g,
 	bool quantized)
 {
@@ -275,7 +276,8 @@ static int swiglu(struct lm_forward *f)
 	return forward_ops(f)->swiglu(f->w->d, &g);
 }
 
-/* y = from + x times w, of a device that quantises x for that itself. Returns 0; 1: it does not; or -1. */
+/* y = from + x times w, of a device that quantises x for that itself. Returns 0; 1: it does not; or
+ * -1. */
 static int product_of_floats(struct lm_forward *f, const struct lm_matrix *w, float *y,
 	const float *x, uint64_t rows, const float *from)
 {
@@ -288,7 +290,8 @@ static int product_of_floats(struct lm_forward *f, const struct lm_matrix *w, fl
 					       forward_ops(f)->project_group(f->w->d, &g);
 }
 
-/* x += activations times w, normalised if the model does. The activations are not h; x8: they are quantised already. */
+/* x += activations times w, normalised if the model does. The activations are not h; x8: they are
+ * quantised already. */
 static int add_product(struct lm_forward *f, const struct lm_matrix *w, const float *x,
 	const struct lm_block8 *x8, const float *post_norm)
 {
@@ -377,8 +380,8 @@ static int gates(struct lm_forward *f, const struct lm_layer *l, bool *quantized
 	return swiglu(f);
 }
 
-/* Leaves of the pass the rows whose logits are wanted: behind the keys and values of the last layer nobody reads
- * the others. */
+/* Leaves of the pass the rows whose logits are wanted: behind the keys and values of the last layer
+ * nobody reads the others. */
 static int narrow(struct lm_forward *f)
 {
 	struct lm_embed e = { .dtype = LM_DTYPE_F32,

@@ -1,15 +1,16 @@
-/* forward_parts.h - what the passes of forward.c and the layers of forward_layer.c share. Only for these. */
+/* forward_parts.h - what the passes of forward.c and the layers of forward_layer.c share. Only for
+ * these. */
 #ifndef RNP_COMMON_LM_INFER_FORWARD_PARTS_H
 #define RNP_COMMON_LM_INFER_FORWARD_PARTS_H
 
 #include "common/lm/infer/forward.h"
-#include "common/lm/infer/infer_parts.h"
+#include "common/lm/infer/parts.h"
 #include "common/lm/infer/replay.h"
 
 #define FORWARD_LAST_ROWS LM_LOGITS_MAX /* that the last layer can be restricted to */
 
-/* Columns of `indices` and `host`: one number for each row. CHOSEN: the rows whose logits are wanted; then their
- * positions and tables. */
+/* Columns of `indices` and `host`: one number for each row. CHOSEN: the rows whose logits are
+ * wanted; then their positions and tables. */
 enum column { POSITION, SLOT, TABLE, CHOSEN, CHOSEN_POSITION, CHOSEN_TABLE, COLUMNS };
 
 struct lm_forward {
@@ -61,8 +62,8 @@ static inline uint32_t *forward_host_column(const struct lm_forward *f, enum col
 	return f->host + which * f->limits.rows;
 }
 
-/* Computes layer i for the rows of the pass; behind the last only those may be left whose logits are wanted. Returns 0,
- * or -1 with err_set(). */
+/* Computes layer i for the rows of the pass; behind the last only those may be left whose logits
+ * are wanted. Returns 0, or -1 with err_set(). */
 int forward_layer(struct lm_forward *f, uint32_t i);
 
 /* Computes the logits of n rows of x. Returns 0, or -1 with err_set(). */

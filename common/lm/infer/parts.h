@@ -1,7 +1,7 @@
-/* infer_parts.h - what weights, cache and forward pass share with each other. Only for
+/* parts.h - what weights, cache and forward pass share with each other. Only for
  * common/lm/infer. */
-#ifndef RNP_COMMON_LM_INFER_INFER_PARTS_H
-#define RNP_COMMON_LM_INFER_INFER_PARTS_H
+#ifndef RNP_COMMON_LM_INFER_PARTS_H
+#define RNP_COMMON_LM_INFER_PARTS_H
 
 #include <stdatomic.h>
 
@@ -62,8 +62,8 @@ static inline uint64_t lm_kv_dim(const struct lm_config *c)
 /* Allocates `count` floats on the device. Returns 0 and *out, or -1 with err_set(). */
 int lm_infer_alloc(struct dev *d, float **out, uint64_t count);
 
-/* Return the keys, or the values, of a layer in page 0: [LM_PAGE][kv_dim]. Those in page i lie i times the stride
- * further on, in bytes. */
+/* Return the keys, or the values, of a layer in page 0: [LM_PAGE][kv_dim]. Those in page i lie i
+ * times the stride further on, in bytes. */
 void *lm_cache_keys(struct lm_cache *c, uint32_t layer);
 void *lm_cache_values(struct lm_cache *c, uint32_t layer);
 uint64_t lm_cache_stride(const struct lm_cache *c);

@@ -1,7 +1,8 @@
 /* sample.c - draws tokens. One pass finds the largest logit of each block of 64. Blocks whose
  * largest is too small for top_k, top_p or min_p are not read again; what is left are candidates,
  * which sample_cut.c cuts. Without any of these limits there are no candidates at all, only sums of
- * blocks. A block that bias, penalties or a mask change is copied, the others stay where they are. */
+ * blocks. A block that bias, penalties or a mask change is copied, the others stay where they
+ * are. */
 #include "common/lm/infer/sample.h"
 
 #include <math.h>
@@ -209,8 +210,8 @@ static double add_up(struct lm_scratch *w, uint32_t count, const struct scan *ho
 	return sum;
 }
 
-/* Draws one of the tokens from how->min on, or of the candidates: finds its block by the sums of the
- * blocks, then it. Returns its place, or `best` if there are none. */
+/* Draws one of the tokens from how->min on, or of the candidates: finds its block by the sums of
+ * the blocks, then it. Returns its place, or `best` if there are none. */
 static uint32_t walk(struct lm_scratch *w, uint32_t count, const struct scan *how,
 	double part, uint32_t best)
 {
@@ -272,15 +273,15 @@ static uint32_t cut_min_p(struct lm_scratch *w, uint32_t n, const struct scan *h
 
 /* --- the draw ------------------------------------------------------------------------------- */
 
-/* Leaves out the tokens that are less likely than e^-units of the most likely, and a little less, so that
- * rounding decides nothing. */
+/* Leaves out the tokens that are less likely than e^-units of the most likely, and a little less,
+ * so that rounding decides nothing. */
 static void narrow(struct scan *how, double units)
 {
 	scan_raise(how, how->max - (units + 1. / 64) * how->temperature);
 }
 
-/* Makes the largest logits of the blocks candidates; returns how many. They stand for tokens of which there
- * are more: what a cut of them leaves out, the same cut of all tokens does. */
+/* Makes the largest logits of the blocks candidates; returns how many. They stand for tokens of
+ * which there are more: what a cut of them leaves out, the same cut of all tokens does. */
 static uint32_t collect_max(struct lm_scratch *w, uint32_t count, const struct scan *how)
 {
 	uint32_t blocks = blocks_of(count), n = 0;
@@ -317,7 +318,8 @@ static void narrow_to_top_p(struct lm_scratch *w, uint32_t count, double top_p,
 		scan_raise(how, cut_at(w->kept, w->kept, n, how, needed, false).logit);
 }
 
-/* Narrows to what top_k, top_p and min_p may leave; returns the sum of all shares if top_p comes first. */
+/* Narrows to what top_k, top_p and min_p may leave; returns the sum of all shares if top_p comes
+ * first. */
 static double narrow_to_limits(struct lm_scratch *w, const struct lm_sampling *s,
 	uint32_t count, struct scan *how)
 {

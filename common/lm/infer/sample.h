@@ -57,11 +57,11 @@ void lm_history_release(struct lm_history *h);
 void lm_history_prompt(struct lm_history *h, uint32_t token);
 void lm_history_add(struct lm_history *h, uint32_t token);
 
-/* A mask of the tokens that may come next. allowed returns bits (token i is bit i % 64 of word
- * i / 64, the vocabulary rounded up to words), borrowed until the next call, or NULL for all
- * tokens. It allows at least one. accept is called with the token that was drawn. Threads
- * of the team call them, for one mask one at a time, for several at the same time (choose.h); they must
- * return within microseconds to a few milliseconds. */
+/* A mask of the tokens that may come next. allowed returns bits (token i is bit i % 64 of word i /
+ * 64, the vocabulary rounded up to words), borrowed until the next call, or NULL for all tokens. It
+ * allows at least one. accept is called with the token that was drawn. Threads of the team call
+ * them, for one mask one at a time, for several at the same time (choose.h); they must return
+ * within microseconds to a few milliseconds. */
 struct lm_mask {
 	const uint64_t *(*allowed)(void *ctx); /* NULL: no mask */
 	void (*accept)(void *ctx, uint32_t token);

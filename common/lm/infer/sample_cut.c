@@ -1,6 +1,6 @@
-/* sample_cut.c - a histogram of the weights over the range of the logits finds the bucket in which they
- * add up to what is needed; of the logits of this bucket another one, over a range that is narrower,
- * and so on until they are few, which are sorted, or all equal. */
+/* sample_cut.c - a histogram of the weights over the range of the logits finds the bucket in which
+ * they add up to what is needed; of the logits of this bucket another one, over a range that is
+ * narrower, and so on until they are few, which are sorted, or all equal. */
 #include "common/lm/infer/sample_cut.h"
 
 #include <math.h>
@@ -53,8 +53,8 @@ static void tally(double sums[BUCKETS], const float *x, uint32_t n, const struct
 		sums[b] = (lanes[b][0] + lanes[b][1]) + (lanes[b][2] + lanes[b][3]);
 }
 
-/* Returns the bucket in which the sums reach *needed, or the last with a sum; takes the sums before it
- * from *needed. */
+/* Returns the bucket in which the sums reach *needed, or the last with a sum; takes the sums before
+ * it from *needed. */
 static int find(const double sums[BUCKETS], double *needed)
 {
 	int b = 0, last = BUCKETS - 1;

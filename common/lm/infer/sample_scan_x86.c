@@ -1,5 +1,6 @@
-/* sample_scan_x86.c - eight or sixteen logits, or four or eight shares, at a time. Where a product and a sum are one
- * operation (FMA), they are in the definition, too, so that the bits are the same. */
+/* sample_scan_x86.c - eight or sixteen logits, or four or eight shares, at a time. Where a product
+ * and a sum are one operation (FMA), they are in the definition, too, so that the bits are the
+ * same. */
 #include "common/lm/infer/sample_scan_x86.h"
 
 #ifdef __x86_64__
@@ -10,7 +11,7 @@
 #define AVX2   __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* --- AVX2 ---------------------------------------------------------------------------------------- */
+/* --- AVX2 --------------------------------------------------------------------------------- */
 
 /* The maximum of a NaN and a number is the second operand. */
 AVX2 float scan_max_avx2(const float x[SCAN_BLOCK])
@@ -91,7 +92,7 @@ AVX2 void scan_exclude_avx2(float to[SCAN_BLOCK], const float x[SCAN_BLOCK],
 	}
 }
 
-/* --- AVX-512 ------------------------------------------------------------------------------------- */
+/* --- AVX-512 ------------------------------------------------------------------------------ */
 
 AVX512 float scan_max_avx512(const float x[SCAN_BLOCK])
 {

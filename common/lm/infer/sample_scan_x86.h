@@ -1,13 +1,13 @@
-/* sample_scan_x86.h - a whole block of sample_scan.h with AVX2 and AVX-512, and the numbers that all
- * versions of its exponential share. For sample_scan.c only. */
+/* sample_scan_x86.h - a whole block of sample_scan.h with AVX2 and AVX-512, and the numbers that
+ * all versions of its exponential share. For sample_scan.c only. */
 #ifndef RNP_COMMON_LM_INFER_SAMPLE_SCAN_X86_H
 #define RNP_COMMON_LM_INFER_SAMPLE_SCAN_X86_H
 
 #include "common/lm/infer/sample_scan.h"
 
-/* e^(d / temperature) = 2^k 2^f with k the whole number nearest to d * scale. Adding SCAN_ROUND rounds to a
- * whole number, which the low bits of the sum then hold; |f| <= 1/2, where the polynomial that comes
- * nearest to 2^f (Remez; its first coefficient is 1) is off by 3 10^-14. */
+/* e^(d / temperature) = 2^k 2^f with k the whole number nearest to d * scale. Adding SCAN_ROUND
+ * rounds to a whole number, which the low bits of the sum then hold; |f| <= 1/2, where the
+ * polynomial that comes nearest to 2^f (Remez; its first coefficient is 1) is off by 3 10^-14. */
 #define SCAN_LOG2E 0x1.71547652b82fep+0
 #define SCAN_ROUND 0x1.8p52
 #define SCAN_TERMS 10

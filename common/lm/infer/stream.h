@@ -46,8 +46,9 @@ void lm_stream_adapt(struct lm_stream *s, uint32_t adapter);
  * context is full, nothing fed; the device's error. */
 int lm_stream_feed(struct lm_stream *s, const uint32_t *ids, uint32_t n, float *logits);
 
-/* Feeds n more tokens and adds to *loss_sum the loss of each but the first, -log p(token | all
- * before), in nats; *counted grows by their number. Errors as feed. */
+/* For tests, which hold the loss against that of training: feeds n more tokens and adds to
+ * *loss_sum the loss of each but the first, -log p(token | all before), in nats; *counted grows by
+ * their number. Errors as feed. */
 int lm_stream_score(struct lm_stream *s, const uint32_t *ids, uint32_t n,
 	double *loss_sum, uint64_t *counted);
 

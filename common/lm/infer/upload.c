@@ -47,7 +47,8 @@ static int wait(struct lm_upload *u)
 	return u->d->ops->sync(u->d);
 }
 
-/* While a buffer is filled the other is copied; when the copy of this one begins, that of the other has ended. */
+/* While a buffer is filled the other is copied; when the copy of this one begins, that of the other
+ * has ended. */
 static int pass_on(struct lm_upload *u, void *to, const void *host, uint64_t bytes)
 {
 	struct part p = { u->stage[u->turn], host };

@@ -7,7 +7,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/hw/device.h"
-#include "common/lm/infer/infer_parts.h"
+#include "common/lm/infer/parts.h"
 
 int lm_infer_alloc(struct dev *d, float **out, uint64_t count)
 {

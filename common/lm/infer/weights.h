@@ -16,12 +16,12 @@ struct lm_weights;
 int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_file *s);
 void lm_weights_close(struct lm_weights *w); /* NULL is fine */
 
-/* Brings quantised matrices into the order in which the CPU's vectors take them; no bit of a product
- * changes. Those of a GGUF file are copied in a thread of its own; passes use each as soon as it is
- * there, and its pages of the file are given back, so that weights take their size once. Those in
- * memory of the model's own (model_file_make, model_file_quantise) are packed where they lie before
- * it returns: the model file then serves nobody else. Does nothing where that has no use: on a GPU,
- * without vectors, or where memory is out. Call it once, before the first pass. */
+/* Brings quantised matrices into the order in which the CPU's vectors take them; no bit of a
+ * product changes. Those of a GGUF file are copied in a thread of its own; passes use each as soon
+ * as it is there, and its pages of the file are given back, so that weights take their size once.
+ * Those in memory of the model's own (model_file_make, model_file_quantise) are packed where they
+ * lie before it returns: the model file then serves nobody else. Does nothing where that has no
+ * use: on a GPU, without vectors, or where memory is out. Call it once, before the first pass. */
 void lm_weights_pack(struct lm_weights *w);
 bool lm_weights_packing(const struct lm_weights *w); /* whether it still goes on */
 

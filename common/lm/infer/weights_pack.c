@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/lm/infer/infer_parts.h"
+#include "common/lm/infer/parts.h"
 #include "common/lm/infer/weights.h"
 #include "kernels/dev/team.h"
 

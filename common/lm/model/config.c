@@ -142,6 +142,17 @@ static bool is_activation(const struct family *f, const char *act)
 	return strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0;
 }
 
+/* Reads the part of each head that is rotated: transformers 5 has it among rope_parameters. */
+static int read_rotary_part(const json_t *config, const char *where, double *part)
+{
+	const json_t *newer = field(config, "rope_parameters");
+
+	*part = 1;
+	return opt_f64(config, where, "partial_rotary_factor", part) < 0 ?
+		-1 :
+		opt_f64(newer, where, "partial_rotary_factor", part);
+}
+
 /* Refuses settings that would make the model compute something that we do not implement. */
 static int refuse_others(const json_t *config, const char *where, const char *model)
 {
@@ -149,7 +160,7 @@ static int refuse_others(const json_t *config, const char *where, const char *mo
 		"use_bidirectional_attention" };
 	const struct family *f = family_of(model);
 	const char *act, *act_2;
-	double part = 1;
+	double part;
 	bool flag;
 
 	if (!f)
@@ -162,7 +173,7 @@ static int refuse_others(const json_t *config, const char *where, const char *mo
 		    json_get_text(config, where, "hidden_act", &act) < 0) ||
 		(field(config, "hidden_activation") &&
 			json_get_text(config, where, "hidden_activation", &act_2) < 0) ||
-		opt_f64(config, where, "partial_rotary_factor", &part) < 0)
+		read_rotary_part(config, where, &part) < 0)
 		return -1;
 	if (!is_activation(f, act) || !is_activation(f, act_2))
 		return err_set(EX_DATAERR, "%s: hidden_act '%.40s' is not %s", where,
@@ -359,6 +370,8 @@ static int read_scaling(struct lm_config *c, const json_t *scaling, const json_t
 			where, kind);
 	r->original_context = c->context;
 	if (json_get_f64(scaling, where, "factor", &r->factor) < 0 ||
+		opt_u32(config, where, "original_max_position_embeddings", LM_CONTEXT_MAX,
+			&r->original_context) < 0 ||
 		opt_u32(scaling, where, "original_max_position_embeddings",
 			LM_CONTEXT_MAX, &r->original_context) < 0)
 		return -1;
@@ -417,7 +430,7 @@ static int read_extras(struct lm_config *c, const json_t *config, const char *wh
 	const struct family *f)
 {
 	bool second = strcmp(f->name, "gemma2") == 0;
-	double scalar = 0, part = 1;
+	double scalar = 0, part;
 
 	c->qkv_bias = f->qkv_bias;
 	c->qk_norm = f->qk_norm;
@@ -425,7 +438,7 @@ static int read_extras(struct lm_config *c, const json_t *config, const char *wh
 	c->fused = f->fused;
 	c->gelu = c->scaled_embed = c->norms_from_1 = f->gemma;
 	if (opt_f64(config, where, "query_pre_attn_scalar", &scalar) < 0 ||
-		opt_f64(config, where, "partial_rotary_factor", &part) < 0)
+		read_rotary_part(config, where, &part) < 0)
 		return -1;
 	if (f->post_norms && scalar > 0 && scalar != c->head_dim)
 		c->query_scale = 1 / sqrt(scalar);
@@ -446,16 +459,33 @@ static int read_extras(struct lm_config *c, const json_t *config, const char *wh
 	return opt_f64(config, where, "rope_local_base_freq", &c->rope.local_base);
 }
 
+/* Reads the base of layers with a window, which have no scaling of their own. */
+static int read_local_rope(struct lm_config *c, const json_t *local, const char *where)
+{
+	const char *kind = "default";
+
+	if (!local)
+		return 0;
+	if (opt_f64(local, where, "rope_theta", &c->rope.local_base) < 0 ||
+		(field(local, "rope_type") &&
+			json_get_text(local, where, "rope_type", &kind) < 0))
+		return -1;
+	return strcmp(kind, "default") == 0 ?
+		0 :
+		err_set(EX_DATAERR,
+			"%s: rope_parameters.sliding_attention '%.40s' is not default",
+			where, kind);
+}
+
 /* Newer files of gemma3 have parameters for each kind of layer. */
 static int read_rope(struct lm_config *c, const json_t *config, const char *where)
 {
 	json_t *scaling = field(config, "rope_parameters");
-	json_t *local = field(scaling, "sliding_attention");
 
+	if (read_local_rope(c, field(scaling, "sliding_attention"), where) < 0)
+		return -1;
 	if (!scaling)
 		scaling = field(config, "rope_scaling");
-	if (local && opt_f64(local, where, "rope_theta", &c->rope.local_base) < 0)
-		return -1;
 	if (field(scaling, "full_attention"))
 		scaling = field(scaling, "full_attention");
 	return scaling ? read_scaling(c, scaling, config, where) : 0;

@@ -73,7 +73,7 @@ struct lm_config {
 	uint32_t eos_count;
 };
 
-/* Fills in one of the presets of training.md: nano, mini, small, medium, 1b, 7b. vocab is the
+/* Fills in one of the presets: nano, mini, small, medium, 1b, 7b. vocab is the
  * tokenizer's size; 0: the preset's own. Returns 0, or -1 with err_set(EX_USAGE): no such
  * preset. */
 int lm_config_preset(struct lm_config *c, const char *preset, uint32_t vocab);

@@ -23,7 +23,8 @@ int gguf_truncated(const struct gguf *g)
 		g->where, g->at, g->bytes);
 }
 
-const unsigned char *gguf_take(struct gguf *g, uint64_t n)
+/* Reads the next n bytes; NULL with the error. */
+static const unsigned char *gguf_take(struct gguf *g, uint64_t n)
 {
 	const unsigned char *p = g->data + g->at;
 

@@ -53,8 +53,8 @@ struct gguf_value {
 struct gguf;
 
 /* Opens the file at path, or reads one from memory (borrowed until close; where names it in
- * errors). Returns 0 and *out, which the caller closes, or -1 with err_set(): 66 cannot be
- * opened, 65 malformed. */
+ * errors), as tests and fuzzers do with damaged ones. Returns 0 and *out, which the caller closes,
+ * or -1 with err_set(): 66 cannot be opened, 65 malformed. */
 int gguf_open(struct gguf **out, const char *path);
 int gguf_read(struct gguf **out, const void *data, uint64_t bytes, const char *where);
 void gguf_close(struct gguf *g); /* NULL is allowed */

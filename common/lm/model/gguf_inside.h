@@ -1,6 +1,6 @@
 /* gguf_inside.h - what the files that read GGUF share: gguf.c reads the metadata and the file
  * as a whole, gguf_tensors.c the table of tensors, gguf_values.c values as numbers and texts.
- * Private to common/lm/gguf*.c. */
+ * Private to common/lm/model/gguf*.c. */
 #ifndef RNP_COMMON_LM_MODEL_GGUF_INSIDE_H
 #define RNP_COMMON_LM_MODEL_GGUF_INSIDE_H
 
@@ -31,9 +31,7 @@ extern const struct gguf_kind_info gguf_kinds[GGUF_KINDS];
 /* Reports that the file ends early: returns -1 with EX_DATAERR. */
 int gguf_truncated(const struct gguf *g);
 
-/* Read the next n bytes (NULL with the error), the next number, the next text, which is
- * borrowed. */
-const unsigned char *gguf_take(struct gguf *g, uint64_t n);
+/* Read the next number, and the next text, which is borrowed. */
 int gguf_take_u32(struct gguf *g, uint32_t *v);
 int gguf_take_u64(struct gguf *g, uint64_t *v);
 int gguf_take_text(struct gguf *g, const unsigned char **text, uint64_t *bytes);

@@ -25,8 +25,8 @@ bool gguf_llama_is_complete(const struct gguf *g);
 int gguf_llama_config(struct lm_config *c, const struct gguf *g);
 
 /* Checks that the model is a Llama as layout.h describes it: refuses experts, other kinds of
- * scaling, heads that are rotated in part and attention that is not causal, and sets rope to Llama 3.1's scaling when
- * rope_freqs.weight matches it. Returns 0, or -1 with err_set(EX_DATAERR). */
+ * scaling, heads that are rotated in part and attention that is not causal, and sets rope to Llama
+ * 3.1's scaling when rope_freqs.weight matches it. Returns 0, or -1 with err_set(EX_DATAERR). */
 int gguf_llama_rope(struct lm_config *c, const struct gguf *g);
 
 /* Computes the head_dim / 2 factors of rope_freqs.weight for Llama 3.1's scaling (transformers,

@@ -58,10 +58,18 @@ static int check_tensor(const char *where, const struct lm_tensor *t, const char
 	return 0;
 }
 
+/* Finds a tensor. Embedding models are saved without the "model." before their names. */
 static const struct lm_tensor *find(const struct model_file *s, const char *name)
 {
-	return s->gguf ? gguf_find_tensor(s->gguf, name) :
-			 safetensors_find(s->safetensors, name);
+	static const char before[] = "model.";
+	const struct lm_tensor *t;
+
+	if (s->gguf)
+		return gguf_find_tensor(s->gguf, name);
+	t = safetensors_find(s->safetensors, name);
+	if (!t && strncmp(name, before, strlen(before)) == 0)
+		t = safetensors_find(s->safetensors, name + strlen(before));
+	return t;
 }
 
 /* Finds every tensor that the config requires. */
@@ -180,10 +188,28 @@ out:
 	return rc;
 }
 
+/* Refuses a part of a model that is split over several files: the other parts' tensors would be
+ * missing. */
+static int check_whole(const struct gguf *g, const char *path)
+{
+	uint64_t parts = 1, no = 0;
+
+	if (gguf_get_u64(g, "split.count", UINT16_MAX, &parts) < 0 ||
+		gguf_get_u64(g, "split.no", UINT16_MAX, &no) < 0)
+		return -1;
+	if (parts <= 1)
+		return 0;
+	err_set(EX_DATAERR, "%s: it is part %" PRIu64 " of %" PRIu64 " of a model", path,
+		no + 1, parts);
+	return err_hint(
+		"put the parts into one file: llama-gguf-split --merge FIRST OUT");
+}
+
 static int open_gguf(struct model_file *s, const char *path)
 {
 	s->format = LM_FORMAT_GGUF;
-	if (gguf_open(&s->gguf, path) < 0 || gguf_llama_config(&s->config, s->gguf) < 0 ||
+	if (gguf_open(&s->gguf, path) < 0 || check_whole(s->gguf, path) < 0 ||
+		gguf_llama_config(&s->config, s->gguf) < 0 ||
 		gguf_llama_rope(&s->config, s->gguf) < 0 || gather(s, path) < 0)
 		return -1;
 	if (gguf_find(s->gguf, "tokenizer.ggml.tokens"))
@@ -232,10 +258,14 @@ int model_file_open(struct model_file **out, const char *path)
 	struct stat st;
 	int rc;
 
-	if (stat(path, &st) < 0)
+	if (stat(path, &st) < 0) {
 		rc = err_sys(0, "cannot open '%s'", path);
-	else
+		/* other programs fetch a model by its name */
+		err_hint(
+			"a model is a .gguf file, or a folder with safetensors as Hugging Face has them");
+	} else {
 		rc = S_ISDIR(st.st_mode) ? open_directory(s, path) : open_file(s, path);
+	}
 	if (rc < 0) {
 		model_file_close(s);
 		s = NULL;

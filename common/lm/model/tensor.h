@@ -87,8 +87,8 @@ bool lm_type_converts(enum lm_type type);
  * as ggml rounds it. A type that lm_type_computes() refuses is a bug(). */
 void lm_to_f32(float *to, const void *from, enum lm_type type, uint64_t count);
 
-/* Converts back to F32, F16, BF16, Q8_0 or Q4_0, rounding to nearest even (for Q8_0 and Q4_0 with the scale of llama.cpp's
- * reference quantiser, so that its files and ours agree). */
+/* Converts back to F32, F16, BF16, Q8_0 or Q4_0, rounding to nearest even (for Q8_0 and Q4_0 with
+ * the scale of llama.cpp's reference quantiser, so that its files and ours agree). */
 void lm_from_f32(void *to, const float *from, enum lm_type type, uint64_t count);
 
 #endif

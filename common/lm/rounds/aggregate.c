@@ -1,5 +1,5 @@
 /* aggregate.c - the rules of aggregate.h: what each pass sums, and what a chunk of d is made of. */
-#include "common/lm/train/aggregate.h"
+#include "common/lm/rounds/aggregate.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include "common/base/mem.h"
 #include "common/base/num.h"
 #include "common/base/threads.h"
-#include "common/lm/train/aggregate_x86.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/aggregate_x86.h"
+#include "common/lm/rounds/outer.h"
 
 #define LANES 8 /* sums that run side by side in a block, so that they fit vectors */
 

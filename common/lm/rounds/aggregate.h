@@ -14,8 +14,8 @@
  *
  * A chunk is a multiple of AGGREGATE_BLOCK elements, but the last. Sums are f64 in blocks of
  * this size, added in order: results depend neither on chunks nor on threads. */
-#ifndef RNP_COMMON_LM_TRAIN_AGGREGATE_H
-#define RNP_COMMON_LM_TRAIN_AGGREGATE_H
+#ifndef RNP_COMMON_LM_ROUNDS_AGGREGATE_H
+#define RNP_COMMON_LM_ROUNDS_AGGREGATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

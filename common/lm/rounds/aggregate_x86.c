@@ -1,5 +1,5 @@
 /* aggregate_x86.c - four elements of f64 at a time. */
-#include "common/lm/train/aggregate_x86.h"
+#include "common/lm/rounds/aggregate_x86.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>

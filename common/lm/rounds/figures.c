@@ -1,5 +1,5 @@
-/* round_figures.c - what is counted of a round, and changes nothing. */
-#include "common/lm/train/round.h"
+/* figures.c - what is counted of a round, and changes nothing. */
+#include "common/lm/rounds/round.h"
 
 size_t round_live(const struct round *r)
 {

@@ -1,5 +1,5 @@
 /* judge.c - the decisions of judge.h, and the losses that they are made from. */
-#include "common/lm/train/judge.h"
+#include "common/lm/rounds/judge.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "common/json/json.h"
-#include "common/lm/train/aggregate_x86.h"
+#include "common/lm/rounds/aggregate_x86.h"
 #include "common/lm/train/flat.h"
 
 #define MEDIAN_LEAST 3 /* judged deltas from which on their median says something */
@@ -71,7 +71,8 @@ void judge_decide(enum judge_verdict *verdicts, const struct judge_losses *losse
 	for (size_t i = 0; i < k; i++) {
 		int64_t own = losses[i].own, lead = own - losses[i].other;
 
-		if (own <= 0 || own < u.own / 20)
+		if (own <= 0 || own < u.own / 20 ||
+			own / JUDGE_CHANCES < losses[i].chance)
 			verdicts[i] = JUDGE_USELESS;
 		else if (u.lead > 2 * u.deviation &&
 			lead + 2 * losses[i].error < u.lead / 3)
@@ -106,6 +107,38 @@ void judge_draw(bool *chosen, size_t k, size_t count, uint64_t seed)
 		chosen[i] = rng_below(&rng, k - i) < left;
 		left -= chosen[i];
 	}
+}
+
+/* --- blocks --------------------------------------------------------------------------------- */
+
+bool judge_block_turn(struct judge_block *b, uint64_t most, uint64_t drawn)
+{
+	if (!b->turns) {
+		uint64_t turns = 1 + b->streak / JUDGE_STREAK;
+
+		if (turns > most)
+			turns = most ? most : 1;
+		*b = (struct judge_block){ .turns = turns,
+			.place = 1 + drawn % turns,
+			.streak = b->streak };
+	}
+	return ++b->made == b->place;
+}
+
+enum judge_pay judge_block_pay(struct judge_block *b, bool judged, enum judge_verdict v)
+{
+	if (v != JUDGE_GOOD) {
+		*b = (struct judge_block){ 0 };
+		return JUDGE_FORFEIT;
+	}
+	/* one before its place is judged where the run ends: its member knew that it would be */
+	if (judged && b->made < b->place)
+		return JUDGE_ALONE;
+	b->good |= judged;
+	if (b->made < b->turns)
+		return JUDGE_WAITS;
+	*b = (struct judge_block){ .streak = b->streak + 1 };
+	return JUDGE_PAID;
 }
 
 /* --- copies --------------------------------------------------------------------------------- */
@@ -178,7 +211,7 @@ void judge_copies_find(const struct judge_copies *c, bool *copied)
 		copied[i] = false;
 	for (size_t i = 0; i < c->k; i++)
 		for (size_t j = 0; j < i; j++)
-			if (judge_cosine_ppm(c, i, j) > JUDGE_COPY_PPM)
+			if (llabs(judge_cosine_ppm(c, i, j)) > JUDGE_COPY_PPM)
 				copied[i] = copied[j] = true;
 }
 
@@ -268,26 +301,85 @@ static int64_t nanonats(double nats, int64_t otherwise)
 									otherwise;
 }
 
-int judge_measure(struct lm_loop *l, const float *pub, const float *delta,
+/* The loop's parameters become published + scale * delta, with the signs of a control. */
+static int set_control(struct lm_loop *l, const float *published, const float *delta,
+	uint64_t seed, uint64_t control, float scale)
+{
+	uint64_t n = lm_flat_count(l->train), bits = 0;
+	float *part = xmalloc(JUDGE_BLOCK * sizeof *part);
+	struct rng rng;
+	int rc = lm_flat_set(l->train, LM_STATE_PARAMETER, 0, n, published);
+
+	rng_seed(&rng, seed, control);
+	for (uint64_t at = 0; rc == 0 && at < n; at += JUDGE_BLOCK) {
+		uint64_t count = n - at < JUDGE_BLOCK ? n - at : JUDGE_BLOCK;
+
+		for (uint64_t i = 0; i < count; i++, bits >>= 1) {
+			if (i % 64 == 0)
+				bits = rng_u64(&rng);
+			part[i] = bits & 1 ? -delta[at + i] : delta[at + i];
+		}
+		rc = lm_flat_add(l->train, LM_STATE_PARAMETER, at, count, part, scale);
+	}
+	free(part);
+	return rc;
+}
+
+/* How far it goes for a control, and back: what a step does beyond first order, which in a step of
+ * noise is most of it, is in both and goes. */
+#define CONTROL_STEP 0.25F
+
+/* The largest change of the loss by a control, in nats. */
+static int measure_chance(struct lm_loop *l, const float *published, const float *delta,
+	const struct judge_windows *w, struct groups *own, double *largest)
+{
+	*largest = 0;
+	for (uint64_t i = 0; i < JUDGE_CONTROLS; i++) {
+		double change = 0, all = 0;
+
+		if (set_control(l, published, delta, w->seed, i, CONTROL_STEP) < 0 ||
+			losses_of(l, w, own, own->before) < 0 ||
+			set_control(l, published, delta, w->seed, i, -CONTROL_STEP) < 0 ||
+			losses_of(l, w, own, own->after) < 0)
+			return -1;
+		for (int j = 0; j < own->n; j++) {
+			change += (own->before[j] - own->after[j]) *
+				(double)own->windows[j];
+			all += (double)own->windows[j];
+		}
+		change = fabs(change / all / (double)(2 * CONTROL_STEP));
+		/* what is not finite is more than any delta helps */
+		if (!(change <= *largest))
+			*largest = isnan(change) ? INFINITY : change;
+	}
+	return 0;
+}
+
+int judge_measure(struct lm_loop *l, const float *published, const float *delta,
 	const struct judge_windows *w, struct judge_losses *out)
 {
 	struct groups own = groups_of(w->own, w->nown),
 		      other = groups_of(w->other, w->nother);
 	uint64_t n = lm_flat_count(l->train);
-	double variance[2];
+	double variance[2] = { 0 }, chance = 0;
 	int rc = -1;
 
+	*out = (struct judge_losses){ 0 };
 	if (losses_of(l, w, &own, own.before) < 0 ||
 		losses_of(l, w, &other, other.before) < 0 ||
 		lm_flat_add(l->train, LM_STATE_PARAMETER, 0, n, delta, -1) < 0 ||
 		losses_of(l, w, &own, own.after) < 0)
 		goto out;
 	rc = losses_of(l, w, &other, other.after);
-out:
-	if (lm_flat_set(l->train, LM_STATE_PARAMETER, 0, n, pub) < 0)
-		rc = -1;
 	out->own = nanonats(gain_of(&own, &variance[0]), WORST);
+	/* one that harms is refused without */
+	if (rc == 0 && out->own > 0)
+		rc = measure_chance(l, published, delta, w, &own, &chance);
+out:
+	if (lm_flat_set(l->train, LM_STATE_PARAMETER, 0, n, published) < 0)
+		rc = -1;
 	out->other = nanonats(gain_of(&other, &variance[1]), WORST);
 	out->error = nanonats(sqrt(variance[0] + variance[1]), JSON_SAFE_INTEGER_MAX);
+	out->chance = nanonats(chance, JSON_SAFE_INTEGER_MAX);
 	return rc;
 }

@@ -1,5 +1,5 @@
 /* outer.c - the functions of outer.h: what is per element is in kernels/grad/outer.h. */
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/outer.h"
 
 #include "common/base/err.h"
 
@@ -125,14 +125,14 @@ void outer_feedback_sent(float *e, const float *sent, uint64_t n)
 		e[i] -= sent[i];
 }
 
-void outer_publish(float *pub, const float *u, uint64_t n)
+void outer_publish(float *published, const float *u, uint64_t n)
 {
-	kernels()->add(pub, u, 1, n);
+	kernels()->add(published, u, 1, n);
 }
 
-void outer_merge(float *theta, const float *pub, double a, uint64_t n)
+void outer_merge(float *theta, const float *published, double a, uint64_t n)
 {
-	kernels()->merge(theta, pub, a, n);
+	kernels()->merge(theta, published, a, n);
 }
 
 static bool in_a_layer(enum lm_part part)

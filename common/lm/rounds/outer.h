@@ -7,8 +7,8 @@
  * A delta is a worker's initial parameters minus its final ones: steps subtract it. Arrays are
  * f32; each formula is evaluated in f64 and rounded once per array. n: elements. Arrays of one
  * call do not overlap. */
-#ifndef RNP_COMMON_LM_TRAIN_OUTER_H
-#define RNP_COMMON_LM_TRAIN_OUTER_H
+#ifndef RNP_COMMON_LM_ROUNDS_OUTER_H
+#define RNP_COMMON_LM_ROUNDS_OUTER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,12 +77,13 @@ void outer_feedback_add(float *e, const float *delta, double decay, uint64_t n);
 /* Error feedback after compression: e <- e - sent. */
 void outer_feedback_sent(float *e, const float *sent, uint64_t n);
 
-/* Applies an update to the published parameters, as every worker does: pub <- pub + u. */
-void outer_publish(float *pub, const float *u, uint64_t n);
+/* Applies an update to the published parameters, as every worker does: published <- published +
+ * u. */
+void outer_publish(float *published, const float *u, uint64_t n);
 
-/* Mixes a worker's current parameters with the published ones: theta <- a theta + (1 - a) pub.
- * a = 0 gives pub, bit for bit. */
-void outer_merge(float *theta, const float *pub, double a, uint64_t n);
+/* Mixes a worker's current parameters with the published ones: theta <- a theta + (1 - a)
+ * published. a = 0 gives published, bit for bit. */
+void outer_merge(float *theta, const float *published, double a, uint64_t n);
 
 /* Returns the fragment, of P >= 1, that holds a tensor: layer l is in l mod P, tensors outside
  * the layers in the last. */

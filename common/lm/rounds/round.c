@@ -1,14 +1,15 @@
 /* round.c - events of a round, and the ranges of sequences behind them. Every sequence below
- * r->next is in exactly one place: free, assigned, after a delta, or counted in a round before. */
-#include "common/lm/train/round.h"
+ * r->next is in exactly one place: free, assigned, after a delta, or counted in a round before.
+ * long because all events change one set of members and ranges, and keep the same promise. */
+#include "common/lm/rounds/round.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/lm/train/outer.h"
-#include "common/lm/train/round_speed.h"
+#include "common/lm/rounds/outer.h"
+#include "common/lm/rounds/speed.h"
 
 const char *const round_waits[4] = { "members", "first", "deadline", "quorum" };
 enum { WAIT_MEMBERS, WAIT_FIRST, WAIT_DEADLINE, WAIT_QUORUM };
@@ -25,6 +26,8 @@ void round_init(struct round *r, const struct round_policy *p, uint64_t first_se
 		.last_arrival = ROUND_NEVER };
 	if (!r->policy.quorum)
 		r->policy.quorum = 1;
+	for (int i = 0; i < ROUND_PARTS; i++)
+		r->touched[i].all = true;
 }
 
 void round_release(struct round *r)
@@ -33,6 +36,8 @@ void round_release(struct round *r)
 	free(r->deltas);
 	free(r->late);
 	free(r->free);
+	for (int i = 0; i < ROUND_PARTS; i++)
+		free(r->touched[i].keys);
 	*r = (struct round){ 0 };
 }
 
@@ -50,15 +55,18 @@ static void give_back(struct round *r, struct round_range range)
 	if (at && r->free[at - 1].first + r->free[at - 1].count == range.first) {
 		at--;
 		r->free[at].count += range.count;
+		round_touch(r, ROUND_FREE, r->free[at].first);
 	} else {
 		r->free = xgrow(r->free, &r->free_cap, r->nfree + 1, sizeof *r->free);
 		memmove(r->free + at + 1, r->free + at,
 			(r->nfree++ - at) * sizeof *r->free);
 		r->free[at] = range;
+		round_touch(r, ROUND_FREE, range.first);
 	}
 	if (at + 1 < r->nfree &&
 		r->free[at].first + r->free[at].count == r->free[at + 1].first) {
 		r->free[at].count += r->free[at + 1].count;
+		round_touch(r, ROUND_FREE, r->free[at + 1].first);
 		r->nfree--;
 		memmove(r->free + at + 1, r->free + at + 2,
 			(r->nfree - at - 1) * sizeof *r->free);
@@ -70,6 +78,8 @@ static struct round_range cut(struct round *r, size_t at, uint64_t count)
 {
 	struct round_range out = { r->free[at].first, count };
 
+	round_touch(r, ROUND_FREE, out.first);
+	round_touch(r, ROUND_FREE, out.first + count);
 	r->free[at].first += count;
 	r->free[at].count -= count;
 	if (!r->free[at].count) {
@@ -107,11 +117,26 @@ static void set(bool *flag, bool value, size_t *count)
 	*flag = value;
 }
 
+/* The member changes, as far as it is kept. */
+static void touch_member(struct round *r, const struct round_member *m)
+{
+	round_touch(r, ROUND_MEMBERS, (uint64_t)(m - r->members));
+}
+
+static void expect(struct round *r, struct round_member *m, bool value)
+{
+	if (m->expected != value)
+		touch_member(r, m);
+	set(&m->expected, value, &r->expected);
+}
+
 /* The member's assignment is void. */
 static void take_work(struct round *r, struct round_member *m)
 {
-	if (m->works)
+	if (m->works) {
 		give_back(r, m->work.range);
+		touch_member(r, m);
+	}
 	set(&m->works, false, &r->working);
 }
 
@@ -123,6 +148,7 @@ static void promote(struct round *r, struct round_member *m)
 	m->work = m->next;
 	m->has_next = m->done = m->dropped = false;
 	set(&m->works, true, &r->working);
+	touch_member(r, m);
 }
 
 static int check_cap(const struct round *r)
@@ -142,6 +168,7 @@ int round_return(struct round *r, uint64_t member, uint64_t speed)
 	if (check_cap(r) < 0)
 		return -1;
 	m->speed = speed;
+	touch_member(r, m);
 	set(&m->here, true, &r->here);
 	round_hear_speed(r, speed);
 	return 0;
@@ -153,6 +180,7 @@ int round_replace(struct round *r, uint64_t member, uint64_t speed)
 
 	if (was.here)
 		bug("the number of a member that is here is given away");
+	round_touch(r, ROUND_MEMBERS, member);
 	r->members[member] = (struct round_member){ .here = false };
 	if (round_return(r, member, speed) == 0)
 		return 0;
@@ -169,6 +197,7 @@ int64_t round_join(struct round *r, uint64_t speed, int64_t now)
 		sizeof *r->members);
 	r->members[r->nmembers] = (struct round_member){ .here = true, .speed = speed };
 	r->here++;
+	round_touch(r, ROUND_MEMBERS, r->nmembers);
 	r->nmembers++;
 	round_hear_speed(r, speed);
 	return (int64_t)r->nmembers - 1;
@@ -181,12 +210,13 @@ void round_leave(struct round *r, uint64_t member, int64_t now)
 	(void)now;
 	if (member >= r->nmembers || !m->here)
 		return;
+	touch_member(r, m);
 	take_work(r, m);
 	if (m->has_next)
 		give_back(r, m->next.range);
 	m->has_next = false;
 	set(&m->asks, false, &r->asking);
-	set(&m->expected, false, &r->expected);
+	expect(r, m, false);
 	set(&m->here, false, &r->here);
 }
 
@@ -212,10 +242,14 @@ static struct round_assignment make_assignment(struct round *r,
 
 static void assign(struct round *r, struct round_member *m, bool ahead, int64_t now)
 {
+	touch_member(r, m);
 	m->work = make_assignment(r, m, ahead, now);
 	m->done = m->dropped = false;
 	set(&m->works, true, &r->working);
 	set(&m->asks, false, &r->asking);
+	/* who comes while a round is open is waited for, as long as its deadline allows */
+	if (!r->policy.asynchronous && !r->policy.ahead && r->phase == ROUND_OPEN)
+		expect(r, m, true);
 }
 
 /* Whether a member has had its turn in this round: delayed Nesterov accepts members that finish
@@ -228,8 +262,8 @@ static bool has_delta(const struct round *r, const struct round_member *m)
 		(r->policy.asynchronous ? m->counts : m->work.turn) == r->number;
 }
 
-/* Whether a member works on what can still count in time: the open round, and with assignments ahead
- * also one that is not open yet. */
+/* Whether a member works on what can still count in time: the open round, and with assignments
+ * ahead also one that is not open yet. */
 static bool is_current(const struct round *r, const struct round_member *m)
 {
 	if (!m->works)
@@ -259,6 +293,8 @@ enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
 
 		take_work(r, m);
 		if (!ahead && (r->phase != ROUND_OPEN || has_delta(r, m))) {
+			if (!m->asks)
+				touch_member(r, m);
 			set(&m->asks, true, &r->asking);
 			return ROUND_WAIT;
 		}
@@ -278,6 +314,7 @@ enum round_answer round_ask_ahead(struct round *r, uint64_t member, int64_t now,
 	if (!r->policy.ahead_steps || !m->works || m->work.turn != r->number)
 		return ROUND_WAIT;
 	if (!m->has_next) {
+		touch_member(r, m);
 		m->next = make_assignment(r, m, true, now);
 		m->has_next = true;
 	}
@@ -290,6 +327,7 @@ enum round_answer round_ask_ahead(struct round *r, uint64_t member, int64_t now,
 static void add_offset(struct round *r, int64_t offset)
 {
 	r->offsets[r->noffsets++ % ROUND_OFFSETS] = offset;
+	round_touch_all(r, ROUND_ARRIVED);
 }
 
 /* The round that a delta of this turn counts in; false: none. */
@@ -309,10 +347,12 @@ static void add_delta(struct round *r, const struct round_delta *d, uint64_t num
 {
 	if (number > r->number) {
 		r->late = xgrow(r->late, &r->late_cap, r->nlate + 1, sizeof *r->late);
+		round_touch(r, ROUND_LATER, r->nlate);
 		r->late[r->nlate++] = *d;
 		return;
 	}
 	r->deltas = xgrow(r->deltas, &r->deltas_cap, r->ndeltas + 1, sizeof *r->deltas);
+	round_touch(r, ROUND_DELTAS, r->ndeltas);
 	r->deltas[r->ndeltas++] = *d;
 	if (d->late)
 		return;
@@ -349,6 +389,7 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 		add_offset(r, now - r->opened_before);
 	if (!m->works || !round_for(r, turn, &number)) {
 		take_work(r, m);
+		touch_member(r, m);
 		m->dropped = true;
 		promote(r, m);
 		return ROUND_DROPPED;
@@ -361,11 +402,12 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 	tokens = d.range.count * r->policy.length;
 	d.weight_tokens = d.late ? tokens / 2 : tokens;
 	add_delta(r, &d, number);
+	touch_member(r, m);
 	m->done = true;
 	m->counts = number;
 	set(&m->works, false, &r->working);
 	if (turn == r->number)
-		set(&m->expected, false, &r->expected);
+		expect(r, m, false);
 	promote(r, m);
 	return d.late ? ROUND_LATE : ROUND_COUNTED;
 }
@@ -373,7 +415,7 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 void round_excuse(struct round *r, uint64_t member, uint64_t turn)
 {
 	if (member < r->nmembers && turn == r->number && r->phase == ROUND_OPEN)
-		set(&r->members[member].expected, false, &r->expected);
+		expect(r, r->members + member, false);
 }
 
 bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
@@ -384,6 +426,7 @@ bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
 		if (d->member != member || d->turn != turn || d->refused)
 			continue;
 		d->refused = true;
+		round_touch(r, ROUND_DELTAS, i);
 		r->on_time -= !d->late;
 		give_back(r, d->range);
 		return true;
@@ -475,7 +518,7 @@ static void open_round(struct round *r, int64_t now)
 		struct round_member *m = r->members + i;
 
 		if (m->here)
-			set(&m->expected, is_ready(r, m), &r->expected);
+			expect(r, m, is_ready(r, m));
 	}
 	if (r->policy.dylu)
 		round_find_fastest(r);
@@ -545,6 +588,7 @@ void round_close(struct round *r, int64_t now)
 					0);
 	if (r->ndeltas)
 		qsort(r->deltas, r->ndeltas, sizeof *r->deltas, by_member);
+	round_touch_all(r, ROUND_DELTAS);
 	r->phase = ROUND_CLOSED;
 	r->began = now;
 }
@@ -568,7 +612,9 @@ void round_publish(struct round *r, int64_t now)
 	if (r->phase != ROUND_CLOSED)
 		bug("a round is published that is not closed");
 	for (size_t i = 0; i < r->nmembers; i++)
-		set(&r->members[i].expected, false, &r->expected);
+		expect(r, r->members + i, false);
+	round_touch_all(r, ROUND_DELTAS);
+	round_touch_all(r, ROUND_LATER);
 	r->number++;
 	r->ndeltas = r->on_time = 0;
 	r->opened_before = r->opened;
@@ -586,4 +632,5 @@ void round_move(struct round *r, uint64_t first)
 {
 	r->next = first;
 	r->nfree = 0;
+	round_touch_all(r, ROUND_FREE);
 }

@@ -12,8 +12,8 @@
  *
  * The turn of an assignment is the number of the round that was open when it was given, and names
  * the parameters that it begins with: those that turn - 1 ended with. Rounds are counted from 0. */
-#ifndef RNP_COMMON_LM_TRAIN_ROUND_H
-#define RNP_COMMON_LM_TRAIN_ROUND_H
+#ifndef RNP_COMMON_LM_ROUNDS_ROUND_H
+#define RNP_COMMON_LM_ROUNDS_ROUND_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -42,8 +42,9 @@ struct round_policy {
 	 * whatever its turn. */
 	bool asynchronous;
 	int64_t grace_ms;
-	/* A member's steps by its speed (outer_dylu_steps), against that of the fastest, or 16 times the
-	 * median if that is less: what one says of itself does not shorten everybody's turns. */
+	/* A member's steps by its speed (outer_dylu_steps), against that of the fastest, or 16
+	 * times the median if that is less: what one says of itself does not shorten everybody's
+	 * turns. */
 	bool dylu;
 	/* Streaming: who works on the open round, or has delivered, gets its assignment in the next
 	 * one, of ahead_steps (0: there is none); nobody waits for a round to close. The caller
@@ -89,6 +90,24 @@ struct round_delta {
 	bool late, refused;
 };
 
+/* What a round is kept as: rows of whole numbers, by part and key. */
+enum round_part {
+	ROUND_WHOLE,   /* one row */
+	ROUND_ARRIVED, /* one row: offsets */
+	ROUND_MEMBERS, /* by number */
+	ROUND_DELTAS,  /* by place in deltas */
+	ROUND_LATER,   /* by place in the late ones */
+	ROUND_FREE,    /* by the first sequence */
+	ROUND_PARTS
+};
+
+/* Keys of rows that changed since round_kept; all: every row of the part. */
+struct round_touched {
+	uint64_t *keys;
+	size_t n, cap;
+	bool all;
+};
+
 struct round {
 	struct round_policy policy;
 	uint64_t number;
@@ -117,6 +136,11 @@ struct round {
 	int64_t offsets[ROUND_OFFSETS];
 	uint64_t noffsets;     /* ever: the last ROUND_OFFSETS are kept */
 	int64_t opened_before; /* when the round before was opened, for late arrivals */
+	struct round_touched touched[ROUND_PARTS];
+	int64_t clock; /* while rows are read: that of their times */
+	bool arrived;  /* and whether that of ROUND_ARRIVED was there */
+	bool counted;  /* and whether the whole's says how many each part has: */
+	uint64_t rows[ROUND_PARTS];
 };
 
 /* Names of round.waited: "members" until the quorum asks, "first" until the first delta,
@@ -154,8 +178,8 @@ enum round_answer {
 enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
 	struct round_assignment *out);
 
-/* A member that works on a round that is not closed asks for its assignment in the next one, which is
- * the same if it asks again. ROUND_WAIT: there is none ahead. */
+/* A member that works on a round that is not closed asks for its assignment in the next one, which
+ * is the same if it asks again. ROUND_WAIT: there is none ahead. */
 enum round_answer round_ask_ahead(struct round *r, uint64_t member, int64_t now,
 	struct round_assignment *out);
 
@@ -171,8 +195,8 @@ enum round_arrival {
 enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn,
 	uint64_t steps, int64_t now);
 
-/* What a member sent of its turn in the open round is no delta. The round does not wait for it any longer, nor
- * does its quorum have one more; what it sends better in time counts. */
+/* What a member sent of its turn in the open round is no delta. The round does not wait for it any
+ * longer, nor does its quorum have one more; what it sends better in time counts. */
 void round_excuse(struct round *r, uint64_t member, uint64_t turn);
 
 /* A delta of this round does not count: its range is handed out again. Returns whether there was
@@ -181,9 +205,9 @@ bool round_refuse(struct round *r, uint64_t member, uint64_t turn);
 
 /* --- time ----------------------------------------------------------------------------------- */
 
-/* When the open round closes as far as is known: median + 3 MAD of the last offsets from opening
- * to arrival, while there are fewer than the quorum or ROUND_OFFSETS_MIN three times the first arrival; a
- * quorum is needed besides. ROUND_NEVER: not known yet. */
+/* When the open round closes as far as is known: median + 3 MAD of the last offsets from opening to
+ * arrival, while there are fewer than the quorum or ROUND_OFFSETS_MIN three times the first
+ * arrival; a quorum is needed besides. ROUND_NEVER: not known yet. */
 int64_t round_deadline(const struct round *r);
 
 /* Opens a round whose quorum asks, and says whether the open one is to be closed now. Call it
@@ -205,20 +229,44 @@ void round_move(struct round *r, uint64_t first);
 
 /* --- figures -------------------------------------------------------------------------------- */
 
-/* Members that wait for work, have some or delivered the last: who registered and no more is none. */
+/* Members that wait for work, have some or delivered the last: who registered and no more is
+ * none. */
 size_t round_live(const struct round *r);
 /* Whether a closed round lacks a member's delta that it was to deliver. */
 bool round_absent(const struct round *r, uint64_t member);
-/* Sequences: never handed out; those to be handed out again. */
+/* Sequences: never handed out; those to be handed out again, by which tests see that no text is
+ * lost. */
 uint64_t round_fresh(const struct round *r);
 uint64_t round_returned(const struct round *r);
 
 /* --- keeping it ----------------------------------------------------------------------------- */
 
-/* All of it as one JSON object, to be json_decref'ed, and back into an initialised round. Times
- * are written relative to `now`, so that a clock may begin anew. Returns 0, or -1 with
+/* Receives a row that changed: an array of whole numbers and nulls as JSON; NULL: the row is gone,
+ * and with ROUND_ALL every row of the part is. Returns 0, or -1. */
+#define ROUND_ALL UINT64_MAX
+typedef int (
+	*round_row_fn)(void *ctx, enum round_part part, uint64_t key, const char *row);
+
+/* Gives fn the rows that changed since round_kept, the whole's always; `now` goes with them. They
+ * stay changed until round_kept says that they are kept. Returns 0, or what fn returned. */
+int round_keep(const struct round *r, int64_t now, round_row_fn fn, void *ctx);
+void round_kept(struct round *r);
+
+/* Reads a round back: round_read empties it, but for the policy; then comes each row, in the order
+ * of parts and keys, and round_read_end, which notices rows that are missing. Times are as far from
+ * `now` as they were from that of the last round_keep, so that a clock may begin anew. All rows
+ * count as changed. Return 0, or -1 with err_set(EX_DATAERR); where names the file. */
+void round_read(struct round *r);
+int round_read_row(struct round *r, enum round_part part, uint64_t key, const char *row,
+	const char *where);
+int round_read_end(struct round *r, int64_t now, const char *where);
+
+/* Reads what versions before these rows kept, one JSON object. Returns 0, or -1 with
  * err_set(EX_DATAERR). */
-json_t *round_save(const struct round *r, int64_t now);
 int round_load(struct round *r, const json_t *saved, int64_t now, const char *where);
+
+/* Notes that a row changes; for round.c and what reads rows. */
+void round_touch(struct round *r, enum round_part part, uint64_t key);
+void round_touch_all(struct round *r, enum round_part part);
 
 #endif

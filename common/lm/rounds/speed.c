@@ -1,5 +1,5 @@
-/* round_speed.c - the speed that the turns of a round are measured by, of what members say. */
-#include "common/lm/train/round_speed.h"
+/* speed.c - the speed that the turns of a round are measured by, of what members say. */
+#include "common/lm/rounds/speed.h"
 
 #include <stdlib.h>
 
@@ -12,8 +12,9 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The speed that all others are held against. Members say it of themselves, so no one makes everybody else's
- * turns shorter than a member so many times as fast as the median does: of two, as the slower. */
+/* The speed that all others are held against. Members say it of themselves, so no one makes
+ * everybody else's turns shorter than a member so many times as fast as the median does: of two, as
+ * the slower. */
 #define FASTEST_OF_MEDIAN UINT64_C(16)
 
 void round_find_fastest(struct round *r)

@@ -1,16 +1,16 @@
 /* update.c - the passes of update.h over the containers: what the rule looks at, the step, and the
  * container of the update, which is decoded again as the workers will. */
-#include "common/lm/train/update.h"
+#include "common/lm/rounds/update.h"
 
 #include <math.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/base/sha256.h"
 #include "common/base/threads.h"
-#include "common/lm/train/judge.h"
+#include "common/lm/rounds/judge.h"
 
 const char *const update_names[] = { [UPDATE_NESTEROV] = "nesterov",
 	[UPDATE_SPARSE] = "sparse",
@@ -46,7 +46,7 @@ struct update {
 	struct grad_chunk_decoder **decoders; /* [threads][side] */
 	struct aggregate aggregate;
 	struct judge_copies copies;
-	uint64_t *bins; /* of ecq without :chunk: the spread of theta - pub */
+	uint64_t *bins; /* of ecq without :chunk: the spread of theta - published */
 };
 
 static int open_readers(struct update *u, const struct update_delta *deltas)
@@ -100,8 +100,8 @@ static void release(struct update *u)
 	judge_copies_release(&u->copies);
 }
 
-/* The deltas [first, first + count) of the piece at element `at`; all have chunks of one length. Returns
- * 0, or -1 with err_set() and the delta in *failed. */
+/* The deltas [first, first + count) of the piece at element `at`; all have chunks of one length.
+ * Returns 0, or -1 with err_set() and the delta in *failed. */
 static int decode_some(struct update *u, size_t first, size_t count, uint64_t at,
 	uint64_t n, size_t *failed)
 {
@@ -297,7 +297,7 @@ static void tell(const struct update *u, struct update_result *out)
 struct way {
 	grad_write_fn write;
 	void *ctx;
-	crypto_hash_sha256_state hash;
+	struct sha256_state hash;
 	uint64_t bytes;
 	struct buf waits;
 	size_t read; /* of it */
@@ -307,7 +307,7 @@ static int pass_on(void *ctx, const void *data, size_t len)
 {
 	struct way *w = ctx;
 
-	crypto_hash_sha256_update(&w->hash, data, len);
+	sha256_update(&w->hash, data, len);
 	w->bytes += len;
 	buf_add(&w->waits, data, len);
 	return w->write(w->ctx, data, len);
@@ -328,7 +328,7 @@ static int take_back(void *ctx, void *data, size_t len)
 	return 0;
 }
 
-/* u = theta - pub of the next n elements. */
+/* u = theta - published of the next n elements. */
 static void difference(const struct update_arrays *a, struct update_walk w, float *to,
 	uint64_t n)
 {
@@ -337,7 +337,7 @@ static void difference(const struct update_arrays *a, struct update_walk w, floa
 	for (uint64_t done = 0; done < n; done += some) {
 		some = update_walk_step(&w, n - done, &at);
 		for (uint64_t i = 0; i < some; i++)
-			to[done + i] = a->theta[at + i] - a->pub[at + i];
+			to[done + i] = a->theta[at + i] - a->published[at + i];
 	}
 }
 
@@ -384,7 +384,7 @@ static int send(struct update *u, const struct grad *g, struct way *way, float *
 			break;
 		if (grad_decoder_next_host(d, scratch, &n) < 0)
 			goto out;
-		update_publish(u->a->pub, &to, scratch, n);
+		update_publish(u->a->published, &to, scratch, n);
 		taken += n;
 	}
 	if (grad_encoder_end(e) < 0)
@@ -392,7 +392,7 @@ static int send(struct update *u, const struct grad *g, struct way *way, float *
 	do {
 		if (grad_decoder_next_host(d, scratch, &n) < 0)
 			goto out;
-		update_publish(u->a->pub, &to, scratch, n);
+		update_publish(u->a->published, &to, scratch, n);
 		taken += n;
 	} while (n);
 	if (taken != u->elements)
@@ -415,14 +415,14 @@ static int make_container(struct update *u, grad_write_fn write, void *ctx,
 	int rc = -1;
 
 	g.elements = u->elements;
-	g.feedback = false; /* theta - pub keeps what is left out */
+	g.feedback = false; /* theta - published keeps what is left out */
 	g.rank = 0;
 	batch = grad_batch(&g);
 	scratch = xmalloc(batch * sizeof *scratch);
-	crypto_hash_sha256_init(&way.hash);
+	sha256_init(&way.hash);
 	if (find_step(u, &g, scratch, batch) == 0)
 		rc = send(u, &g, &way, scratch, batch);
-	crypto_hash_sha256_final(&way.hash, out->hash);
+	sha256_final(&way.hash, out->hash);
 	out->bytes = way.bytes;
 	buf_release(&way.waits);
 	free(scratch);

@@ -1,20 +1,22 @@
 /* update.h - the outer step of a round: containers of deltas in, new parameters and the container
  * of the update out. Uses aggregate.h, outer.h, judge.h, common/grad; runs on the CPU.
  *
- * theta are the coordinator's parameters, pub those that all workers have. A round does
+ * theta are the coordinator's parameters, published those that all workers have. A round does
  *
- *     d = rule(deltas) ;  theta, v <- outer rule ;  u = Q(theta - pub) ;  pub <- pub + decode(u)
+ *     d = rule(deltas) ;  theta, v <- outer rule
+ *     u = Q(theta - published) ;  published <- published + decode(u)
  *
- * so that what Q left out stays in theta - pub and goes with a later update. Every array is read
- * and written in pieces, in order, so that mapped files do. The result is a function of the set of
- * deltas: not of threads or of the order in which they came, as long as the caller has them in the
- * order of members. Memory: one piece for a delta (1 MiB; topk 4 MiB), and a fixed part. */
-#ifndef RNP_COMMON_LM_TRAIN_UPDATE_H
-#define RNP_COMMON_LM_TRAIN_UPDATE_H
+ * so that what Q left out stays in theta - published and goes with a later update. Every array is
+ * read and written in pieces, in order, so that mapped files do. The result is a function of the
+ * set of deltas: not of threads or of the order in which they came, as long as the caller has them
+ * in the order of members. Memory: one piece for a delta (1 MiB; topk 4 MiB), and a fixed part. */
+#ifndef RNP_COMMON_LM_ROUNDS_UPDATE_H
+#define RNP_COMMON_LM_ROUNDS_UPDATE_H
 
 #include "common/grad/reader.h"
-#include "common/lm/train/aggregate.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/aggregate.h"
+#include "common/lm/rounds/outer.h"
+#include "common/lm/rounds/sketch.h"
 
 enum update_rule { UPDATE_NESTEROV, UPDATE_SPARSE, UPDATE_DN, UPDATE_MEAN };
 
@@ -59,12 +61,12 @@ struct update_walk {
  * array. */
 uint64_t update_walk_step(struct update_walk *w, uint64_t max, uint64_t *at);
 
-/* pub <- pub + u  for the next n elements of a walk. */
-void update_publish(float *pub, struct update_walk *w, const float *u, uint64_t n);
+/* published <- published + u  for the next n elements of a walk. */
+void update_publish(float *published, struct update_walk *w, const float *u, uint64_t n);
 
 /* The run's arrays, over all parameters; a step of a fragment touches only its ranges. Borrowed. */
 struct update_arrays {
-	float *theta, *pub;
+	float *theta, *published;
 	float *v;      /* nesterov: velocity; dn: m; else NULL */
 	float *buffer; /* dn: D; else NULL */
 	float *last;   /* cclip: the last d; else NULL */
@@ -92,23 +94,30 @@ struct update_result {
 
 void update_result_release(struct update_result *r);
 
-/* Makes the step of k deltas; of none nothing but what the last updates left out is published. dn: the state of delayed Nesterov, in and out, NULL for other rules.
- * The container of u goes to write. Returns 0, or -1 with err_set(): what a container has wrong
- * (65, naming the delta's place from 0), a rule that needs more deltas, write's and read's errors.
- * On failure the arrays may hold a part of the step: callers work on copies. Release *out either
- * way. */
+/* Makes the step of k deltas; of none nothing but what the last updates left out is published. dn:
+ * the state of delayed Nesterov, in and out, NULL for other rules. The container of u goes to
+ * write. Returns 0, or -1 with err_set(): what a container has wrong (65, naming the delta's place
+ * from 0), a rule that needs more deltas, write's and read's errors. On failure the arrays may hold
+ * a part of the step: callers work on copies. Release *out either way. */
 int update_make(struct dev *cpu, const struct update_options *o, struct outer_dn *dn,
 	const struct update_arrays *a, const struct update_delta *deltas, size_t k,
 	grad_write_fn write, void *ctx, struct update_result *out);
 
-/* What a worker does with an update:  pub <- pub + decode(u)  on the ranges. Returns 0, or -1 with
- * err_set(): 65 the container is damaged or of another size; pub may then hold a part. */
-int update_take(struct dev *cpu, float *pub, const struct update_range *ranges,
-	size_t nranges, grad_read_fn read, void *ctx);
+/* Whether a container is of `elements` f32 and, where method is not NULL, of that method. Returns
+ * 0, or -1 with err_set(EX_DATAERR). */
+int update_header(const struct grad *g, const char *method, uint64_t elements);
 
-/* Reads a container from a stranger whole: structure, checks, number of elements, finite numbers.
- * *norm: its L2 norm. Returns 0, or -1 with err_set(EX_DATAERR), or read's error. */
-int update_check(struct dev *cpu, uint64_t elements, grad_read_fn read, void *ctx,
-	double *norm);
+/* What a worker does with an update:  published <- published + decode(u)  on the ranges. method: of
+ * the container; NULL: any. Reads no further than the container's end. Returns 0, or -1 with
+ * err_set(): 65 the container is damaged or of another size or method; published may then hold a
+ * part; read's error. / */
+int update_take(struct dev *dev, const char *method, float *published,
+	const struct update_range *ranges, size_t nranges, grad_read_fn read, void *ctx);
+
+/* Reads a container from a stranger whole: structure, checks, method (NULL: any), number of
+ * elements, finite numbers. *norm: its L2 norm. The values are added to sketch, which was begun;
+ * NULL: none. Returns 0, or -1 with err_set(EX_DATAERR), or read's error. */
+int update_check(struct dev *dev, const char *method, uint64_t elements,
+	grad_read_fn read, void *ctx, double *norm, struct sketch *sketch);
 
 #endif

@@ -151,8 +151,6 @@ void *tpl_unexpected(const struct tpl_parser *p, const char *expected);
 void *tpl_refuse(const struct tpl_parser *p, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 struct tpl_node *tpl_node(struct tpl_parser *p, enum tpl_node_kind kind);
-/* Sets n's depth from its operands; NULL when it is too deep. */
-struct tpl_node *tpl_done(struct tpl_parser *p, struct tpl_node *n);
 
 struct tpl_node *tpl_parse_expression(struct tpl_parser *p);
 /* An expression or a tuple of some without brackets; inline_if: with `if` allowed. */
@@ -160,8 +158,6 @@ struct tpl_node *tpl_parse_tuple(struct tpl_parser *p, bool inline_if);
 struct tpl_node *tpl_parse_target(struct tpl_parser *p, bool attributes);
 /* | filter | filter ..., beginning at a filter's name; a: what is filtered, or NULL */
 struct tpl_node *tpl_parse_filters(struct tpl_parser *p, struct tpl_node *a);
-struct tpl_node *tpl_parse_postfix(struct tpl_parser *p, struct tpl_node *n);
-struct tpl_node *tpl_parse_primary(struct tpl_parser *p);
 
 /* Numbers of what templates may name, or -1. */
 int tpl_filter_find(const char *name, size_t len);

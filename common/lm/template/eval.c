@@ -13,7 +13,7 @@ enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 static int eval(struct tpl_run *r, const struct tpl_node *n, struct tpl_value *out);
 static int exec(struct tpl_run *r, const struct tpl_node *n);
 
-/* --- scopes ------------------------------------------------------------------------------------ */
+/* --- scopes ------------------------------------------------------------------------------- */
 
 static struct tpl_scope *scope_new(struct tpl_run *r, struct tpl_scope *up)
 {
@@ -91,7 +91,7 @@ static int compare(struct tpl_run *r, const struct tpl_node *n, struct tpl_value
 	return 0;
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls -------------------------------------------------------------------------------- */
 
 static int eval_args(struct tpl_run *r, const struct tpl_node *list, struct tpl_args *a)
 {
@@ -182,7 +182,8 @@ static int call_macro(struct tpl_run *r, const struct tpl_macro *m,
 	return rc < 0 ? -1 : tpl_take(r, mark, out);
 }
 
-int tpl_call(struct tpl_run *r, struct tpl_value f, const struct tpl_args *a,
+/* Calls a macro or a function. */
+static int tpl_call(struct tpl_run *r, struct tpl_value f, const struct tpl_args *a,
 	struct tpl_value *out)
 {
 	if (f.kind == TPL_FUNCTION)
@@ -229,7 +230,7 @@ static int call(struct tpl_run *r, const struct tpl_node *n,
 	return tpl_method(r, n->builtin, f, &a, out);
 }
 
-/* --- expressions ------------------------------------------------------------------------------- */
+/* --- expressions -------------------------------------------------------------------------- */
 
 static int eval_list(struct tpl_run *r, const struct tpl_node *n, struct tpl_value *out)
 {
@@ -421,7 +422,7 @@ static int eval(struct tpl_run *r, const struct tpl_node *n, struct tpl_value *o
 	return rc;
 }
 
-/* --- statements -------------------------------------------------------------------------------- */
+/* --- statements --------------------------------------------------------------------------- */
 
 static int assign(struct tpl_run *r, const struct tpl_node *target, struct tpl_value v)
 {
@@ -640,7 +641,7 @@ static int exec(struct tpl_run *r, const struct tpl_node *n)
 	return flow;
 }
 
-/* --- the whole ----------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------- */
 
 /* Roles come from a short list that the caller checks: where a template writes "<|" + role +
  * "|>", the mark is the template's text. */

@@ -7,7 +7,7 @@
 #include "common/base/err.h"
 #include "common/lm/template/value.h"
 
-/* --- arguments --------------------------------------------------------------------------------- */
+/* --- arguments ---------------------------------------------------------------------------- */
 
 const struct tpl_value *tpl_arg(const struct tpl_run *r, const struct tpl_args *a,
 	size_t at, const char *name)
@@ -34,7 +34,7 @@ int tpl_arg_int(struct tpl_run *r, const struct tpl_args *a, size_t at, const ch
 	return 0;
 }
 
-bool tpl_arg_true(const struct tpl_run *r, const struct tpl_args *a, size_t at,
+static bool tpl_arg_true(const struct tpl_run *r, const struct tpl_args *a, size_t at,
 	const char *name, bool unless)
 {
 	const struct tpl_value *v = tpl_arg(r, a, at, name);
@@ -45,7 +45,7 @@ bool tpl_arg_true(const struct tpl_run *r, const struct tpl_args *a, size_t at,
 typedef int (*filter_fn)(struct tpl_run *r, struct tpl_value v, const struct tpl_args *a,
 	struct tpl_value *out);
 
-/* --- text -------------------------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------- */
 
 static int f_string(struct tpl_run *r, struct tpl_value v, const struct tpl_args *a,
 	struct tpl_value *out)
@@ -263,7 +263,7 @@ static int f_tojson(struct tpl_run *r, struct tpl_value v, const struct tpl_args
 	return tpl_emit_json(r, v, &style, 0) < 0 ? -1 : tpl_take(r, mark, out);
 }
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------ */
 
 static int f_int(struct tpl_run *r, struct tpl_value v, const struct tpl_args *a,
 	struct tpl_value *out)
@@ -360,7 +360,7 @@ static int f_round(struct tpl_run *r, struct tpl_value v, const struct tpl_args 
 	return 0;
 }
 
-/* --- lists ------------------------------------------------------------------------------------- */
+/* --- lists -------------------------------------------------------------------------------- */
 
 static int f_length(struct tpl_run *r, struct tpl_value v, const struct tpl_args *a,
 	struct tpl_value *out)
@@ -555,7 +555,7 @@ static int f_items(struct tpl_run *r, struct tpl_value v, const struct tpl_args 
 	return 0;
 }
 
-/* --- sorting: a merge sort, for comparing may fail ---------------------------------------------- */
+/* --- sorting: a merge sort, for comparing may fail ---------------------------------------- */
 
 struct sorting {
 	struct tpl_run *r;

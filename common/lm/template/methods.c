@@ -1,4 +1,5 @@
-/* methods.c - the methods of strings, mappings, loops and lists; long because there are many short ones. */
+/* methods.c - the methods of strings, mappings, loops and lists; long because there are many short
+ * ones. */
 #include <string.h>
 
 #include "common/lm/template/value.h"
@@ -163,7 +164,7 @@ int tpl_case(struct tpl_run *r, const struct tpl_string *s, enum tpl_case to,
 	return tpl_take(r, mark, out);
 }
 
-/* --- methods ----------------------------------------------------------------------------------- */
+/* --- methods ------------------------------------------------------------------------------ */
 
 enum method {
 	M_STRIP,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/base/fnv.h"
 #include "common/base/utf8.h"
 #include "common/lm/template/ast.h"
 #include "common/lm/template/template.h"
@@ -11,11 +12,9 @@
 
 static uint32_t hash(const char *s, size_t n)
 {
-	uint32_t h = 2166136261u;
+	uint64_t h = fnv1a(FNV1A, s, n);
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)s[i]) * 16777619u;
-	return h ^ h >> 15;
+	return (uint32_t)(h ^ h >> 29);
 }
 
 /* The slot of a name in the index, or the free one where it belongs. */

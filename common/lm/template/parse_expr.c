@@ -93,7 +93,8 @@ static void deeper(struct tpl_node *n, const struct tpl_node *below)
 		n->depth = (uint16_t)(below->depth + 1);
 }
 
-struct tpl_node *tpl_done(struct tpl_parser *p, struct tpl_node *n)
+/* Sets n's depth from its operands; NULL when it is too deep. */
+static struct tpl_node *tpl_done(struct tpl_parser *p, struct tpl_node *n)
 {
 	deeper(n, n->a);
 	deeper(n, n->b);
@@ -206,7 +207,7 @@ static struct tpl_node *bracketed(struct tpl_parser *p)
 	return tpl_done(p, n);
 }
 
-struct tpl_node *tpl_parse_primary(struct tpl_parser *p)
+static struct tpl_node *tpl_parse_primary(struct tpl_parser *p)
 {
 	static const struct {
 		const char *word;
@@ -324,7 +325,7 @@ static struct tpl_node *call(struct tpl_parser *p, struct tpl_node *a)
 	return tpl_done(p, n);
 }
 
-struct tpl_node *tpl_parse_postfix(struct tpl_parser *p, struct tpl_node *n)
+static struct tpl_node *tpl_parse_postfix(struct tpl_parser *p, struct tpl_node *n)
 {
 	while (n) {
 		const struct tpl_token *t;

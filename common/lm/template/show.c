@@ -173,7 +173,7 @@ int tpl_to_string(struct tpl_run *r, struct tpl_value v, const struct tpl_string
 	return 0;
 }
 
-/* --- JSON -------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------- */
 
 static unsigned code_point(const char *s, size_t *len)
 {

@@ -149,7 +149,7 @@ int tpl_emit_string(struct tpl_run *r, const struct tpl_string *s, size_t begin,
 	return 0;
 }
 
-void tpl_drop(struct tpl_run *r, size_t mark)
+static void tpl_drop(struct tpl_run *r, size_t mark)
 {
 	r->out->text.len = r->out->from.len = mark;
 	if (r->out->text.data)

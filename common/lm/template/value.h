@@ -141,7 +141,6 @@ int tpl_emit(struct tpl_run *r, const char *data, size_t len, int origin);
 int tpl_emit_string(struct tpl_run *r, const struct tpl_string *s, size_t begin,
 	size_t end);
 int tpl_take(struct tpl_run *r, size_t mark, struct tpl_value *out);
-void tpl_drop(struct tpl_run *r, size_t mark);
 
 struct tpl_list *tpl_list_new(struct tpl_run *r, size_t cap); /* NULL with an error */
 int tpl_list_push(struct tpl_run *r, struct tpl_list *l, struct tpl_value v);
@@ -159,7 +158,7 @@ const struct tpl_value *tpl_map_get_text(struct tpl_run *r, const struct tpl_map
 int tpl_from_json(struct tpl_run *r, const json_t *v, int origin, unsigned depth,
 	struct tpl_value *out);
 
-/* --- using values ------------------------------------------------------------------------------ */
+/* --- using values ------------------------------------------------------------------------- */
 
 const char *tpl_kind_name(struct tpl_value v);
 bool tpl_true(struct tpl_value v);
@@ -209,15 +208,13 @@ int tpl_binary(struct tpl_run *r, enum tpl_op op, struct tpl_value a, struct tpl
 int tpl_compare(struct tpl_run *r, enum tpl_op op, struct tpl_value a,
 	struct tpl_value b);
 
-/* --- what templates call ------------------------------------------------------------------------ */
+/* --- what templates call ------------------------------------------------------------------ */
 
 /* The argument with this place and name, or NULL. */
 const struct tpl_value *tpl_arg(const struct tpl_run *r, const struct tpl_args *a,
 	size_t at, const char *name);
 int tpl_arg_int(struct tpl_run *r, const struct tpl_args *a, size_t at, const char *name,
 	int64_t unless, int64_t *out);
-bool tpl_arg_true(const struct tpl_run *r, const struct tpl_args *a, size_t at,
-	const char *name, bool unless);
 
 int tpl_filter(struct tpl_run *r, unsigned number, struct tpl_value v,
 	const struct tpl_args *a, struct tpl_value *out);
@@ -230,9 +227,6 @@ int tpl_function(struct tpl_run *r, unsigned number, const struct tpl_args *a,
 	struct tpl_value *out);
 /* The number of a function, or -1. */
 int tpl_function_find(const char *name, size_t len);
-/* Calls a macro or a function. */
-int tpl_call(struct tpl_run *r, struct tpl_value f, const struct tpl_args *a,
-	struct tpl_value *out);
 /* A string trimmed of these characters (NULL: white space). */
 int tpl_strip(struct tpl_run *r, const struct tpl_string *s,
 	const struct tpl_string *chars, bool left, bool right, struct tpl_value *out);

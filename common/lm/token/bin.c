@@ -1,11 +1,11 @@
-/* token_bin.c - llama2.c's tokenizer files: an int32 with the length of the longest piece, then
+/* bin.c - llama2.c's tokenizer files: an int32 with the length of the longest piece, then
  * for each piece a float score, an int32 length and the bytes. They spell blanks as blanks; ids
  * 0 to 2 are "unknown", begin and end of a text. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
 
 static enum lm_token_type type_of(uint32_t id, const char *text, size_t bytes)

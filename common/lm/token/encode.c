@@ -1,4 +1,4 @@
-/* token_encode.c - text to ids.
+/* encode.c - text to ids.
  *
  * A text is split three times: at the names of special tokens, then by the pre-tokenizer, then
  * into symbols that are merged. Words recur often, so their ids are cached: most words then
@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/lm/token/token_encoder.h"
+#include "common/lm/token/encoder.h"
 #include "common/base/mem.h"
+#include "common/base/utf8.h"
 
 #define CACHE_SLOTS      (1u << 16)
 #define CACHE_POOL_BYTES ((size_t)6 << 20)
 #define CACHE_WORD_MAX   64 /* longer words rarely recur */
-#define PART_BYTES       ((size_t)1 << 20)
 
 static struct encoder *encoder_take(const struct lm_token *shared)
 {
@@ -30,7 +30,7 @@ static struct encoder *encoder_take(const struct lm_token *shared)
 		return e;
 	e = xcalloc(1, sizeof *e);
 	e->t = t;
-	if (t->pre.count && pre_run_init(&e->run) < 0) {
+	if ((t->pre.count || t->word.count) && pre_run_init(&e->run) < 0) {
 		free(e);
 		return NULL;
 	}
@@ -110,6 +110,24 @@ static void cache_put(struct encoder *e, struct cache_slot *slot, uint64_t hash,
 		e->pool_len = CACHE_POOL_BYTES;
 }
 
+/* Whether a word is not worth merging, as all of it comes to more ids than are wanted, or takes
+ * more memory than a stranger may: symbols are 44 times its bytes. Where unknown characters in a
+ * row may be one token, or none, nothing is known of their number. */
+static bool stops_at(struct encoder *e, size_t n)
+{
+	const struct lm_token *t = e->t;
+	size_t count = e->ids->len / sizeof(uint32_t);
+	bool all_count = t->how == TOKEN_BYTES || !t->no_byte_fallback;
+
+	if (e->most == SIZE_MAX)
+		return false;
+	if (count > e->most || (all_count && n / t->longest > e->most - count))
+		e->stop = ENCODER_MORE;
+	else if (n > LM_TOKEN_WORD_MAX)
+		e->stop = ENCODER_WORD;
+	return e->stop != ENCODER_ON;
+}
+
 /* Appends the ids of word s. blanks: it is raw text, whose blanks still have to become U+2581;
  * else it is spelled already. */
 static void word(struct encoder *e, const char *s, size_t n, bool blanks)
@@ -120,6 +138,8 @@ static void word(struct encoder *e, const char *s, size_t n, bool blanks)
 	struct cache_slot *slot = NULL;
 	uint64_t hash = 0;
 
+	if (stops_at(e, n))
+		return;
 	if (keep) {
 		hash = token_hash(s, n);
 		slot = &e->slots[hash & (CACHE_SLOTS - 2)]; /* two-way set */
@@ -156,7 +176,7 @@ static void words(struct encoder *e, const char *s, size_t n, bool blanks)
 	size_t begin = 0, i = 0;
 	unsigned before = 0, now;
 
-	while (i < n) {
+	while (i < n && e->stop == ENCODER_ON) {
 		size_t at = i;
 
 		now = (unsigned char)s[i++];
@@ -171,7 +191,7 @@ static void words(struct encoder *e, const char *s, size_t n, bool blanks)
 		}
 		before = now;
 	}
-	if (begin < n)
+	if (begin < n && e->stop == ENCODER_ON)
 		word(e, s + begin, n - begin, blanks);
 }
 
@@ -183,17 +203,15 @@ static int piece(void *ctx, const char *s, size_t n)
 		word(e, s, n, false);
 	else
 		words(e, s, n, false);
-	return 0;
+	return e->stop == ENCODER_ON ? 0 : -1;
 }
 
 /* --- sections between special tokens ------------------------------------------------------ */
 
-/* Encodes text without special tokens. first: only special tokens precede it. */
-static int section(struct encoder *e, const char *s, size_t n, bool first)
+/* Encodes text without special tokens. prefix: a blank comes before it. */
+static int section(struct encoder *e, const char *s, size_t n, bool prefix)
 {
 	const struct lm_token *t = e->t;
-	bool prefix = t->prefix == TOKEN_PREFIX_EACH ||
-		(t->prefix == TOKEN_PREFIX_FIRST && first);
 
 	if (!n)
 		return 0;
@@ -212,16 +230,78 @@ static int section(struct encoder *e, const char *s, size_t n, bool first)
 	if (!t->pre.count && t->how != TOKEN_BYTES && !t->ignore_merges &&
 		pre_utf8_prefix(s, n) == n) {
 		words(e, s, n, true);
-		return 0;
+		return e->stop == ENCODER_ON ? 0 : -1;
 	}
 	buf_reset(&e->spelled);
 	add_blanks(&e->spelled, s, n);
 	return pre_split(&t->pre, &e->run, e->spelled.data, e->spelled.len, piece, e);
 }
 
-static bool is_space(char c)
+/* Returns the bytes of the character that ends before s[end], or begins at s[at]; bytes that are no
+ * UTF-8 are characters of one byte. */
+static size_t char_before(const char *s, size_t end)
 {
-	return c == ' ' || (c >= '\t' && c <= '\r');
+	size_t n = 1;
+
+	while (n < 4 && n < end && ((unsigned char)s[end - n] & 0xc0) == 0x80)
+		n++;
+	return utf8_valid(s + end - n, n) ? n : 1;
+}
+
+static size_t char_at(const char *s, size_t at, size_t end)
+{
+	unsigned char c = (unsigned char)s[at];
+	size_t n = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+
+	return n <= end - at && utf8_valid(s + at, n) ? n : 1;
+}
+
+/* Whether these bytes are a character with the property White_Space. */
+static bool is_space(const char *s, size_t n)
+{
+	static const char *const others[] = { "\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80",
+		"\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f",
+		"\xe3\x80\x80" };
+
+	if (n == 1)
+		return s[0] == ' ' || (s[0] >= '\t' && s[0] <= '\r');
+	if (n == 3 && memcmp(s, "\xe2\x80", 2) == 0 && (unsigned char)s[2] <= 0x8a)
+		return true; /* U+2000 to U+200A */
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (strlen(others[i]) == n && memcmp(s, others[i], n) == 0)
+			return true;
+	return false;
+}
+
+static int note_word(void *ctx, const char *s, size_t n)
+{
+	(void)s;
+	(void)n;
+	*(bool *)ctx = true;
+	return 0;
+}
+
+/* Whether these bytes are a character of a word (\w). */
+static bool is_word(struct encoder *e, const char *s, size_t n)
+{
+	bool is = false;
+
+	pre_split(&e->t->word, &e->run, s, n, note_word, &is);
+	return is;
+}
+
+/* Whether what stands around a name, s[begin..end) of n bytes, lets it be the token. bare: a text
+ * begins there. */
+static bool may_stand(struct encoder *e, const struct token_piece *p, const char *s,
+	size_t begin, size_t end, size_t n, bool bare)
+{
+	size_t before = begin ? char_before(s, begin) : 0;
+
+	if (p->single_word &&
+		((before && is_word(e, s + begin - before, before)) ||
+			(end < n && is_word(e, s + end, char_at(s, end, n)))))
+		return false;
+	return !p->normalized || bare || (begin && s[begin - 1] == ' ');
 }
 
 /* Finds the longest name of the tree that begins here: its id and length, or TOKEN_NONE. */
@@ -273,8 +353,8 @@ static int encode(struct encoder *e, const char *s, size_t n, bool special, bool
 	const char *may)
 {
 	const struct token_tree *tree = special ? &e->t->all : &e->t->always;
+	bool prefix = first && e->t->prefix != TOKEN_PREFIX_NEVER;
 	size_t begin = 0, i = 0, len = 0;
-	bool after_special = first;
 
 	e->last_unknown = false;
 	while (tree->count && i < n) {
@@ -284,32 +364,36 @@ static int encode(struct encoder *e, const char *s, size_t n, bool special, bool
 
 		if (!tree->starts[(unsigned char)s[i]] ||
 			(id = name_here(tree, &e->t->always, s, i, n, may, &len)) ==
-				TOKEN_NONE) {
+				TOKEN_NONE ||
+			!may_stand(e, &e->t->pieces[id], s, i, i + len, n,
+				i == begin && prefix)) {
 			i++;
 			continue;
 		}
 		p = &e->t->pieces[id];
 		end = i;
-		while (p->lstrip && end > begin && is_space(s[end - 1]))
-			end--;
-		if (end > begin &&
-			section(e, s + begin, end - begin,
-				e->t->prefix == TOKEN_PREFIX_FIRST ? begin == 0 && first :
-								     after_special) < 0)
+		if (p->normalized && !(i == begin && prefix))
+			end--; /* the blank that the normaliser prepended to the name */
+		while (p->lstrip && end > begin &&
+			is_space(s + end - char_before(s, end), char_before(s, end)))
+			end -= char_before(s, end);
+		if (end > begin && section(e, s + begin, end - begin, prefix) < 0)
 			return -1;
 		encoder_put(e, id);
+		if (stops_at(e, 1))
+			return -1;
 		i += len;
-		while (p->rstrip && i < n && is_space(s[i]))
-			i++;
+		while (p->rstrip && i < n && is_space(s + i, char_at(s, i, n)))
+			i += char_at(s, i, n);
 		begin = i;
-		after_special = true;
+		/* behind a name that was found before the normaliser another text begins */
+		prefix = e->t->prefix == TOKEN_PREFIX_EACH && !p->normalized;
 	}
-	return section(e, s + begin, n - begin,
-		e->t->prefix == TOKEN_PREFIX_FIRST ? begin == 0 && first : after_special);
+	return section(e, s + begin, n - begin, prefix);
 }
 
 static int encode_part(const struct lm_token *t, struct buf *ids, const char *text,
-	size_t bytes, bool special, bool first, const char *may)
+	size_t bytes, bool special, bool first, const char *may, size_t most)
 {
 	struct encoder *e = encoder_take(t);
 	int rc;
@@ -317,8 +401,19 @@ static int encode_part(const struct lm_token *t, struct buf *ids, const char *te
 	if (!e)
 		return -1;
 	e->ids = ids;
-	buf_reserve(ids, bytes); /* an id takes four bytes, about as many as its text */
+	e->most = most;
+	e->stop = ENCODER_ON;
+	/* an id takes four bytes, about as many as its text */
+	buf_reserve(ids,
+		bytes / sizeof(uint32_t) < most ? bytes : most * sizeof(uint32_t));
 	rc = encode(e, text, bytes, special, first, may);
+	if (e->stop == ENCODER_MORE)
+		rc = 1;
+	else if (e->stop == ENCODER_WORD)
+		rc = err_set(EX_DATAERR, "a word is longer than %zu bytes",
+			LM_TOKEN_WORD_MAX);
+	else if (rc == 0 && ids->len / sizeof(uint32_t) > most)
+		rc = 1;
 	encoder_give(e);
 	return rc;
 }
@@ -336,7 +431,23 @@ int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 {
 	if (check_length(bytes) < 0)
 		return -1;
-	return encode_part(t, ids, text, bytes, special, true, NULL);
+	return encode_part(t, ids, text, bytes, special, true, NULL, SIZE_MAX);
+}
+
+int lm_token_encode_most(const struct lm_token *t, struct buf *ids, const char *text,
+	size_t bytes, bool special, const char *may, size_t most)
+{
+	if (check_length(bytes) < 0)
+		return -1;
+	return encode_part(t, ids, text, bytes, special, true, may, most);
+}
+
+int lm_token_encode_piece(const struct lm_token *t, struct buf *ids, const char *text,
+	size_t bytes, bool special, bool begins)
+{
+	if (check_length(bytes) < 0)
+		return -1;
+	return encode_part(t, ids, text, bytes, special, begins, NULL, SIZE_MAX);
 }
 
 int lm_token_encode_marked(const struct lm_token *t, struct buf *ids, const char *text,
@@ -344,35 +455,85 @@ int lm_token_encode_marked(const struct lm_token *t, struct buf *ids, const char
 {
 	if (check_length(bytes) < 0)
 		return -1;
-	return encode_part(t, ids, text, bytes, true, true, may);
+	return encode_part(t, ids, text, bytes, true, true, may, SIZE_MAX);
 }
 
-/* --- long texts on several cores ----------------------------------------------------------- */
+/* --- long texts in pieces ----------------------------------------------------------- */
 
 static bool is_letter(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
-	size_t want)
+/* Letters of large alphabets, that no pattern takes for anything else. */
+static const struct {
+	uint32_t from, to;
+} letters[] = { { 'A', 'Z' }, { 'a', 'z' }, { 0xc0, 0xd6 }, { 0xd8, 0xf6 },
+	{ 0xf8, 0x24f }, { 0x388, 0x481 }, { 0x48a, 0x52f }, { 0x531, 0x556 },
+	{ 0x561, 0x586 }, { 0x5d0, 0x5ea }, { 0x620, 0x63f }, { 0x641, 0x64a },
+	{ 0x671, 0x6d3 }, { 0x905, 0x939 }, { 0x985, 0x9b9 }, { 0xb85, 0xbb9 },
+	{ 0xe01, 0xe2e }, { 0x10d0, 0x10fa }, { 0x3041, 0x3096 }, { 0x30a1, 0x30fa },
+	{ 0x3400, 0x4dbf }, { 0x4e00, 0x9fff }, { 0xac00, 0xd7a3 } };
+
+/* Whether the character at s, of which n > 0 bytes are there, is a letter. */
+static bool letter_at(const char *s, size_t n)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	uint32_t c = u[0];
+
+	if (c >= 0xc0 && c < 0xe0 && n > 1)
+		c = (c & 0x1f) << 6 | (u[1] & 0x3f);
+	else if (c >= 0xe0 && c < 0xf0 && n > 2)
+		c = (c & 0xf) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3f);
+	else if (c >= 0x80)
+		return false;
+	for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
+		if (c <= letters[i].to)
+			return c >= letters[i].from;
+	return false;
+}
+
+/* The same of the character that ends before s, of which n > 0 bytes are there. */
+static bool letter_before(const char *s, size_t n)
+{
+	size_t back = 1;
+
+	while (back < n && back < 4 &&
+		((unsigned char)s[-(ptrdiff_t)back] & 0xc0) == 0x80)
+		back++;
+	return letter_at(s - back, back);
+}
+
+/* Returns the first blank at or behind `at`, which is not 0, between two letters of ASCII: the
+ * words of a text without lines, such as text8. */
+static size_t next_word(const char *text, size_t bytes, size_t at)
+{
+	for (; at + 1 < bytes; at++)
+		if (text[at] == ' ' && is_letter(text[at - 1]) && is_letter(text[at + 1]))
+			return at;
+	return bytes;
+}
+
+size_t lm_token_cut(const struct lm_token *t, const char *text, size_t bytes, size_t want)
 {
 	if (t->how == TOKEN_BYTES ? !t->pre.lines_apart : !t->line_ends || t->pre.count)
 		return bytes;
-	for (size_t i = want < 2 ? 2 : want; i < bytes; i++) {
+	want = want < 2 ? 2 : want;
+	for (size_t i = want; i < bytes; i++) {
 		const char *line = memchr(text + i - 1, '\n', bytes - i);
 
 		if (!line)
 			break;
 		i = (size_t)(line - text) + 1;
-		if (i < bytes && i >= 2 && is_letter(text[i]) && is_letter(text[i - 2]))
+		if (i < bytes && i >= 2 && letter_at(text + i, bytes - i) &&
+			letter_before(text + i - 1, i - 1))
 			return i;
 	}
-	return bytes;
+	return t->how == TOKEN_BYTES ? next_word(text, bytes, want) : bytes;
 }
 
-/* Whether no name to look for contains a line break followed by a letter. */
-static bool names_stay_in_lines(const struct lm_token *t)
+/* Looks for a name that goes over such a place. */
+bool lm_token_cuts(const struct lm_token *t)
 {
 	for (uint32_t id = 0; id < t->count; id++) {
 		const struct token_piece *p = &t->pieces[id];
@@ -381,49 +542,9 @@ static bool names_stay_in_lines(const struct lm_token *t)
 		if (p->type == LM_TOKEN_NORMAL || p->type == LM_TOKEN_BYTE)
 			continue;
 		for (size_t i = 0; i + 1 < p->bytes; i++)
-			if (s[i] == '\n' && is_letter(s[i + 1]))
+			if ((s[i] == '\n' && letter_at(s + i + 1, p->bytes - i - 1)) ||
+				(s[i + 1] == ' ' && is_letter(s[i])))
 				return false;
 	}
 	return true;
-}
-
-struct part {
-	size_t begin, end;
-	struct buf ids;
-};
-
-int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *text,
-	size_t bytes, bool special)
-{
-	struct part *parts = NULL;
-	size_t n = 0, cap = 0, total = 0;
-	struct err first = { 0 };
-
-	if (bytes <= 2 * PART_BYTES || !names_stay_in_lines(t))
-		return lm_token_encode(t, ids, text, bytes, special);
-	if (check_length(bytes) < 0)
-		return -1;
-	for (size_t at = 0; at < bytes; n++) {
-		parts = xgrow(parts, &cap, n + 1, sizeof *parts);
-		parts[n] = (struct part){ at,
-			token_truncate(t, text, bytes, at + PART_BYTES), BUF_INIT };
-		at = parts[n].end;
-	}
-#pragma omp parallel for schedule(dynamic)
-	for (size_t i = 0; i < n; i++)
-		if (encode_part(t, &parts[i].ids, text + parts[i].begin,
-			    parts[i].end - parts[i].begin, special, i == 0, NULL) < 0) {
-#pragma omp critical
-			if (!first.code)
-				err_save(&first);
-		}
-	for (size_t i = 0; i < n; i++)
-		total += parts[i].ids.len;
-	buf_reserve(ids, total);
-	for (size_t i = 0; i < n; i++) {
-		buf_add(ids, parts[i].ids.data, parts[i].ids.len);
-		buf_release(&parts[i].ids);
-	}
-	free(parts);
-	return first.code ? err_restore(&first) : 0;
 }

@@ -1,9 +1,9 @@
-/* token_encoder.h - the state that one thread needs to encode, and the merging of symbols. For
- * common/lm/token/token_encode.c and token_merge.c. */
-#ifndef RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
-#define RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
+/* encoder.h - the state that one thread needs to encode, and the merging of symbols. For
+ * common/lm/token/encode.c and merge.c. */
+#ifndef RNP_COMMON_LM_TOKEN_ENCODER_H
+#define RNP_COMMON_LM_TOKEN_ENCODER_H
 
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 
 struct cache_slot {
 	uint64_t hash;
@@ -31,6 +31,9 @@ struct encoder {
 	const struct lm_token *t;
 	struct pre_run run;
 	struct buf *ids; /* current output */
+	size_t most;     /* of them; SIZE_MAX: any number */
+	/* why the text is not read further: there are more, or a word is too long */
+	enum { ENCODER_ON, ENCODER_MORE, ENCODER_WORD } stop;
 	struct cache_slot *slots;
 	uint32_t used;
 	char *pool;

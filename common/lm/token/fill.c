@@ -1,8 +1,8 @@
-/* token_fill.c - the tokens around a gap that a code model fills, by their usual names: those that
+/* fill.c - the tokens around a gap that a code model fills, by their usual names: those that
  * llama.cpp looks for, too. */
 #include <string.h>
 
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 
 #define BAR       "\xef\xbd\x9c" /* U+FF5C */
 #define NAMES_MAX 9

@@ -1,4 +1,4 @@
-/* token_gguf.c - the tokenizer in a GGUF file: its tokenizer.ggml.* keys. What llama.cpp knows
+/* gguf.c - the tokenizer in a GGUF file: its tokenizer.ggml.* keys. What llama.cpp knows
  * about some models by their name, because the format has no key for it, is known here too. */
 #include <ctype.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "common/base/err.h"
 #include "common/lm/model/gguf.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
 
 #define KEY "tokenizer.ggml."
@@ -106,8 +106,8 @@ static int read_id(const struct gguf *g, const char *key, int64_t *id)
 static int read_special(struct lm_token *t, const struct gguf *g)
 {
 	bool prefix = t->prefix != TOKEN_PREFIX_NEVER;
-	const char *text = NULL;
-	uint64_t bytes = 0;
+	const char *text = NULL, *with_tools = NULL;
+	uint64_t bytes = 0, with_tools_bytes = 0;
 
 	if (read_id(g, KEY "bos_token_id", &t->bos) < 0 ||
 		read_id(g, KEY "eos_token_id", &t->eos) < 0 ||
@@ -117,7 +117,9 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 		gguf_get_bool(g, KEY "add_bos_token", &t->adds_bos) < 0 ||
 		gguf_get_bool(g, KEY "add_eos_token", &t->adds_eos) < 0 ||
 		gguf_get_bool(g, KEY "add_space_prefix", &prefix) < 0 ||
-		gguf_get_text(g, "tokenizer.chat_template", &text, &bytes) < 0)
+		gguf_get_text(g, "tokenizer.chat_template", &text, &bytes) < 0 ||
+		gguf_get_text(g, "tokenizer.chat_template.tool_use", &with_tools,
+			&with_tools_bytes) < 0)
 		return -1;
 	/* llama.cpp always adds it, whatever the file says: Gemma 4's first files were wrong */
 	if (strcmp(t->pre.name, "gemma4") == 0 ||
@@ -125,10 +127,15 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 		t->adds_bos = true;
 	if (t->how == TOKEN_SCORES)
 		t->prefix = prefix ? TOKEN_PREFIX_EACH : TOKEN_PREFIX_NEVER;
-	return text ? token_set_template(t, text, bytes, gguf_where(g)) : 0;
+	if (with_tools &&
+		token_set_template(&t->tool_template, with_tools, with_tools_bytes,
+			gguf_where(g)) < 0)
+		return -1;
+	return text ? token_set_template(&t->chat_template, text, bytes, gguf_where(g)) :
+		      0;
 }
 
-/* --- what a token is by its name, whatever the file says ---------------------------------------- */
+/* --- what a token is by its name, whatever the file says ---------------------------------- */
 
 /* Tokens around a gap that a code model is to fill: the key with the token's id, and its older
  * name. Without a key, they are known by their names. */

@@ -1,12 +1,12 @@
-/* token_inside.h - the parts of a tokenizer. For common/lm/token*.c only. */
-#ifndef RNP_COMMON_LM_TOKEN_TOKEN_INSIDE_H
-#define RNP_COMMON_LM_TOKEN_TOKEN_INSIDE_H
+/* inside.h - the parts of a tokenizer. For common/lm/token*.c only. */
+#ifndef RNP_COMMON_LM_TOKEN_INSIDE_H
+#define RNP_COMMON_LM_TOKEN_INSIDE_H
 
 #include <pthread.h>
 #include <string.h>
 
 #include "common/lm/token/token.h"
-#include "common/lm/token/token_pre.h"
+#include "common/lm/token/pre.h"
 
 #define TOKEN_COUNT_MAX      (1u << 20)
 #define TOKEN_MERGES_MAX     (1u << 21)
@@ -44,7 +44,11 @@ struct token_piece {
 	uint32_t raw_at, raw_bytes; /* as text, in pool */
 	float score;
 	uint8_t type;
-	bool lstrip, rstrip; /* a special token that strips the blanks beside it */
+	bool lstrip, rstrip; /* the white space beside its name belongs to it */
+	bool single_word;    /* not within a longer word */
+	/* found in the text as the normaliser leaves it: with the blank that this prepends to a
+	 * text */
+	bool normalized;
 };
 
 struct token_merge {
@@ -77,6 +81,7 @@ struct lm_token {
 	/* ids below count are the model's; merges of a GGUF file may name texts beyond them,
 	 * which come out as their bytes */
 	uint32_t count, known;
+	uint32_t longest; /* bytes of a spelling, at most */
 	struct token_piece *pieces;
 	size_t pieces_cap;
 	struct buf pool;
@@ -89,20 +94,28 @@ struct lm_token {
 	uint32_t byte_id[256];
 	struct pre pre;
 	bool ignore_merges;
+	/* of two equal merges, as for Hugging Face's tokenizers; else the first, as for
+	 * llama.cpp */
+	bool last_merge_counts;
 	enum token_prefix prefix;
 	bool prefix_unless_there; /* not before a text that has a blank already */
 	bool blanks;              /* blanks are spelled U+2581 */
+	bool prepends; /* the blank comes from a normaliser, see token_piece.normalized */
+	bool no_byte_fallback; /* what has no token is unknown, whatever bytes are called */
+	bool each_unknown;     /* unknown characters in a row are a token each */
+	struct pre word;       /* one character of a word; empty where no piece asks */
 	bool adds_bos, adds_eos;
 	bool line_ends; /* no merge produces a text that continues after a line break */
 	/* one bit per byte and its successor: some token contains them; U+2581 counts as a
 	 * blank here */
 	uint64_t joins[256][4];
 	int64_t bos, eos, eot, unknown, pad; /* -1: none */
+	int64_t last;                        /* of adds_eos; -1: eos */
 	int64_t fill[TOKEN_FILLS];
 	struct token_tree always, all; /* user-defined; those and the special ones */
-	char *chat_template;
-	pthread_mutex_t lock; /* protects idle */
-	struct encoder *idle; /* idle encoders, with their caches */
+	char *chat_template, *tool_template; /* NULL: none */
+	pthread_mutex_t lock;                /* protects idle */
+	struct encoder *idle;                /* idle encoders, with their caches */
 };
 
 struct lm_token *token_new(enum token_how how);
@@ -129,9 +142,8 @@ int token_add_merge(struct lm_token *t, const char *left, size_t left_bytes,
  * become none. */
 int token_finish(struct lm_token *t, const char *where);
 
-/* Takes a chat template, if it is not too long. */
-int token_set_template(struct lm_token *t, const char *text, size_t bytes,
-	const char *where);
+/* Takes a chat template into *to, a field of a tokenizer, if it is not too long. */
+int token_set_template(char **to, const char *text, size_t bytes, const char *where);
 
 /* Returns the merge of two ids, or NULL. */
 const struct token_merge *token_pair(const struct lm_token *t, uint32_t left,
@@ -144,18 +156,10 @@ static inline bool token_joins(const struct lm_token *t, unsigned before, unsign
 	return t->joins[before][now >> 6] >> (now & 63) & 1;
 }
 
-/* Convert to GPT-2's spelling: the character of a byte (its UTF-8 in out, returns 1 or 2); and
- * back: append the bytes of a spelling, in which characters outside the alphabet stay
- * unchanged. */
+/* Converts a byte to GPT-2's spelling: a character, whose UTF-8 is in out. Returns 1 or 2. */
 unsigned token_spell_byte(unsigned char byte, char out[2]);
-void token_unspell(struct buf *out, const char *text, size_t bytes);
 
 void encoder_free(struct encoder *e);
-
-/* Returns the first position at or after want where a text may be split so that the ids of the
- * parts are those of the whole; bytes: none. */
-size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
-	size_t want);
 
 /* Whether a name looks like a token that ends an answer. */
 bool token_ends_by_name(const char *text, size_t bytes);
@@ -171,9 +175,9 @@ bool token_ends_fill(const struct lm_token *t, uint32_t id);
 
 int token_read_gguf(struct lm_token **out, const char *path);
 
-/* where: the file's name. json is read for special tokens and the template. */
-int token_read_config(struct lm_token *t, const char *text, size_t bytes,
-	const char *where);
+/* As lm_token_read_json, for a model of so many rows (0: not known). */
+int token_read_json(struct lm_token **out, const char *text, size_t bytes,
+	const char *config, size_t config_bytes, uint32_t rows, const char *where);
 
 /* Returns a hash of n bytes, for tables of words. */
 static inline uint64_t token_hash(const char *s, size_t n)

@@ -1,4 +1,4 @@
-/* token_json.c - Hugging Face's tokenizer.json with a BPE model: byte-level, or by characters
+/* json.c - Hugging Face's tokenizer.json with a BPE model: byte-level, or by characters
  * with byte fall-back as in Llama 2. NFC is not applied, as in llama.cpp; anything else that
  * would change the ids is refused by name. */
 #include <jansson.h>
@@ -7,7 +7,7 @@
 
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
 
 #define DEPTH_MAX 32
@@ -15,6 +15,7 @@
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 struct reader {
+	uint32_t rows; /* of the model; 0: not known */
 	const char *where;
 	struct lm_token *t;
 	struct pre pre;
@@ -78,6 +79,7 @@ static int normalizer(struct reader *r, const json_t *obj)
 		return 0;
 	if (is(obj, "type", "Prepend") && is(obj, "prepend", TOKEN_BLANK)) {
 		t->prefix = TOKEN_PREFIX_EACH;
+		t->prepends = true;
 		return 0;
 	}
 	if (is(obj, "type", "Replace") && is(obj, "content", TOKEN_BLANK) &&
@@ -241,6 +243,21 @@ static bool is_byte_name(const char *s, size_t n)
 		strspn(s + 3, "0123456789ABCDEF") == 2 && s[5] == '>';
 }
 
+/* How the name of an added token is looked for. */
+static int take_flags(const struct reader *r, struct token_piece *p, const json_t *added)
+{
+	struct lm_token *t = r->t;
+
+	p->lstrip = flag(added, "lstrip", false);
+	p->rstrip = flag(added, "rstrip", false);
+	p->single_word = flag(added, "single_word", false);
+	p->normalized = t->prepends &&
+		flag(added, "normalized", !flag(added, "special", false));
+	if (p->single_word && !t->word.count)
+		return pre_add(&t->word, "\\w", 2, PRE_MATCHES_ONLY, r->where);
+	return 0;
+}
+
 static int add_entries(const struct reader *r, const struct entries *list,
 	const char *unknown)
 {
@@ -253,7 +270,7 @@ static int add_entries(const struct reader *r, const struct entries *list,
 		if (e->added)
 			type = flag(e->added, "special", false) ? LM_TOKEN_CONTROL :
 								  LM_TOKEN_USER_DEFINED;
-		else if (e->text && t->how == TOKEN_CHARS &&
+		else if (e->text && t->how == TOKEN_CHARS && !t->no_byte_fallback &&
 			is_byte_name(e->text, e->bytes))
 			type = LM_TOKEN_BYTE;
 		if (unknown && e->text && strcmp(e->text, unknown) == 0) {
@@ -262,10 +279,23 @@ static int add_entries(const struct reader *r, const struct entries *list,
 		}
 		if (token_add(t, e->text ? e->text : "", e->bytes, 0, type, r->where) < 0)
 			return -1;
-		t->pieces[id].lstrip = e->added && flag(e->added, "lstrip", false);
-		t->pieces[id].rstrip = e->added && flag(e->added, "rstrip", false);
+		if (e->added && take_flags(r, &t->pieces[id], e->added) < 0)
+			return -1;
 	}
 	return token_index(t, r->where);
+}
+
+/* Leaves out added tokens beyond the rows of the model: makers add marks, as of pictures, that this
+ * model never learned. Their names are plain text then. Others stay, and are refused later. */
+static void leave_out(struct entries *list, uint32_t rows)
+{
+	if (!rows)
+		return;
+	for (size_t i = rows; i < list->count; i++)
+		if (list->at[i].text && !list->at[i].added)
+			return;
+	if (list->count > rows)
+		list->count = rows;
 }
 
 static int vocabulary(const struct reader *r, const json_t *doc, const json_t *model)
@@ -301,6 +331,7 @@ static int vocabulary(const struct reader *r, const json_t *doc, const json_t *m
 			list.filled, list.count - 1);
 		goto out;
 	}
+	leave_out(&list, r->rows);
 	rc = add_entries(r, &list,
 		json_string_value(json_object_get(model, "unk_token")));
 out:
@@ -363,7 +394,9 @@ static int post_processor(struct reader *r, const json_t *obj)
 	last = json_object_get(json_array_get(single, json_array_size(single) - 1),
 		"SpecialToken");
 	special_by_name(r->t, json_object_get(first, "id"), &r->t->bos);
-	special_by_name(r->t, json_object_get(last, "id"), &r->t->eos);
+	special_by_name(r->t, json_object_get(last, "id"), &r->t->last);
+	if (r->t->last >= 0)
+		r->t->eos = r->t->last;
 	r->t->adds_bos = first != NULL;
 	r->t->adds_eos = last != NULL;
 	return 0;
@@ -383,20 +416,32 @@ static void guess_special(struct lm_token *t)
 		t->eos = lm_token_find(t, ends[i], strlen(ends[i]));
 }
 
+/* Reads one template, or a list of templates with names: "default", and "tool_use" for
+ * conversations with tools. The others (rag) are for what this API does not have. */
 static int chat_template(struct lm_token *t, const json_t *v, const char *where)
 {
 	const json_t *one;
 	size_t i;
 
-	json_array_foreach(v, i, one)
-		if (is(one, "name", "default"))
-			return chat_template(t, json_object_get(one, "template"), where);
+	json_array_foreach(v, i, one) {
+		const json_t *text = json_object_get(one, "template");
+		char **to = is(one, "name", "default") ? &t->chat_template :
+			is(one, "name", "tool_use")    ? &t->tool_template :
+							 NULL;
+
+		if (to && json_is_string(text) &&
+			token_set_template(to, json_string_value(text),
+				json_string_length(text), where) < 0)
+			return -1;
+	}
 	if (!json_is_string(v))
 		return 0;
-	return token_set_template(t, json_string_value(v), json_string_length(v), where);
+	return token_set_template(&t->chat_template, json_string_value(v),
+		json_string_length(v), where);
 }
 
-int token_read_config(struct lm_token *t, const char *text, size_t bytes,
+/* where: the file's name. json is read for special tokens and the template. */
+static int token_read_config(struct lm_token *t, const char *text, size_t bytes,
 	const char *where)
 {
 	json_t *doc = json_parse(text, bytes, DEPTH_MAX, where);
@@ -449,7 +494,11 @@ static int read_doc(struct reader *r, const json_t *doc)
 	if (r->byte_level && t->blanks)
 		return err_set(EX_DATAERR,
 			"%s: ByteLevel and U+2581 together are not supported", r->where);
+	t->last_merge_counts = true;
 	t->ignore_merges = flag(model, "ignore_merges", false);
+	t->no_byte_fallback = t->how == TOKEN_CHARS &&
+		!flag(model, "byte_fallback", false);
+	t->each_unknown = !flag(model, "fuse_unk", false);
 	pre_find_name(&r->pre, t->ignore_merges);
 	t->pre = r->pre;
 	r->pre.count = 0; /* ownership moved */
@@ -462,7 +511,13 @@ static int read_doc(struct reader *r, const json_t *doc)
 int lm_token_read_json(struct lm_token **out, const char *text, size_t bytes,
 	const char *config, size_t config_bytes, const char *where)
 {
-	struct reader r = { .where = where, .t = token_new(TOKEN_BYTES) };
+	return token_read_json(out, text, bytes, config, config_bytes, 0, where);
+}
+
+int token_read_json(struct lm_token **out, const char *text, size_t bytes,
+	const char *config, size_t config_bytes, uint32_t rows, const char *where)
+{
+	struct reader r = { .where = where, .rows = rows, .t = token_new(TOKEN_BYTES) };
 	json_t *doc = json_parse(text, bytes, DEPTH_MAX, where);
 	int rc = doc ? read_doc(&r, doc) : -1;
 

@@ -1,6 +1,6 @@
-/* token_merge.c - a word to ids: its symbols are merged until no merge is left. Long words are
+/* merge.c - a word to ids: its symbols are merged until no merge is left. Long words are
  * merged with a heap and a linked list, in n log n. */
-#include "common/lm/token/token_encoder.h"
+#include "common/lm/token/encoder.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ void encoder_put(struct encoder *e, uint32_t id)
 
 static void put_unknown(struct encoder *e)
 {
-	if (e->t->unknown >= 0 && !e->last_unknown)
+	if (e->t->unknown >= 0 && (!e->last_unknown || e->t->each_unknown))
 		encoder_put(e, (uint32_t)e->t->unknown);
 	e->last_unknown = true;
 }

@@ -1,4 +1,4 @@
-/* token_names.c - the pre-tokenizers that have a name in tokenizer.ggml.pre, splitting as
+/* names.c - the pre-tokenizers that have a name in tokenizer.ggml.pre, splitting as
  * llama.cpp (src/llama-vocab.cpp, src/unicode.cpp) does.
  *
  * Where llama.cpp runs a pattern differently from how its authors wrote it, this table follows
@@ -9,7 +9,7 @@
  * - the digits of afmoe and tiny_aya are split the same way, and stay with the text before them
  *   until the next step;
  * - kimi-k2 ignores case. */
-#include "common/lm/token/token_names.h"
+#include "common/lm/token/names.h"
 
 #define CONTRACTION   "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 #define BLANKS        "\\s+(?!\\S)|\\s+"

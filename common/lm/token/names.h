@@ -1,8 +1,8 @@
-/* token_names.h - the table of pre-tokenizers by name. For common/lm/token/token_pre.c. */
-#ifndef RNP_COMMON_LM_TOKEN_TOKEN_NAMES_H
-#define RNP_COMMON_LM_TOKEN_TOKEN_NAMES_H
+/* names.h - the table of pre-tokenizers by name. For common/lm/token/pre.c. */
+#ifndef RNP_COMMON_LM_TOKEN_NAMES_H
+#define RNP_COMMON_LM_TOKEN_NAMES_H
 
-#include "common/lm/token/token_pre.h"
+#include "common/lm/token/pre.h"
 
 struct pre_family {
 	const char *names; /* "a|b": names that split alike; we write the first */

@@ -1,6 +1,6 @@
-/* token_pcre.c - PCRE2, opened when the first tokenizer needs it. */
+/* pcre.c - PCRE2, opened when the first tokenizer needs it. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "common/lm/token/token_pcre.h"
+#include "common/lm/token/pcre.h"
 
 #include <ctype.h>
 #include <pcre2.h>

@@ -1,11 +1,11 @@
-/* token_pcre.h - runs patterns of pre-tokenizers with PCRE2, which is opened on first use. For
- * common/lm/token/token_pre.c only. */
-#ifndef RNP_COMMON_LM_TOKEN_TOKEN_PCRE_H
-#define RNP_COMMON_LM_TOKEN_TOKEN_PCRE_H
+/* pcre.h - runs patterns of pre-tokenizers with PCRE2, which is opened on first use. For
+ * common/lm/token/pre.c only. */
+#ifndef RNP_COMMON_LM_TOKEN_PCRE_H
+#define RNP_COMMON_LM_TOKEN_PCRE_H
 
 #include <stddef.h>
 
-#include "common/lm/token/token_pre.h"
+#include "common/lm/token/pre.h"
 
 /* Compiles a pattern in Oniguruma's dialect; the caller frees it with pcre_free. Returns NULL
  * with err_set(): 65 it is too long, or means something else to PCRE2; 69 PCRE2 is missing. */

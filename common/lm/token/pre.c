@@ -1,14 +1,14 @@
-/* token_pre.c - splits a text before its words are merged: patterns by name, run by PCRE2, and
+/* pre.c - splits a text before its words are merged: patterns by name, run by PCRE2, and
  * hand-written scanners for the usual ones where text is ASCII. */
-#include "common/lm/token/token_pre.h"
+#include "common/lm/token/pre.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/lm/token/token_names.h"
-#include "common/lm/token/token_pcre.h"
+#include "common/lm/token/names.h"
+#include "common/lm/token/pcre.h"
 #include "common/base/mem.h"
 
 int pre_add(struct pre *p, const char *pattern, size_t bytes, enum pre_keep keep,

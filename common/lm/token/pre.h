@@ -1,12 +1,12 @@
-/* token_pre.h - pre-tokenizers: they split text into the words within which byte pairs are
+/* pre.h - pre-tokenizers: they split text into the words within which byte pairs are
  * merged. For common/lm/token*.c. Uses PCRE2, opened with dlopen when the first pattern is
  * compiled.
  *
  * A pre-tokenizer is a list of steps; each splits the pieces of the step before it, every piece
  * on its own. Patterns are written as in Hugging Face and llama.cpp; \s means
  * [\t-\r\x{85}\p{Z}], which differs from PCRE2's. */
-#ifndef RNP_COMMON_LM_TOKEN_TOKEN_PRE_H
-#define RNP_COMMON_LM_TOKEN_TOKEN_PRE_H
+#ifndef RNP_COMMON_LM_TOKEN_PRE_H
+#define RNP_COMMON_LM_TOKEN_PRE_H
 
 #include <stdbool.h>
 #include <stddef.h>

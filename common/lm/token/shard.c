@@ -1,4 +1,4 @@
-/* shard.c - writes, maps and checks files of token ids. */
+/* shard.c - maps and checks files of token ids. */
 #include "common/lm/token/shard.h"
 
 #include <dirent.h>
@@ -18,9 +18,8 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 
-#define MAGIC       "RNPTOKS1"
-#define FLUSH_BYTES ((size_t)1 << 20)
-#define VOCAB_MAX   (1u << 20)
+#define VOCAB_MAX LM_SHARD_VOCAB_MAX
+#define PIECE_IDS ((uint64_t)1 << 18) /* read at a time */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	"shards are mapped as they are");
@@ -47,8 +46,11 @@ int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes, const ch
 {
 	const unsigned char *p = data;
 
-	*s = (struct lm_shard){ .data = data, .bytes = bytes };
-	if (bytes < LM_SHARD_HEADER_BYTES || memcmp(p, MAGIC, 8) != 0)
+	*s = (struct lm_shard){ .data = data,
+		.bytes = bytes,
+		.header = LM_SHARD_HEADER_BYTES,
+		.is_ours = true };
+	if (bytes < LM_SHARD_HEADER_BYTES || memcmp(p, LM_SHARD_MAGIC, 8) != 0)
 		return err_set(EX_DATAERR, "'%s' is no token shard", where);
 	s->id_bytes = u32_at(p + 8);
 	s->vocab = u32_at(p + 12);
@@ -76,14 +78,171 @@ int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes, const ch
 	return 0;
 }
 
-static int open_one(struct lm_shards *set, size_t *cap, const char *path)
+/* Converts n ids of one shard to u32; returns the largest. */
+static uint32_t copy(const struct lm_shard *s, uint64_t at, uint64_t n, uint32_t *to)
+{
+	const unsigned char *from = s->data + s->header + at * s->id_bytes;
+	uint32_t largest = 0;
+
+	if (s->id_bytes == 4)
+		memcpy(to, from, n * 4);
+	else
+		for (uint64_t i = 0; i < n; i++) {
+			uint16_t id;
+
+			memcpy(&id, from + 2 * i, 2);
+			to[i] = id;
+		}
+	for (uint64_t i = 0; i < n; i++)
+		largest = to[i] > largest ? to[i] : largest;
+	return largest;
+}
+
+/* Releases mapped pages that were read, or reading the data would set the peak memory of a run. */
+static void leave(const struct lm_shard *s, uint64_t from, uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = from / page * page;
+
+	if (s->mapped)
+		madvise((void *)(s->data + first), from - first + bytes, MADV_DONTNEED);
+}
+
+/* --- shards of others ----------------------------------------------------------------------- */
+
+#define LLMC_HEADER_BYTES 1024
+#define LLMC_SUFFIX       ".bin"
+
+static const struct {
+	uint32_t magic, version, id_bytes;
+} llmc[] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
+
+/* Fills in s for llm.c's header: 1, 0 if it is none, or -1 with err_set(EX_DATAERR). */
+static int read_llmc(struct lm_shard *s, const struct lm_map *map, const char *where)
+{
+	for (size_t i = 0; i < sizeof llmc / sizeof *llmc; i++) {
+		if (map->bytes < LLMC_HEADER_BYTES || u32_at(map->data) != llmc[i].magic)
+			continue;
+		if (u32_at(map->data + 4) != llmc[i].version)
+			return err_set(EX_DATAERR,
+				"'%s' is a shard of llm.c in version %u: %u is known",
+				where, u32_at(map->data + 4), llmc[i].version);
+		s->header = LLMC_HEADER_BYTES;
+		s->id_bytes = llmc[i].id_bytes;
+		s->count = u32_at(map->data + 8);
+		if (s->count * s->id_bytes != map->bytes - LLMC_HEADER_BYTES)
+			return err_set(EX_DATAERR,
+				"'%s' has %llu bytes, which is not %llu ids", where,
+				(unsigned long long)map->bytes,
+				(unsigned long long)s->count);
+		return 1;
+	}
+	return 0;
+}
+
+static int read_raw(struct lm_shard *s, const struct lm_map *map, uint32_t id_bytes,
+	const char *where)
+{
+	if (map->bytes % id_bytes)
+		return err_set(EX_DATAERR, "'%s' has %llu bytes, which are no ids of %u",
+			where, (unsigned long long)map->bytes, id_bytes);
+	s->id_bytes = id_bytes;
+	s->count = map->bytes / id_bytes;
+	return 1;
+}
+
+/* Reads every id for what their header does not tell: digest and vocabulary. */
+static int measure(struct lm_shard *s, const char *where)
+{
+	uint32_t *ids = xmalloc(PIECE_IDS * sizeof *ids), largest = 0;
+	crypto_generichash_state h;
+
+	crypto_generichash_init(&h, NULL, 0, sizeof s->digest);
+	for (uint64_t at = 0; at < s->count; at += PIECE_IDS) {
+		uint64_t n = s->count - at < PIECE_IDS ? s->count - at : PIECE_IDS;
+		uint32_t top = copy(s, at, n, ids);
+
+		largest = top > largest ? top : largest;
+		crypto_generichash_update(&h, s->data + s->header + at * s->id_bytes,
+			n * s->id_bytes);
+		leave(s, s->header + at * s->id_bytes, n * s->id_bytes);
+	}
+	crypto_generichash_final(&h, s->digest, sizeof s->digest);
+	free(ids);
+	if (!s->count)
+		return err_set(EX_DATAERR, "'%s' has no ids", where);
+	if (largest >= VOCAB_MAX)
+		return err_set(EX_DATAERR,
+			"'%s' has the id %u: no vocabulary has more than %u (other bytes an id?)",
+			where, largest, VOCAB_MAX);
+	s->vocab = largest + 1;
+	return 0;
+}
+
+bool lm_shard_is_one(const char *path)
+{
+	unsigned char head[8] = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	bool is = fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head;
+
+	if (fd >= 0)
+		close(fd);
+	return is &&
+		(memcmp(head, LM_SHARD_MAGIC, 8) == 0 || u32_at(head) == llmc[0].magic ||
+			u32_at(head) == llmc[1].magic);
+}
+
+/* 1 if the file is a shard that others made, 0 if not, or -1 with err_set. */
+static int read_of_others(struct lm_shards *set, const struct lm_map *map,
+	uint32_t raw_bytes, const char *where)
+{
+	struct lm_shard *s = &set->shards[set->n];
+	int is;
+
+	*s = (struct lm_shard){ .data = map->data,
+		.bytes = map->bytes,
+		.mapped = true,
+		.number = set->n,
+		.before = set->n ? s[-1].before + s[-1].count : 0 };
+	is = raw_bytes ? read_raw(s, map, raw_bytes, where) : read_llmc(s, map, where);
+	if (is > 0 && measure(s, where) < 0)
+		return -1;
+	return is;
+}
+
+/* Of a set that others made no shard knows of the rest. */
+static int join_set(struct lm_shards *set, const char *path)
+{
+	uint32_t vocab = 0, of_others = 0;
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		of_others += !set->shards[i].is_ours;
+		if (set->shards[i].vocab > vocab)
+			vocab = set->shards[i].vocab;
+	}
+	if (of_others && of_others < set->n)
+		return err_set(EX_DATAERR, "'%s' has shards of several kinds", path);
+	for (uint32_t i = 0; of_others && i < set->n; i++) {
+		set->shards[i].vocab = vocab;
+		set->shards[i].of = set->n;
+	}
+	return 0;
+}
+
+/* --- opening -------------------------------------------------------------------------------- */
+
+static int open_one(struct lm_shards *set, size_t *cap, uint32_t raw_bytes,
+	const char *path)
 {
 	struct lm_map map;
+	int is;
 
 	if (lm_map_open(&map, path) < 0)
 		return -1;
 	set->shards = xgrow(set->shards, cap, set->n + 1, sizeof *set->shards);
-	if (lm_shard_read(&set->shards[set->n], map.data, map.bytes, path) < 0) {
+	is = read_of_others(set, &map, raw_bytes, path);
+	if (is == 0)
+		is = lm_shard_read(&set->shards[set->n], map.data, map.bytes, path);
+	if (is < 0) {
 		lm_map_close(&map);
 		return -1;
 	}
@@ -91,24 +250,33 @@ static int open_one(struct lm_shards *set, size_t *cap, const char *path)
 	return 0;
 }
 
-static bool is_shard_name(const char *name)
+static bool ends_with(const char *name, const char *suffix)
 {
-	size_t n = strlen(name), suffix = strlen(LM_SHARD_SUFFIX);
+	size_t n = strlen(name), m = strlen(suffix);
 
-	return n > suffix && name[0] != '.' &&
-		strcmp(name + n - suffix, LM_SHARD_SUFFIX) == 0;
+	return n > m && name[0] != '.' && strcmp(name + n - m, suffix) == 0;
 }
 
 static int shard_filter(const struct dirent *e)
 {
-	return is_shard_name(e->d_name);
+	return ends_with(e->d_name, LM_SHARD_SUFFIX);
 }
 
-static int open_directory(struct lm_shards *set, size_t *cap, const char *path)
+static int llmc_filter(const struct dirent *e)
+{
+	return ends_with(e->d_name, LLMC_SUFFIX);
+}
+
+static int open_directory(struct lm_shards *set, size_t *cap, uint32_t raw_bytes,
+	const char *path)
 {
 	struct dirent **names = NULL;
-	int n = scandir(path, &names, shard_filter, alphasort), rc = 0;
+	int n = raw_bytes ? 0 : scandir(path, &names, shard_filter, alphasort), rc = 0;
 
+	if (n == 0) {
+		free(names);
+		n = scandir(path, &names, llmc_filter, alphasort);
+	}
 	if (n < 0)
 		return err_sys(0, "cannot open '%s'", path);
 	if (n == 0)
@@ -118,7 +286,7 @@ static int open_directory(struct lm_shards *set, size_t *cap, const char *path)
 
 		buf_addf(&file, "%s/%s", path, names[i]->d_name);
 		if (rc == 0)
-			rc = open_one(set, cap, file.data);
+			rc = open_one(set, cap, raw_bytes, file.data);
 		buf_release(&file);
 		free(names[i]);
 	}
@@ -150,6 +318,12 @@ static int check_set(struct lm_shards *set, const char *path, bool whole)
 
 int lm_shards_open(struct lm_shards *set, const char *path)
 {
+	return lm_shards_open_as(set, path, NULL);
+}
+
+int lm_shards_open_as(struct lm_shards *set, const char *path, const char *ids)
+{
+	uint32_t raw_bytes = !ids ? 0 : strcmp(ids, "u16") == 0 ? 2 : 4;
 	struct stat st;
 	size_t cap = 0;
 	bool whole;
@@ -159,7 +333,10 @@ int lm_shards_open(struct lm_shards *set, const char *path)
 	if (stat(path, &st) < 0)
 		return err_sys(0, "cannot open '%s'", path);
 	whole = S_ISDIR(st.st_mode);
-	rc = whole ? open_directory(set, &cap, path) : open_one(set, &cap, path);
+	rc = whole ? open_directory(set, &cap, raw_bytes, path) :
+		     open_one(set, &cap, raw_bytes, path);
+	if (rc == 0)
+		rc = join_set(set, path);
 	if (rc == 0)
 		rc = check_set(set, path, whole);
 	if (rc < 0)
@@ -189,26 +366,6 @@ void lm_shards_close(struct lm_shards *set)
 	}
 	free(set->shards);
 	*set = (struct lm_shards){ 0 };
-}
-
-/* Converts n ids of one shard to u32; returns the largest. */
-static uint32_t copy(const struct lm_shard *s, uint64_t at, uint64_t n, uint32_t *to)
-{
-	const unsigned char *from = s->data + LM_SHARD_HEADER_BYTES + at * s->id_bytes;
-	uint32_t largest = 0;
-
-	if (s->id_bytes == 4)
-		memcpy(to, from, n * 4);
-	else
-		for (uint64_t i = 0; i < n; i++) {
-			uint16_t id;
-
-			memcpy(&id, from + 2 * i, 2);
-			to[i] = id;
-		}
-	for (uint64_t i = 0; i < n; i++)
-		largest = to[i] > largest ? to[i] : largest;
-	return largest;
 }
 
 static int fail_id(const struct lm_shard *s)
@@ -243,8 +400,6 @@ int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t
 
 /* --- the whole of it ------------------------------------------------------------------------ */
 
-#define PIECE_IDS ((uint64_t)1 << 18)
-
 enum verdict { SOUND, BEYOND, OTHER };
 
 struct check {
@@ -253,15 +408,11 @@ struct check {
 	uint64_t done; /* bytes done in all shards */
 };
 
-/* One thread at a time reports progress; mapped pages are released, or checking the data would
- * set the peak memory of a run. */
+/* One thread at a time reports progress. */
 static void checked(struct check *c, const struct lm_shard *s, uint64_t from,
 	uint64_t bytes)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = from / page * page;
-
-	if (s->mapped)
-		madvise((void *)(s->data + first), from - first + bytes, MADV_DONTNEED);
+	leave(s, from, bytes);
 #pragma omp critical(shards_check)
 	{
 		c->done += bytes;
@@ -280,7 +431,7 @@ static enum verdict check_one(const struct lm_shard *s, struct check *c)
 	crypto_generichash_init(&h, NULL, 0, sizeof digest);
 	for (uint64_t at = 0; at < s->count && v == SOUND; at += PIECE_IDS) {
 		uint64_t n = s->count - at < PIECE_IDS ? s->count - at : PIECE_IDS;
-		uint64_t from = LM_SHARD_HEADER_BYTES + at * s->id_bytes;
+		uint64_t from = s->header + at * s->id_bytes;
 
 		crypto_generichash_update(&h, s->data + from, n * s->id_bytes);
 		if (copy(s, at, n, ids) >= s->vocab)
@@ -321,236 +472,4 @@ int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *c
 				set->shards[i].number);
 	free(verdicts);
 	return rc;
-}
-
-/* --- writing ------------------------------------------------------------------------------ */
-
-struct part {
-	struct io_part file;
-	uint64_t count, before;
-	unsigned char digest[32];
-};
-
-struct lm_shard_writer {
-	char *dir;
-	uint32_t vocab, id_bytes;
-	unsigned char tokenizer[32];
-	struct part *parts;
-	size_t n, cap;
-	struct io_part *others; /* other files of the set */
-	size_t n_others, cap_others;
-	bool made; /* we created the directory */
-	bool open; /* the last part is being written */
-	struct buf pending;
-	crypto_generichash_state state;
-	uint64_t count; /* ids in all shards */
-};
-
-static int has_shards(const char *dir)
-{
-	struct dirent **names = NULL;
-	int n = scandir(dir, &names, shard_filter, alphasort);
-
-	for (int i = 0; i < n; i++)
-		free(names[i]);
-	free(names);
-	return n;
-}
-
-int lm_shard_begin(struct lm_shard_writer **out, const char *dir)
-{
-	struct lm_shard_writer *w;
-	bool made = access(dir, F_OK) < 0;
-	int there;
-
-	*out = NULL;
-	if (io_make_dirs(dir, 0777) < 0)
-		return -1;
-	there = has_shards(dir);
-	if (there < 0)
-		return err_sys(0, "cannot read '%s'", dir);
-	if (there)
-		return err_set(EX_CANTCREAT,
-			"'%s' holds token shards already, and they are never overwritten",
-			dir);
-	if (access(dir, W_OK | X_OK) < 0)
-		return err_sys(errno == EACCES || errno == EROFS ? EX_NOPERM : 0,
-			"cannot write into '%s'", dir);
-	w = xcalloc(1, sizeof *w);
-	w->dir = xstrdup(dir);
-	w->made = made;
-	*out = w;
-	return 0;
-}
-
-void lm_shard_vocab(struct lm_shard_writer *w, uint32_t vocab,
-	const unsigned char tokenizer[32])
-{
-	if (vocab < 1 || vocab > VOCAB_MAX || w->n)
-		bug("vocabulary of %u", vocab);
-	w->vocab = vocab;
-	w->id_bytes = vocab <= 65536 ? 2 : 4;
-	if (tokenizer)
-		memcpy(w->tokenizer, tokenizer, 32);
-}
-
-static struct part *last_part(struct lm_shard_writer *w)
-{
-	return &w->parts[w->n - 1];
-}
-
-static int flush(struct lm_shard_writer *w)
-{
-	crypto_generichash_update(&w->state, (const unsigned char *)buf_text(&w->pending),
-		w->pending.len);
-	if (io_part_write(&last_part(w)->file, buf_text(&w->pending), w->pending.len) < 0)
-		return -1;
-	buf_reset(&w->pending);
-	return 0;
-}
-
-static int part_open(struct lm_shard_writer *w)
-{
-	static const char header[LM_SHARD_HEADER_BYTES];
-	struct part part = { .before = w->count };
-	struct buf path = BUF_INIT;
-	int rc;
-
-	buf_addf(&path, "%s/%05zu" LM_SHARD_SUFFIX, w->dir, w->n);
-	rc = io_part_open(&part.file, path.data, 0644);
-	buf_release(&path);
-	if (rc < 0)
-		return -1;
-	w->parts = xgrow(w->parts, &w->cap, w->n + 1, sizeof *w->parts);
-	w->parts[w->n++] = part;
-	w->open = true;
-	crypto_generichash_init(&w->state, NULL, 0, 32);
-	return io_part_write(&last_part(w)->file, header, sizeof header);
-}
-
-static int part_close(struct lm_shard_writer *w)
-{
-	w->open = false;
-	if (flush(w) < 0)
-		return -1;
-	crypto_generichash_final(&w->state, last_part(w)->digest, 32);
-	return io_part_flush(&last_part(w)->file);
-}
-
-int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		if (ids[i] >= w->vocab)
-			return err_set(EX_DATAERR,
-				"id %u is not below the vocabulary of %u", ids[i],
-				w->vocab);
-		if (!w->open && part_open(w) < 0)
-			return -1;
-		if (w->pending.cap - w->pending.len <= 4)
-			buf_reserve(&w->pending, FLUSH_BYTES);
-		memcpy(w->pending.data + w->pending.len, &ids[i],
-			w->id_bytes); /* little-endian */
-		w->pending.len += w->id_bytes;
-		w->count++;
-		if (w->pending.len >= FLUSH_BYTES && flush(w) < 0)
-			return -1;
-		if (++last_part(w)->count == LM_SHARD_IDS && part_close(w) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-int lm_shard_beside(struct lm_shard_writer *w, const char *name, const void *data,
-	size_t len)
-{
-	struct io_part file;
-	struct buf path = BUF_INIT;
-	int rc;
-
-	buf_addf(&path, "%s/%s", w->dir, name);
-	rc = io_part_open(&file, path.data, 0644);
-	buf_release(&path);
-	if (rc < 0)
-		return -1;
-	w->others = xgrow(w->others, &w->cap_others, w->n_others + 1, sizeof *w->others);
-	w->others[w->n_others++] = file;
-	if (io_part_write(&w->others[w->n_others - 1], data, len) < 0)
-		return -1;
-	return io_part_flush(&w->others[w->n_others - 1]);
-}
-
-/* Writes the header, once the number of shards is known. */
-static int part_finish(const struct lm_shard_writer *w, const struct part *p,
-	uint32_t number)
-{
-	unsigned char h[LM_SHARD_HEADER_BYTES] = MAGIC;
-	uint32_t of = (uint32_t)w->n;
-	int fd = open(p->file.temporary, O_WRONLY | O_CLOEXEC), rc = -1;
-
-	memcpy(h + 8, &w->id_bytes, 4);
-	memcpy(h + 12, &w->vocab, 4);
-	memcpy(h + 16, &p->count, 8);
-	memcpy(h + 24, &p->before, 8);
-	memcpy(h + 32, w->tokenizer, 32);
-	memcpy(h + 64, p->digest, 32);
-	memcpy(h + 96, &number, 4);
-	memcpy(h + 100, &of, 4);
-	if (fd >= 0 && io_write_all_at(fd, h, sizeof h, 0) == 0 && fsync(fd) == 0)
-		rc = 0;
-	if (rc < 0)
-		err_sys(EX_IOERR, "cannot write '%s'", p->file.path);
-	if (fd >= 0)
-		close(fd);
-	return rc;
-}
-
-/* Everything is on disk now: the shards are renamed last, because their names mean that the set
- * is complete. */
-static int give_names(struct lm_shard_writer *w)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < w->n_others && rc == 0; i++)
-		rc = io_part_close(&w->others[i]);
-	for (size_t i = 0; i < w->n && rc == 0; i++)
-		rc = io_part_close(&w->parts[i].file);
-	return rc;
-}
-
-int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards)
-{
-	int rc = 0;
-
-	/* a text without tokens becomes a set of one empty shard */
-	if (!w->n)
-		rc = part_open(w);
-	if (rc == 0 && w->open)
-		rc = part_close(w);
-	for (size_t i = 0; i < w->n && rc == 0; i++)
-		rc = part_finish(w, &w->parts[i], (uint32_t)i);
-	if (rc == 0)
-		rc = give_names(w);
-	*count = w->count;
-	if (shards)
-		*shards = (uint32_t)w->n;
-	lm_shard_abandon(w);
-	return rc;
-}
-
-void lm_shard_abandon(struct lm_shard_writer *w)
-{
-	if (!w)
-		return;
-	/* files that were renamed are no temporary parts any more */
-	for (size_t i = 0; i < w->n_others; i++)
-		io_part_drop(&w->others[i]);
-	for (size_t i = 0; i < w->n; i++)
-		io_part_drop(&w->parts[i].file);
-	if (w->made)
-		rmdir(w->dir); /* only if it is empty */
-	free(w->others);
-	free(w->parts);
-	buf_release(&w->pending);
-	free(w->dir);
-	free(w);
 }

@@ -10,7 +10,12 @@
  *   64  32 bytes: BLAKE2b-256 of the ids as they lie in the file
  *   96  u32 number of the shard, u32 shards of its set
  *  104  zeros
- * A directory of them, named 00000.tokens and on, is one long text: a set. */
+ * A directory of them, named 00000.tokens and on, is one long text: a set.
+ *
+ * Read, too, are the shards of llm.c (https://github.com/karpathy/llm.c, dev/data): 256 u32 of
+ * header, of which the first are 20240520, 1 and the number of ids in two bytes each, or 20240801,
+ * 7 and those in four; and files of nothing but ids, as nanoGPT's. A directory of them has names
+ * that end with .bin, in order. They name no tokenizer. */
 #ifndef RNP_COMMON_LM_TOKEN_SHARD_H
 #define RNP_COMMON_LM_TOKEN_SHARD_H
 
@@ -18,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LM_SHARD_MAGIC        "RNPTOKS1"
+#define LM_SHARD_VOCAB_MAX    (1u << 20)
 #define LM_SHARD_HEADER_BYTES 128
 #define LM_SHARD_SUFFIX       ".tokens"
 #define LM_SHARDS_MAX         100000u
@@ -28,6 +35,8 @@ struct lm_shard {
 	bool mapped;
 	uint64_t bytes;
 	uint64_t count, before;
+	uint32_t header; /* bytes in front of the ids */
+	bool is_ours;    /* not llm.c's or nanoGPT's */
 	uint32_t id_bytes, vocab, number, of;
 	unsigned char tokenizer[32], digest[32];
 };
@@ -49,6 +58,12 @@ int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes,
 /* Maps a shard, or all shards of a directory, which must be a complete set. Returns 0, or -1
  * with err_set(): 66, 65. */
 int lm_shards_open(struct lm_shards *set, const char *path);
+
+/* Does the same; ids: files are nothing but ids, "u16" or "u32", or NULL: of the kinds above. Of
+ * what is not ours every id is read: the vocabulary is the largest id and one. */
+int lm_shards_open_as(struct lm_shards *set, const char *path, const char *ids);
+/* Whether the file at path begins as a shard, ours or llm.c's. */
+bool lm_shard_is_one(const char *path);
 void lm_shards_close(struct lm_shards *set); /* a zeroed set is allowed */
 
 /* Copies n ids from position `at` on; at + n is at most count. Returns 0, or -1 with

@@ -9,7 +9,7 @@
 
 #include "common/base/err.h"
 #include "common/base/io.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
@@ -22,6 +22,7 @@ void lm_token_close(struct lm_token *t)
 		return;
 	encoder_free(t->idle);
 	pre_release(&t->pre);
+	pre_release(&t->word);
 	free(t->pieces);
 	buf_release(&t->pool);
 	free(t->names.slots);
@@ -31,6 +32,7 @@ void lm_token_close(struct lm_token *t)
 	free(t->always.nodes);
 	free(t->all.nodes);
 	free(t->chat_template);
+	free(t->tool_template);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
@@ -47,34 +49,55 @@ static char *beside(const char *path, const char *name)
 	return buf_take(&out);
 }
 
-static int open_json(struct lm_token **out, const char *path)
+/* Reads a template of a file of that name beside path into *to; without such a file *to stays. */
+static int read_beside(char **to, const char *path, const char *name)
 {
-	struct buf text = BUF_INIT, config = BUF_INIT, jinja = BUF_INIT;
+	char *jinja_path = beside(path, name);
+	struct buf text = BUF_INIT;
+	struct stat st;
+	int rc = 0;
+
+	if (stat(jinja_path, &st) == 0) {
+		rc = io_read(&text, jinja_path, LM_TOKEN_TEMPLATE_MAX);
+		if (rc == 0)
+			rc = token_set_template(to, buf_text(&text), text.len,
+				jinja_path);
+	}
+	buf_release(&text);
+	free(jinja_path);
+	return rc;
+}
+
+/* Reads the templates that stand in files of their own. Makers mend a template there and leave the
+ * older one in tokenizer_config.json, so the file wins, as in transformers. */
+static int read_templates(struct lm_token *t, const char *path)
+{
+	if (read_beside(&t->chat_template, path, "chat_template.jinja") < 0)
+		return -1;
+	return read_beside(&t->tool_template, path,
+		"additional_chat_templates/tool_use.jinja");
+}
+
+static int open_json(struct lm_token **out, const char *path, uint32_t vocab)
+{
+	struct buf text = BUF_INIT, config = BUF_INIT;
 	char *config_path = beside(path, "tokenizer_config.json");
-	char *jinja_path = beside(path, "chat_template.jinja");
 	struct stat st;
 	int rc = io_read(&text, path, FILE_BYTES_MAX);
 
 	if (rc == 0 && stat(config_path, &st) == 0)
 		rc = io_read(&config, config_path, CONFIG_BYTES_MAX);
 	if (rc == 0)
-		rc = lm_token_read_json(out, buf_text(&text), text.len, config.data,
-			config.len, path);
-	if (rc == 0 && !(*out)->chat_template && stat(jinja_path, &st) == 0) {
-		rc = io_read(&jinja, jinja_path, LM_TOKEN_TEMPLATE_MAX);
-		if (rc == 0)
-			rc = token_set_template(*out, buf_text(&jinja), jinja.len,
-				jinja_path);
-		if (rc < 0) {
-			lm_token_close(*out);
-			*out = NULL;
-		}
+		rc = token_read_json(out, buf_text(&text), text.len, config.data,
+			config.len, vocab, path);
+	if (rc == 0 && read_templates(*out, path) < 0) {
+		lm_token_close(*out);
+		*out = NULL;
+		rc = -1;
 	}
 	buf_release(&text);
 	buf_release(&config);
-	buf_release(&jinja);
 	free(config_path);
-	free(jinja_path);
 	return rc;
 }
 
@@ -106,7 +129,7 @@ static int open_file(struct lm_token **out, const char *path, uint32_t vocab)
 	while (i < n && strchr(" \t\r\n", first[i]) && first[i])
 		i++;
 	if (i < n && first[i] == '{')
-		return open_json(out, path);
+		return open_json(out, path, vocab);
 	return open_bin(out, path, vocab);
 }
 
@@ -125,7 +148,7 @@ int lm_token_open(struct lm_token **out, const char *path, uint32_t vocab)
 	strcpy(inside, path);
 	strcat(inside, "/tokenizer.json");
 	rc = stat(inside, &st) < 0 ? err_sys(0, "cannot open '%s'", inside) :
-				     open_json(out, inside);
+				     open_json(out, inside, vocab);
 	free(inside);
 	return rc;
 }
@@ -152,9 +175,21 @@ bool lm_token_adds_bos(const struct lm_token *t)
 	return t->adds_bos && t->bos >= 0;
 }
 
+int64_t lm_token_last(const struct lm_token *t)
+{
+	if (!t->adds_eos)
+		return -1;
+	return t->last >= 0 ? t->last : t->eos;
+}
+
 const char *lm_token_chat_template(const struct lm_token *t)
 {
-	return t->chat_template;
+	return t->chat_template ? t->chat_template : t->tool_template;
+}
+
+const char *lm_token_tool_template(const struct lm_token *t)
+{
+	return t->tool_template;
 }
 
 const char *lm_token_text(const struct lm_token *t, uint32_t id, size_t *bytes)
@@ -227,10 +262,12 @@ void lm_token_describe(const struct lm_token *t, struct lm_token_about *about)
 		.adds_eos = t->adds_eos,
 		.adds_space_prefix = t->prefix != TOKEN_PREFIX_NEVER,
 		.chat_template = t->chat_template,
+		.tool_template = t->tool_template,
 	};
 }
 
-/* Padding tokens, as export_token.c and llama.cpp's converter spell them, produce no text. */
+/* Padding tokens, as common/lm/export/token.c and llama.cpp's converter spell them, produce no
+ * text. */
 static uint32_t count_unpadded(const struct lm_token *t)
 {
 	uint32_t n = t->count;

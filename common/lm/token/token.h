@@ -43,7 +43,12 @@ int64_t lm_token_bos(const struct lm_token *t); /* -1: none */
 int64_t lm_token_eos(const struct lm_token *t);
 /* Whether the model expects BOS before a prompt. */
 bool lm_token_adds_bos(const struct lm_token *t);
+/* Returns the token that stands behind a whole text where the model was taught so (embedding models
+ * are), or -1. It may be another than the token that ends an answer. */
+int64_t lm_token_last(const struct lm_token *t);
 const char *lm_token_chat_template(const struct lm_token *t); /* NULL: none */
+/* The template for conversations with tools ("tool_use"), where a model has two; else NULL. */
+const char *lm_token_tool_template(const struct lm_token *t);
 
 /* Whether this token ends the model's answer: eos, or one that is known for it by its name
  * ("<|im_end|>", "<|eot_id|>" ...). */
@@ -77,10 +82,24 @@ int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 int lm_token_encode_marked(const struct lm_token *t, struct buf *ids, const char *text,
 	size_t bytes, const char *may);
 
-/* Does the same on all threads of the team, for long texts; the ids are those of
- * lm_token_encode. */
-int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *text,
-	size_t bytes, bool special);
+/* Does the same for a piece of a text, whose other pieces end where lm_token_cut says: together
+ * they have the ids of the whole. begins: it is the first. */
+int lm_token_encode_piece(const struct lm_token *t, struct buf *ids, const char *text,
+	size_t bytes, bool special, bool begins);
+
+/* Whether texts may be cut at all: no name of a token goes over the places of lm_token_cut. */
+bool lm_token_cuts(const struct lm_token *t);
+
+/* Returns the first place at or behind `want` where no token goes over, or bytes. */
+size_t lm_token_cut(const struct lm_token *t, const char *text, size_t bytes,
+	size_t want);
+
+/* Does the same for a stranger's text, whose cost is bounded: it stops as soon as ids has certainly
+ * more than `most` in all, and a word of more than LM_TOKEN_WORD_MAX bytes is refused. may: as
+ * above, or NULL for all bytes where special is set. Returns 0, 1: there are more, or -1. */
+int lm_token_encode_most(const struct lm_token *t, struct buf *ids, const char *text,
+	size_t bytes, bool special, const char *may, size_t most);
+#define LM_TOKEN_WORD_MAX ((size_t)1 << 18)
 
 /* Appends the bytes of one token to out. first: it begins the text (SentencePiece drops its
  * leading blank). Special tokens produce their name when special is set, else nothing. Returns
@@ -123,7 +142,7 @@ struct lm_token_about {
 	uint32_t count, merges;
 	int64_t bos, eos, unknown, pad; /* -1: none */
 	bool adds_bos, adds_eos, adds_space_prefix;
-	const char *chat_template; /* NULL: none */
+	const char *chat_template, *tool_template; /* NULL: none */
 };
 void lm_token_describe(const struct lm_token *t, struct lm_token_about *about);
 

@@ -1,15 +1,13 @@
-/* token_train.c - learns byte-pair encodings from texts. */
-#include "common/lm/token/token_train.h"
+/* train.c - learns byte-pair encodings from texts. */
+#include "common/lm/token/train.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/threads.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
-
-#define PART_BYTES ((size_t)1 << 20)
 
 /* --- counting words ------------------------------------------------------------------------ */
 
@@ -108,7 +106,7 @@ void lm_trainer_free(struct lm_trainer *r)
 	free(r);
 }
 
-static int count_part(struct lm_trainer *r, const char *text, size_t bytes)
+int lm_trainer_add(struct lm_trainer *r, const char *text, size_t bytes)
 {
 	struct pre_run run;
 	int rc = pre_run_init(&run);
@@ -120,30 +118,10 @@ static int count_part(struct lm_trainer *r, const char *text, size_t bytes)
 	return rc;
 }
 
-int lm_trainer_add(struct lm_trainer *r, const char *text, size_t bytes)
+size_t lm_trainer_cut(const struct lm_trainer *r, const char *text, size_t bytes,
+	size_t want)
 {
-	size_t *ends = NULL, n = 0, cap = 0;
-	struct err first = { 0 };
-
-	if (bytes > LM_TOKEN_TEXT_MAX)
-		return err_set(EX_DATAERR, "a text of %zu bytes is longer than %llu",
-			bytes, (unsigned long long)LM_TOKEN_TEXT_MAX);
-	for (size_t at = 0; at < bytes; at = ends[n++]) {
-		ends = xgrow(ends, &cap, n + 1, sizeof *ends);
-		ends[n] = token_truncate(r->base, text, bytes, at + PART_BYTES);
-	}
-#pragma omp parallel for schedule(dynamic)
-	for (size_t i = 0; i < n; i++) {
-		size_t begin = i ? ends[i - 1] : 0;
-
-		if (count_part(r, text + begin, ends[i] - begin) < 0) {
-#pragma omp critical
-			if (!first.code)
-				err_save(&first);
-		}
-	}
-	free(ends);
-	return first.code ? err_restore(&first) : 0;
+	return lm_token_cut(r->base, text, bytes, want);
 }
 
 uint64_t lm_trainer_words(const struct lm_trainer *r)

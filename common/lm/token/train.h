@@ -1,11 +1,11 @@
-/* token_train.h - trains a byte-level BPE tokenizer on text (Sennrich and others, arXiv
+/* train.h - trains a byte-level BPE tokenizer on text (Sennrich and others, arXiv
  * 1508.07909, on bytes as in GPT-2). Uses token.h, OpenMP.
  *
  * Deterministic: the most frequent pair is merged first; of equally frequent pairs the one with
  * the smaller left and then right id. The number of threads and the order of texts change
  * nothing. Memory: about 100 bytes for each different word, plus the ids of its bytes. */
-#ifndef RNP_COMMON_LM_TOKEN_TOKEN_TRAIN_H
-#define RNP_COMMON_LM_TOKEN_TOKEN_TRAIN_H
+#ifndef RNP_COMMON_LM_TOKEN_TRAIN_H
+#define RNP_COMMON_LM_TOKEN_TRAIN_H
 
 #include "common/lm/token/token.h"
 
@@ -19,9 +19,14 @@ struct lm_trainer;
 int lm_trainer_new(struct lm_trainer **out, const char *pre);
 void lm_trainer_free(struct lm_trainer *r); /* NULL is allowed */
 
-/* Counts the words of a text, on all cores; it does not keep the text. Returns 0, or -1 with
+/* Counts the words of a text, or of a piece of one that ends where lm_trainer_cut says; it does not
+ * keep it. All threads of a team may add pieces at once. Returns 0, or -1 with
  * err_set(EX_DATAERR). */
 int lm_trainer_add(struct lm_trainer *r, const char *text, size_t bytes);
+
+/* Returns the first place at or behind `want` where no word goes over, or bytes. */
+size_t lm_trainer_cut(const struct lm_trainer *r, const char *text, size_t bytes,
+	size_t want);
 
 /* Learns a vocabulary of `vocab` tokens (256 to 2^20): the bytes, then the results of merges,
  * and last LM_TRAIN_END, if vocab is more than 256. A short text may not yield that many: the

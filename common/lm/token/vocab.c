@@ -1,11 +1,11 @@
-/* token_vocab.c - the vocabulary of a tokenizer: spellings, index, merges. */
+/* vocab.c - the vocabulary of a tokenizer: spellings, index, merges. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
 
 struct lm_token *token_new(enum token_how how)
@@ -13,7 +13,7 @@ struct lm_token *token_new(enum token_how how)
 	struct lm_token *t = xcalloc(1, sizeof *t);
 
 	t->how = how;
-	t->bos = t->eos = t->eot = t->unknown = t->pad = -1;
+	t->bos = t->eos = t->eot = t->unknown = t->pad = t->last = -1;
 	for (int i = 0; i < TOKEN_FILLS; i++)
 		t->fill[i] = -1;
 	memset(t->byte_id, 0xff, sizeof t->byte_id);
@@ -69,7 +69,8 @@ unsigned token_spell_byte(unsigned char byte, char out[2])
 	return 2;
 }
 
-void token_unspell(struct buf *out, const char *text, size_t bytes)
+/* Appends the bytes of a spelling, in which characters outside the alphabet stay unchanged. */
+static void token_unspell(struct buf *out, const char *text, size_t bytes)
 {
 	alphabet_ready();
 	for (size_t i = 0; i < bytes; i++) {
@@ -327,9 +328,38 @@ int token_add_merge(struct lm_token *t, const char *left, size_t left_bytes,
 	return 0;
 }
 
+/* Finds the place of a pair in the table: its own, or a free one. */
+static struct token_merge *place_of(struct lm_token *t, uint64_t pair)
+{
+	uint32_t i = slot_of(t, pair);
+
+	while (t->table[i].pair != UINT64_MAX && t->table[i].pair != pair)
+		i = (i + 1) & t->table_mask;
+	return &t->table[i];
+}
+
+/* Removes each merge that comes again later, so that whoever reads what we write has the same
+ * ranks, whichever of two equal ones counts there. */
+static void drop_repeated(struct lm_token *t)
+{
+	size_t n = 0;
+
+	for (size_t rank = 0; rank < t->merge_count; rank++) {
+		const uint32_t *m = t->merges[rank];
+		struct token_merge *at = place_of(t, (uint64_t)m[0] << 32 | m[1]);
+
+		if (at->rank != rank)
+			continue;
+		at->rank = (uint32_t)n;
+		memmove(t->merges[n++], m, sizeof *t->merges);
+	}
+	t->merge_count = n;
+}
+
 static int table_make(struct lm_token *t, bool strict, const char *where)
 {
 	struct buf both = BUF_INIT;
+	bool repeated = false;
 	size_t size = 64;
 	int rc = 0;
 
@@ -341,19 +371,21 @@ static int table_make(struct lm_token *t, bool strict, const char *where)
 	for (size_t rank = 0; rank < t->merge_count && rc == 0; rank++) {
 		const uint32_t *m = t->merges[rank];
 		uint64_t pair = (uint64_t)m[0] << 32 | m[1];
-		uint32_t id, i = slot_of(t, pair);
+		struct token_merge *at = place_of(t, pair);
+		uint32_t id;
 
 		buf_reset(&both);
 		buf_add(&both, spelling(t, m[0]), t->pieces[m[0]].bytes);
 		buf_add(&both, spelling(t, m[1]), t->pieces[m[1]].bytes);
 		rc = merge_id(t, both.data, both.len, strict, &id, where);
-		while (t->table[i].pair != UINT64_MAX && t->table[i].pair != pair)
-			i = (i + 1) & t->table_mask;
-		/* of two equal ones the first counts */
-		if (rc == 0 && t->table[i].pair == UINT64_MAX)
-			t->table[i] = (struct token_merge){ pair, (uint32_t)rank, id };
+		if (rc == 0 && at->pair == UINT64_MAX)
+			*at = (struct token_merge){ pair, (uint32_t)rank, id };
+		else if (rc == 0 && t->last_merge_counts)
+			at->rank = (uint32_t)rank, repeated = true;
 	}
 	buf_release(&both);
+	if (repeated && rc == 0)
+		drop_repeated(t);
 	return rc;
 }
 
@@ -375,8 +407,7 @@ bool token_ends_by_name(const char *text, size_t bytes)
 	return false;
 }
 
-int token_set_template(struct lm_token *t, const char *text, size_t bytes,
-	const char *where)
+int token_set_template(char **to, const char *text, size_t bytes, const char *where)
 {
 	if (bytes > LM_TOKEN_TEMPLATE_MAX)
 		return err_set(EX_DATAERR,
@@ -384,8 +415,8 @@ int token_set_template(struct lm_token *t, const char *text, size_t bytes,
 			LM_TOKEN_TEMPLATE_MAX);
 	if (memchr(text, '\0', bytes))
 		return err_set(EX_DATAERR, "%s: the chat template has a NUL", where);
-	free(t->chat_template);
-	t->chat_template = bytes ? xstrndup(text, bytes) : NULL;
+	free(*to);
+	*to = bytes ? xstrndup(text, bytes) : NULL;
 	return 0;
 }
 
@@ -463,7 +494,7 @@ static void find_bytes(struct lm_token *t)
 			n = token_spell_byte((unsigned char)b, text);
 		else
 			n = (size_t)snprintf(text, sizeof text, "<0x%02X>", b);
-		t->byte_id[b] = token_find(t, text, n);
+		t->byte_id[b] = t->no_byte_fallback ? TOKEN_NONE : token_find(t, text, n);
 	}
 }
 
@@ -492,6 +523,7 @@ int token_finish(struct lm_token *t, const char *where)
 	check_special(t, &t->eos);
 	check_special(t, &t->unknown);
 	check_special(t, &t->pad);
+	check_special(t, &t->last);
 	t->line_ends = true;
 	for (unsigned before = 0; before < 256; before++) /* characters are never split */
 		t->joins[before][2] = UINT64_MAX;
@@ -501,6 +533,8 @@ int token_finish(struct lm_token *t, const char *where)
 
 		set_raw(t, p);
 		p = &t->pieces[id];
+		if (p->bytes > t->longest)
+			t->longest = p->bytes;
 		if (!special && p->type != LM_TOKEN_BYTE)
 			note_joins(t, p);
 		if (id >= t->count || p->bytes > TOKEN_SPECIAL_MAX)

@@ -1,11 +1,11 @@
-/* token_write.c - writes a tokenizer as Hugging Face's tokenizer.json and
+/* write.c - writes a tokenizer as Hugging Face's tokenizer.json and
  * tokenizer_config.json. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/lm/token/token_inside.h"
+#include "common/lm/token/inside.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
@@ -75,10 +75,10 @@ static void put_added(const struct lm_token *t, struct buf *out)
 			continue;
 		buf_addf(out, "%s\n{\"id\":%u,\"content\":", comma, id);
 		put_text(out, t->pool.data + p->at, p->bytes);
-		put_flag(out, "single_word", false);
+		put_flag(out, "single_word", p->single_word);
 		put_flag(out, "lstrip", p->lstrip);
 		put_flag(out, "rstrip", p->rstrip);
-		put_flag(out, "normalized", false);
+		put_flag(out, "normalized", p->normalized);
 		put_flag(out, "special", p->type != LM_TOKEN_USER_DEFINED);
 		buf_addc(out, '}');
 		comma = ",";
@@ -290,12 +290,12 @@ static int put_merges(struct buf *out, const struct lm_token *t)
 
 static void put_model(struct buf *out, const struct lm_token *t)
 {
-	bool fallback = t->how != TOKEN_BYTES;
+	bool fallback = false;
 	const char *s;
 	size_t n;
 
-	for (unsigned b = 0; fallback && b < 256; b++)
-		fallback = t->byte_id[b] < t->count;
+	for (unsigned b = 0; t->how != TOKEN_BYTES && b < 256; b++)
+		fallback |= t->byte_id[b] < t->count;
 	buf_adds(out, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
 	if (t->unknown >= 0 && t->how != TOKEN_BYTES) {
 		s = spelling(t, (uint32_t)t->unknown, &n);
@@ -304,7 +304,7 @@ static void put_model(struct buf *out, const struct lm_token *t)
 		buf_adds(out, "null");
 	}
 	buf_adds(out, ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null");
-	put_flag(out, "fuse_unk", t->how != TOKEN_BYTES);
+	put_flag(out, "fuse_unk", t->how != TOKEN_BYTES && !t->each_unknown);
 	put_flag(out, "byte_fallback", fallback);
 	put_flag(out, "ignore_merges", t->ignore_merges);
 	buf_adds(out, ",\n\"vocab\":{");
@@ -317,40 +317,71 @@ static void put_model(struct buf *out, const struct lm_token *t)
 	buf_adds(out, "},\n");
 }
 
-/* Writes the post-processor, "bos A" or "A": what precedes a text if the model expects it. */
-static void put_processor(struct buf *out, const struct lm_token *t)
+/* Appends a special token of a template, with a comma before all but the first part. */
+static void put_special(struct buf *out, const struct lm_token *t, int64_t id, int type,
+	const char **comma)
 {
 	const char *s;
 	size_t n;
 
-	buf_adds(out, "\"post_processor\":");
-	if (!t->adds_bos || t->bos < 0) {
-		buf_adds(out, "null,\n");
+	if (id < 0)
+		return;
+	s = spelling(t, (uint32_t)id, &n);
+	buf_addf(out, "%s{\"SpecialToken\":{\"id\":", *comma);
+	put_text(out, s, n);
+	buf_addf(out, ",\"type_id\":%d}}", type);
+	*comma = ",";
+}
+
+/* Appends what a special token of a template stands for. */
+static void put_meaning(struct buf *out, const struct lm_token *t, int64_t id,
+	const char **comma)
+{
+	const char *s;
+	size_t n;
+
+	if (id < 0)
+		return;
+	s = spelling(t, (uint32_t)id, &n);
+	buf_adds(out, *comma);
+	put_text(out, s, n);
+	buf_adds(out, ":{\"id\":");
+	put_text(out, s, n);
+	buf_addf(out, ",\"ids\":[%lld],\"tokens\":[", (long long)id);
+	put_text(out, s, n);
+	buf_adds(out, "]}");
+	*comma = ",";
+}
+
+/* What stands before and behind a text, and each of a pair. */
+static void put_post_processor(struct buf *out, const struct lm_token *t)
+{
+	int64_t first = lm_token_adds_bos(t) ? t->bos : -1, last = lm_token_last(t);
+	const char *comma = "";
+
+	if (first < 0 && last < 0) {
+		buf_adds(out, "\"post_processor\":null,\n");
 		return;
 	}
-	s = spelling(t, (uint32_t)t->bos, &n);
+	buf_adds(out, "\"post_processor\":{\"type\":\"TemplateProcessing\"");
 	for (int pair = 0; pair < 2; pair++) {
-		buf_adds(out,
-			pair ? ",\"pair\":[" :
-			       "{\"type\":\"TemplateProcessing\",\"single\":[");
+		comma = "";
+		buf_adds(out, pair ? ",\"pair\":[" : ",\"single\":[");
 		for (int i = 0; i <= pair; i++) {
-			buf_adds(out,
-				i ? ",{\"SpecialToken\":{\"id\":" :
-				    "{\"SpecialToken\":{\"id\":");
-			put_text(out, s, n);
-			buf_addf(out,
-				",\"type_id\":%d}},{\"Sequence\":{\"id\":\"%s\",\"type_id\":%d}}",
-				i, i ? "B" : "A", i);
+			put_special(out, t, first, i, &comma);
+			buf_addf(out, "%s{\"Sequence\":{\"id\":\"%s\",\"type_id\":%d}}",
+				comma, i ? "B" : "A", i);
+			comma = ",";
+			put_special(out, t, last, i, &comma);
 		}
 		buf_addc(out, ']');
 	}
 	buf_adds(out, ",\"special_tokens\":{");
-	put_text(out, s, n);
-	buf_adds(out, ":{\"id\":");
-	put_text(out, s, n);
-	buf_addf(out, ",\"ids\":[%lld],\"tokens\":[", (long long)t->bos);
-	put_text(out, s, n);
-	buf_adds(out, "]}}},\n");
+	comma = "";
+	put_meaning(out, t, first, &comma);
+	if (last != first)
+		put_meaning(out, t, last, &comma);
+	buf_adds(out, "}},\n");
 }
 
 int lm_token_write_json(const struct lm_token *t, struct buf *out)
@@ -361,7 +392,7 @@ int lm_token_write_json(const struct lm_token *t, struct buf *out)
 	put_added(t, out);
 	put_normalizer(out, t);
 	put_pre(out, t);
-	put_processor(out, t);
+	put_post_processor(out, t);
 	put_decoder(out, t);
 	put_model(out, t);
 	if (put_merges(out, t) < 0)
@@ -384,6 +415,25 @@ static void put_name(json_t *doc, const char *key, const struct lm_token *t, int
 	free(copy);
 }
 
+/* One template is a text, two are a list with names, as transformers writes them. */
+static void put_templates(json_t *doc, const struct lm_token *t)
+{
+	json_t *list;
+
+	if (!t->tool_template) {
+		json_set_text(doc, "chat_template", t->chat_template);
+		return;
+	}
+	list = json_array();
+	if (t->chat_template)
+		json_push(list,
+			json_pack("{s:s,s:s}", "name", "default", "template",
+				t->chat_template));
+	json_push(list,
+		json_pack("{s:s,s:s}", "name", "tool_use", "template", t->tool_template));
+	json_set(doc, "chat_template", list);
+}
+
 void lm_token_write_config(const struct lm_token *t, struct buf *out)
 {
 	json_t *doc = json_object();
@@ -397,7 +447,7 @@ void lm_token_write_config(const struct lm_token *t, struct buf *out)
 	json_set_bool(doc, "add_bos_token", t->adds_bos);
 	json_set_bool(doc, "add_eos_token", t->adds_eos);
 	json_set_bool(doc, "clean_up_tokenization_spaces", false);
-	json_set_text(doc, "chat_template", t->chat_template);
+	put_templates(doc, t);
 	json_write(out, doc);
 	buf_addc(out, '\n');
 	json_decref(doc);

@@ -53,9 +53,9 @@ struct ddp_memory {
 	int ranks;
 };
 
-/* Finds whether the ranks' memory suffices; each says what it needs and what is free where its device's memory
- * is. *m, the same on every rank: the first memory of which there is too little, or else rank 0's. Errors as
- * grad_sync. */
+/* Finds whether the ranks' memory suffices; each says what it needs and what is free where its
+ * device's memory is. *m, the same on every rank: the first memory of which there is too little, or
+ * else rank 0's. Errors as grad_sync. */
 int ddp_memory(struct ddp *p, const struct dev *d, uint64_t need, uint64_t there,
 	struct ddp_memory *m);
 
@@ -82,8 +82,8 @@ unsigned ddp_stop_flags(const struct ddp *p);
  * and grad_sync. Errors as grad_sync. */
 int ddp_allgather(struct ddp *p, const uint64_t *mine, size_t n, uint64_t *all);
 
-/* Copies rank 0's `bytes` of data to every other rank, as comm_broadcast. Must not be called between
- * grad_ready and grad_sync. Errors as grad_sync. */
+/* Copies rank 0's `bytes` of data to every other rank, as comm_broadcast. Must not be called
+ * between grad_ready and grad_sync. Errors as grad_sync. */
 int ddp_broadcast(struct ddp *p, void *data, size_t bytes);
 
 /* Return the total time of sums (including waits for slower ranks), and the part of it for

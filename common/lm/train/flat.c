@@ -7,7 +7,7 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/lm/train/train_parts.h"
+#include "common/lm/train/parts.h"
 #include "kernels/grad/ops.h"
 
 /* elements that are copied through the host at a time */
@@ -137,9 +137,10 @@ static int add_piece(struct lm_train *t, const struct piece *p, void *arg)
 static int merge_piece(struct lm_train *t, const struct piece *p, void *arg)
 {
 	const struct with *w = arg;
-	const float *pub = operand(t, p, w);
+	const float *published = operand(t, p, w);
 
-	if (!pub || t->d->ops->outer->merge(t->d, p->device, pub, w->a, p->count) < 0)
+	if (!published ||
+		t->d->ops->outer->merge(t->d, p->device, published, w->a, p->count) < 0)
 		return lm_train_failed(t);
 	return lm_train_narrow(t, p->at, p->count);
 }
@@ -179,10 +180,10 @@ int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
 	return walk_with(t, what, from, count, add_piece, &w);
 }
 
-int lm_flat_merge(struct lm_train *t, uint64_t from, uint64_t count, const float *pub,
-	double a)
+int lm_flat_merge(struct lm_train *t, uint64_t from, uint64_t count,
+	const float *published, double a)
 {
-	struct with w = { .host = pub, .a = a };
+	struct with w = { .host = published, .a = a };
 
 	return walk_with(t, LM_STATE_PARAMETER, from, count, merge_piece, &w);
 }

@@ -29,12 +29,12 @@ int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
  * have, `count` elements in host memory, which goes there in pieces. The formulas are those of
  * kernels/grad/outer.h: all devices have the same bits.
  *
- * delta: out = began - x, in device memory; merge: x <- a x + (1 - a) pub, and the bf16 working
- * copies with it. */
+ * delta: out = began - x, in device memory; merge: x <- a x + (1 - a) published, and the bf16
+ * working copies with it. */
 int lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count, const float *began,
 	float *out);
-int lm_flat_merge(struct lm_train *t, uint64_t from, uint64_t count, const float *pub,
-	double a);
+int lm_flat_merge(struct lm_train *t, uint64_t from, uint64_t count,
+	const float *published, double a);
 
 /* Computes BLAKE2b-256 over all elements as little-endian f32. Records identify parameters by
  * it. */

@@ -1,11 +1,11 @@
-/* train_graph.c - runs the passes of a step as graphs of the device: operations are launched
+/* graph.c - runs the passes of a step as graphs of the device: operations are launched
  * one by one at first, which loads what they need, captured the second time, and replayed from
  * then on. Values that vary from step to step lie in the device's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/err.h"
-#include "common/lm/train/train_parts.h"
+#include "common/lm/train/parts.h"
 #include "common/base/mem.h"
 
 static void drop(struct lm_train *t, struct lm_captured *c)

@@ -1,7 +1,7 @@
-/* train_parts.h - the trainer's memory and passes, shared by its files. Only for train*.c and
+/* parts.h - the trainer's memory and passes, shared by its files. Only for train*.c and
  * flat.c. */
-#ifndef RNP_COMMON_LM_TRAIN_TRAIN_PARTS_H
-#define RNP_COMMON_LM_TRAIN_TRAIN_PARTS_H
+#ifndef RNP_COMMON_LM_TRAIN_PARTS_H
+#define RNP_COMMON_LM_TRAIN_PARTS_H
 
 #include "common/lm/train/train.h"
 

@@ -1,6 +1,6 @@
-/* train_pass.c - the forward and the backward pass as operations of the device. */
+/* pass.c - the forward and the backward pass as operations of the device. */
 #include "common/base/err.h"
-#include "common/lm/train/train_parts.h"
+#include "common/lm/train/parts.h"
 
 #define TRY(call)                                  \
 	do {                                       \

@@ -1,7 +1,7 @@
-/* train_plan.c - the memory layout: one function walks over all that a trainer needs, for the
+/* plan.c - the memory layout: one function walks over all that a trainer needs, for the
  * plan, which only counts, and for open, which assigns addresses. */
 #include "common/base/err.h"
-#include "common/lm/train/train_parts.h"
+#include "common/lm/train/parts.h"
 #include "common/hw/device.h"
 
 #include <math.h>

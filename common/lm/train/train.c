@@ -1,4 +1,4 @@
-/* train.c - a trainer's memory, parameters, and steps; the passes are in train_pass.c. */
+/* train.c - a trainer's memory, parameters, and steps; the passes are in pass.c. */
 #include "common/lm/train/train.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "common/hw/device.h"
 #include "common/lm/model/init.h"
 #include "common/lm/model/rope.h"
-#include "common/lm/train/train_parts.h"
+#include "common/lm/train/parts.h"
 #include "common/base/mem.h"
 
 #define TRY(call)                                  \
@@ -121,8 +121,8 @@ static int put_table(struct lm_train *t)
 	return rc < 0 ? lm_train_failed(t) : 0;
 }
 
-/* Tensors that are not matrices have no weight decay. No block of LM_SPARED has some of both: what is
- * stored without a gap is of one kind. */
+/* Tensors that are not matrices have no weight decay. No block of LM_SPARED has some of both: what
+ * is stored without a gap is of one kind. */
 static int put_spared(struct lm_train *t)
 {
 	uint64_t count = t->flat / LM_SPARED;
@@ -238,7 +238,8 @@ int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count)
 	return 0;
 }
 
-int lm_train_touched(struct lm_train *t)
+/* Updates the bf16 copies after the flat parameters were written. */
+static int lm_train_touched(struct lm_train *t)
 {
 	return lm_train_narrow(t, 0, t->flat);
 }

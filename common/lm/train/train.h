@@ -87,8 +87,6 @@ void lm_train_set_steps(struct lm_train *t, uint64_t steps);
 uint64_t lm_train_flat_count(const struct lm_train *t);
 uint64_t lm_train_offset(const struct lm_train *t, uint32_t i);
 float *lm_train_flat(struct lm_train *t, enum lm_state what);
-/* Updates the bf16 copies after the flat parameters were written. */
-int lm_train_touched(struct lm_train *t);
 
 /* From the second time on, the passes of a step are captured as graphs, if the device can, and
  * replayed: the same bits sooner. captured: whether a graph has been captured. why: the reason

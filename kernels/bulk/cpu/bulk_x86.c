@@ -2,7 +2,7 @@
 #include "kernels/bulk/bulk.h"
 
 #ifdef __x86_64__
-#include "kernels/dev/stream_x86.h"
+#include "kernels/dev/cpu/stream_x86.h"
 
 AVX512 void bulk_triad_avx512(double *a, const double *b, const double *c, double s,
 	uint64_t n)

@@ -1,5 +1,5 @@
 /* cpu.c - triad, random reads and products on the CPU: the team shares each. */
-#include "kernels/bulk/cpu.h"
+#include "kernels/bulk/cpu/cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* cpu.h - the kernels that measure memory and arithmetic at a CPU level, each for one thread. */
-#ifndef RNP_KERNELS_BULK_CPU_H
-#define RNP_KERNELS_BULK_CPU_H
+#ifndef RNP_KERNELS_BULK_CPU_CPU_H
+#define RNP_KERNELS_BULK_CPU_CPU_H
 
 #include "kernels/bulk/ops.h"
 #include "kernels/dev/cpu.h"

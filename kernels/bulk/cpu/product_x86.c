@@ -94,7 +94,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm256_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm256_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        total_f32_8(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_bf16_avx2
 #define TARGET            AVX2
@@ -107,7 +107,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm256_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm256_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        total_f32_8(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_f16_avx2
 #define TARGET            AVX2
@@ -120,7 +120,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm256_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm256_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        total_f32_8(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_f8_avx2
 #define TARGET            AVX2
@@ -133,7 +133,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm256_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm256_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        total_f32_8(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 /* 16-bit products in pairs: vpmaddubsw would saturate */
 #define NAME              product_i8_avx2
@@ -147,7 +147,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm256_setzero_si256()
 #define ADD_UP(sum, a, b) (sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)))
 #define TOTAL(sum)        total_i32_8(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 /* --- AVX-512 ------------------------------------------------------------------------------ */
 
@@ -162,7 +162,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm512_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm512_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        _mm512_reduce_add_ps(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_bf16_avx512
 #define TARGET            AVX512
@@ -175,7 +175,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm512_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm512_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        _mm512_reduce_add_ps(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_bf16_avx512bf16
 #define TARGET            AVX512BF16
@@ -188,7 +188,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm512_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm512_dpbf16_ps(sum, (__m512bh)(a), (__m512bh)(b)))
 #define TOTAL(sum)        _mm512_reduce_add_ps(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_f16_avx512
 #define TARGET            AVX512
@@ -201,7 +201,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm512_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm512_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        _mm512_reduce_add_ps(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_f8_avx512
 #define TARGET            AVX512
@@ -214,7 +214,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm512_setzero_ps()
 #define ADD_UP(sum, a, b) (sum = _mm512_fmadd_ps(a, b, sum))
 #define TOTAL(sum)        _mm512_reduce_add_ps(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 #define NAME              product_i8_avx512
 #define TARGET            AVX512
@@ -227,7 +227,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define ZERO              _mm512_setzero_si512()
 #define ADD_UP(sum, a, b) (sum = _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)))
 #define TOTAL(sum)        _mm512_reduce_add_epi32(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 
 /* vpdpbusd takes one side as unsigned: (a + 128) b, less 128 times the sum of b. It adds modulo
  * 2^32 (vpdpbusds would saturate), so that the difference is exact. */
@@ -244,5 +244,5 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 	(sum = _mm512_dpbusd_epi32(sum, _mm512_xor_si512(a, _mm512_set1_epi8(-128)), b))
 #define CORRECT(sum, b) (sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(-128), b))
 #define TOTAL(sum)      _mm512_reduce_add_epi32(sum)
-#include "kernels/bulk/product_tile.inc"
+#include "kernels/bulk/cpu/product_tile.inc"
 #endif

@@ -1,7 +1,7 @@
 /* bulk.cu - the triad and random reads on a GPU. Contraction (-fmad) changes nothing: the triad is
  * written so that it cannot, the rest are integers. */
 #include "kernels/bulk/ops.h"
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 
 /* __dmul_rn and __dadd_rn are not fused: the definition rounds twice */
 __global__ void triad_kernel(double *a, const double *b, const double *c, double s,

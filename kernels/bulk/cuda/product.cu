@@ -1,12 +1,12 @@
 /* product.cu - products: by cuBLASLt, else by our own kernels on tensor cores
- * (kernels/dev/mma.cu), else by those below for every GPU, type and alignment: tiles of 64 x 64,
- * in shared memory as f32 (int8 as int32), 4 x 4 results per thread. Contraction (-fmad) makes
+ * (kernels/dev/cuda/mma.cu), else by those below for every GPU, type and alignment: tiles of 64 x
+ * 64, in shared memory as f32 (int8 as int32), 4 x 4 results per thread. Contraction (-fmad) makes
  * each step of these a multiply-add, within the bounds of product.h; int8 is exact. */
 #include "kernels/bulk/ops.h"
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/dev/half.h"
-#include "kernels/dev/lt.cuh"
-#include "kernels/dev/mma.cuh"
+#include "kernels/dev/cuda/lt.cuh"
+#include "kernels/dev/cuda/mma.cuh"
 
 #include <stdio.h>
 #include <sysexits.h>

@@ -3,7 +3,7 @@
 #include "kernels/dev/mem.h"
 
 #ifdef __x86_64__
-#include "kernels/dev/stream_x86.h"
+#include "kernels/dev/cpu/stream_x86.h"
 
 AVX512 void mem_copy_avx512(void *to, const void *from, uint64_t bytes)
 {

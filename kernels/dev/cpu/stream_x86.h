@@ -3,8 +3,8 @@
  * Ordinary stores first read the cache line that they will overwrite: for ranges beyond the
  * caches, non-temporal stores save a third of the traffic of triad and copy. Below that size
  * they would evict data that the next reader wants. */
-#ifndef RNP_KERNELS_DEV_STREAM_X86_H
-#define RNP_KERNELS_DEV_STREAM_X86_H
+#ifndef RNP_KERNELS_DEV_CPU_STREAM_X86_H
+#define RNP_KERNELS_DEV_CPU_STREAM_X86_H
 
 #include <immintrin.h>
 #include <stdint.h>

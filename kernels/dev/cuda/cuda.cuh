@@ -35,15 +35,15 @@
 #define UNROLL_4                        _Pragma("unroll 4")
 #define UNROLL_8                        _Pragma("unroll 8")
 #define UNROLL_1                        _Pragma("unroll 1")
-/* of a parameter that is const: it has an address, so that an index into it makes no copy. GPUs before sm_70, for
- * which CUDA 12 compiles, do not have it. */
+/* of a parameter that is const: it has an address, so that an index into it makes no copy. GPUs
+ * before sm_70, for which CUDA 12 compiles, do not have it. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
 #define GRID_CONSTANT
 #else
 #define GRID_CONSTANT __grid_constant__
 #endif
-/* for the emulation: what other blocks wrote there is ordered before what follows, by fences and atomics, which
- * it knows nothing of */
+/* for the emulation: what other blocks wrote there is ordered before what follows, by fences and
+ * atomics, which it knows nothing of */
 #define CUDA_ORDERED(at, bytes) (void)0
 #endif
 
@@ -55,7 +55,11 @@
 			return cuda_fail(d, cuda_error_, #call); \
 	} while (0)
 
+/* Leaves the error of a call in the device; call: its text, up to "(". Returns -1. */
 int cuda_fail(struct dev *d, cudaError_t e, const char *call);
+
+/* Returns the exit code of sysexits.h for an error: what a person can do about it decides. */
+int cuda_exit_code(cudaError_t e);
 
 struct cuda {
 	int number, sm_count, major; /* major: of the compute capability */
@@ -73,7 +77,8 @@ struct cuda {
 	/* where attention leaves parts of rows: scratch memory, or more of its own */
 	float *lm_room;
 	uint64_t lm_room_floats;
-	/* rows from which wgmma makes layers with bf16 weights, as lm's prepare found; 0: it makes none */
+	/* rows from which wgmma makes layers with bf16 weights, as lm's prepare found; 0: it makes
+	 * none */
 	unsigned lm_wide_from;
 };
 
@@ -82,7 +87,7 @@ static inline struct cuda *cuda_of(struct dev *d)
 	return (struct cuda *)d->state;
 }
 
-/* Whether the GPU has the bf16 tensor cores that kernels/dev/tensor.cuh uses. */
+/* Whether the GPU has the bf16 tensor cores that kernels/dev/cuda/tensor.cuh uses. */
 static inline bool cuda_tensor(struct dev *d)
 {
 #ifdef CUDA_EMU

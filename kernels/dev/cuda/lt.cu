@@ -1,9 +1,9 @@
 /* lt.cu - products on tensor cores by cuBLASLt. Its column-major C^T = B A^T is our row-major C
  * = A B^T: our B is its first matrix, transposed, our A its second. For matrices stored as k x
  * m or k x n, transposition is the other way round. */
-#include "kernels/dev/lt.cuh"
+#include "kernels/dev/cuda/lt.cuh"
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 
 #if defined(CUDA_EMU) || !__has_include(<cublasLt.h>)
 int cuda_lt_multiply(struct dev *d, const struct lt_product *p)

@@ -1,5 +1,5 @@
 /* mem.cu - copies and fills memory on a GPU. There is nothing to contract (-fmad). */
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 
 /* 16 bytes per thread if both sides allow it; the bytes before and after one by one */
 __global__ void copy_kernel(unsigned char *to, const unsigned char *from, uint64_t bytes,

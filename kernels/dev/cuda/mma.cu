@@ -1,11 +1,11 @@
 /* mma.cu - products on tensor cores, by the tiles of mma_tile.cuh. Deep products with few tiles are
  * split along k; their parts are added in order. Besides tensor cores there are additions alone:
  * contraction (-fmad) changes nothing. */
-#include "kernels/dev/mma.cuh"
+#include "kernels/dev/cuda/mma.cuh"
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/dev/half.h"
-#include "kernels/dev/mma_tile.cuh"
+#include "kernels/dev/cuda/mma_tile.cuh"
 
 #define THREADS     128
 #define PART_BYTES  ((uint64_t)2048) /* least depth of a product that is split */

@@ -2,7 +2,7 @@
 #ifndef RNP_KERNELS_DEV_MMA_CUH
 #define RNP_KERNELS_DEV_MMA_CUH
 
-#include "kernels/dev/lt.cuh"
+#include "kernels/dev/cuda/lt.cuh"
 
 /* What is added to a product besides its `from`, which these kernels take in f32 whatever C's
  * type; both may be NULL. room: memory for partial sums of products that are deep and small, or
@@ -21,8 +21,9 @@ int cuda_mma_multiply(struct dev *d, const struct lt_product *p,
 	const struct mma_extra *extra);
 
 struct multiply;
-/* The same for a GPU with wgmma, of bf16 (kernels/dev/product_sm90a.cu): m has the product, its from
- * and bias. Returns 0; 1: it is too small or the driver has no maps of tensors, nothing was started;
+/* The same for a GPU with wgmma, of bf16 (kernels/dev/cuda/product_sm90a.cu): m has the product,
+ * its from and bias. Returns 0; 1: it is too small or the driver has no maps of tensors, nothing
+ * was started;
  * -1: an error. */
 int cuda_wgmma_multiply(struct dev *d, const struct multiply *m,
 	const struct mma_extra *extra);

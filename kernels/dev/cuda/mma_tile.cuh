@@ -6,8 +6,8 @@
 #define RNP_KERNELS_DEV_MMA_TILE_CUH
 
 #include "kernels/dev/half.h"
-#include "kernels/dev/lt.cuh"
-#include "kernels/dev/tensor.cuh"
+#include "kernels/dev/cuda/lt.cuh"
+#include "kernels/dev/cuda/tensor.cuh"
 
 #define MMA_THREADS    128
 #define MMA_STEP_BYTES 64 /* along k of a tile in shared memory */
@@ -42,7 +42,8 @@ __device__ __forceinline__ void put(const struct multiply &m, uint64_t i, uint64
 struct mma_extra;
 /* A product is split until it has about so many tiles. */
 #define MMA_TILES_WANTED 264
-/* Splits k of a product with so many tiles so that there are enough of them, from the sizes alone. */
+/* Splits k of a product with so many tiles so that there are enough of them, from the sizes
+ * alone. */
 void cuda_mma_split(struct multiply *m, uint64_t tiles, uint64_t bytes,
 	const struct mma_extra *extra);
 /* Adds up the parts of a product that is split. Returns 0 or -1. */
@@ -217,9 +218,10 @@ template <int NI> __device__ __forceinline__ unsigned warp_column(void)
 	return threadIdx.x / 32 % 2 * 16 * NI;
 }
 
-/* Sums a tile's products. MI and NI: tiles of 16 rows of A and of 16 rows of B that a warp has.
- * sum is as tensor.cuh says of C; a warp whose part is beyond C's edges only copies, and returns
- * false. WHOLE: m, n and k end with a tile and a step. Begins with a barrier, and the stages may be in use by other warps when it ends. */
+/* Sums a tile's products. MI and NI: tiles of 16 rows of A and of 16 rows of B that a warp has. sum
+ * is as tensor.cuh says of C; a warp whose part is beyond C's edges only copies, and returns false.
+ * WHOLE: m, n and k end with a tile and a step. Begins with a barrier, and the stages may be in use
+ * by other warps when it ends. */
 template <class T, bool A_TURNED, bool B_TURNED, int MI, int NI, bool WHOLE>
 __device__ __forceinline__ bool multiply_tile(typename T::sum (&sum)[MI][2 * NI][4],
 	const struct multiply &m, const tile_place &at, unsigned char *stages)

@@ -1,6 +1,6 @@
 /* philox.cu - Philox-4x32-10 on a GPU: each thread computes blocks of the sequence
  * independently. Only integers are used: contraction (-fmad) changes nothing. */
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 
 __global__ void philox_kernel(unsigned char *out, uint64_t bytes, struct philox p)
 {

@@ -1,9 +1,10 @@
-/* product_sm90a.cu - products of bf16 by wgmma, for GPUs of compute capability 9.0 without cuBLASLt;
- * and the maps that the TMA needs. A pair of columns is stored by each lane, so that four write half
- * a sector of bf16 and the next pair the other half: 1,024 cycles of a tile's at least 16,000 at a
- * depth of 1,024. Besides wgmma there are additions alone: contraction (-fmad) changes nothing. */
-#include "kernels/dev/mma.cuh"
-#include "kernels/dev/wgmma_tile.cuh"
+/* product_sm90a.cu - products of bf16 by wgmma, for GPUs of compute capability 9.0 without
+ * cuBLASLt; and the maps that the TMA needs. A pair of columns is stored by each lane, so that four
+ * write half a sector of bf16 and the next pair the other half: 1,024 cycles of a tile's at least
+ * 16,000 at a depth of 1,024. Besides wgmma there are additions alone: contraction (-fmad) changes
+ * nothing. */
+#include "kernels/dev/cuda/mma.cuh"
+#include "kernels/dev/cuda/wgmma_tile.cuh"
 
 #include <stdlib.h>
 
@@ -38,8 +39,8 @@ __device__ __forceinline__ void store_two(void *to, uint64_t at, float v0, float
 	}
 }
 
-/* Stores a thread's part of a tile that is inside, of pairs that are aligned; FROM: added to what is
- * there. */
+/* Stores a thread's part of a tile that is inside, of pairs that are aligned; FROM: added to what
+ * is there. */
 template <bool F32, bool FROM>
 __device__ __forceinline__ void store_whole(void *to, const float *from, uint64_t ld,
 	const float (&sum)[128], uint64_t i, uint64_t j)

@@ -9,7 +9,7 @@
 #ifndef RNP_KERNELS_DEV_TENSOR_CUH
 #define RNP_KERNELS_DEV_TENSOR_CUH
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 
 /* Whether this compilation has them: for older GPUs the kernels are empty and never launched. */
 #if defined(CUDA_EMU) || __CUDA_ARCH__ >= 800
@@ -104,10 +104,10 @@ __device__ __forceinline__ void tensor_matrices(unsigned (&r)[4], const void *ro
 
 #endif
 
-/* --- asynchronous copies, which older GPUs make at once ---------------------------------------- */
+/* --- asynchronous copies, which older GPUs make at once ----------------------------------- */
 
-/* Starts a copy of SIZE bytes (4, 8 or 16) from global to shared memory, both addresses multiples of
- * it. Only the first `bytes` are read, the others become zeros; with 0 nothing is read. */
+/* Starts a copy of SIZE bytes (4, 8 or 16) from global to shared memory, both addresses multiples
+ * of it. Only the first `bytes` are read, the others become zeros; with 0 nothing is read. */
 template <unsigned SIZE = 16>
 __device__ __forceinline__ void tensor_copy(void *to, const void *from, unsigned bytes)
 {
@@ -147,7 +147,8 @@ __device__ __forceinline__ void tensor_copy_16(void *to, const void *from)
 #endif
 }
 
-/* Keeps x in a register, which the compiler would otherwise compute again in every turn of a loop. */
+/* Keeps x in a register, which the compiler would otherwise compute again in every turn of a
+ * loop. */
 __device__ __forceinline__ void tensor_keep(unsigned &x)
 {
 #ifdef __CUDA_ARCH__

@@ -1,14 +1,15 @@
-/* wgmma.cuh - what compute capability 9.0 alone has (sm_90a): products of a warpgroup (wgmma), copies
- * of boxes by the TMA, and mbarriers. In the emulation each does what the text of the PTX ISA says,
- * as late or as early as that allows (tests/kernels/cuda_emu_wgmma.h).
+/* wgmma.cuh - what compute capability 9.0 alone has (sm_90a): products of a warpgroup (wgmma),
+ * copies of boxes by the TMA, and mbarriers. In the emulation each does what the text of the PTX
+ * ISA says, as late or as early as that allows (tests/kernels/cuda_emu_wgmma.h).
  *
- * Design. A block has one thread that loads and two warpgroups that multiply. The loader waits until
- * a stage is free, says how many bytes will come (expect_tx), and asks the TMA for boxes of 128 bytes
- * along the leading dimension; the TMA puts the 16-byte chunk c of a row r (both counted from a
- * multiple of 1024 bytes) at c ^ r % 8, fills with zeros what is outside of the matrix, and counts
- * the bytes at the stage's mbarrier. A warpgroup waits for the phase, and multiplies straight from
- * shared memory: a descriptor says where an operand lies, and the same swizzle is undone. D stays in
- * registers, and is nobody's until wgmma_wait; then the stage is given back by another mbarrier.
+ * Design. A block has one thread that loads and two warpgroups that multiply. The loader waits
+ * until a stage is free, says how many bytes will come (expect_tx), and asks the TMA for boxes of
+ * 128 bytes along the leading dimension; the TMA puts the 16-byte chunk c of a row r (both counted
+ * from a multiple of 1024 bytes) at c ^ r % 8, fills with zeros what is outside of the matrix, and
+ * counts the bytes at the stage's mbarrier. A warpgroup waits for the phase, and multiplies
+ * straight from shared memory: a descriptor says where an operand lies, and the same swizzle is
+ * undone. D stays in registers, and is nobody's until wgmma_wait; then the stage is given back by
+ * another mbarrier.
  *
  * Shared memory of an operand, in stages that begin at multiples of 1024 bytes (Canonical Layouts,
  * PTX ISA, wgmma; 128-byte swizzle):
@@ -23,7 +24,7 @@
 #ifndef RNP_KERNELS_DEV_WGMMA_CUH
 #define RNP_KERNELS_DEV_WGMMA_CUH
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 
 #ifdef CUDA_EMU
 #include "tests/kernels/cuda_emu_wgmma.h"
@@ -40,9 +41,10 @@ typedef CUtensorMap wgmma_map;
 #define CUDA_WGMMA 0
 #endif
 
-/* Whether warpgroups may have unequal numbers of registers. CUDA 12.4's ptxas works for more than four minutes on
- * kernels that give them out (swiglu_sm90a.cu), for which that of 13.0 takes two seconds, and was not seen to end. The
- * plug-in for older drivers has other kernels in their place. */
+/* Whether warpgroups may have unequal numbers of registers. CUDA 12.4's ptxas works for more than
+ * four minutes on kernels that give them out (kernels/lm/cuda/swiglu_sm90a.cu), for which that of
+ * 13.0 takes two seconds, and was not seen to end. The plug-in for older drivers has other kernels
+ * in their place. */
 #if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
 #define WGMMA_UNEQUAL 0
 #else
@@ -138,9 +140,10 @@ __device__ __forceinline__ void wgmma_await(uint64_t *b, unsigned parity)
 
 /* --- registers ------------------------------------------------------------------------------- */
 
-/* Gives this warpgroup N registers a thread, of what the block has and others have given back; waits
- * until there are so many. N: a multiple of 8 from 24 to 256. By all four warps; the kernel has
- * __launch_bounds__ with a number of blocks, and each warpgroup one branch from here to its end. */
+/* Gives this warpgroup N registers a thread, of what the block has and others have given back;
+ * waits until there are so many. N: a multiple of 8 from 24 to 256. By all four warps; the kernel
+ * has __launch_bounds__ with a number of blocks, and each warpgroup one branch from here to its
+ * end. */
 template <int N> __device__ __forceinline__ void wgmma_registers_more(void)
 {
 	static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
@@ -164,8 +167,8 @@ template <int N> __device__ __forceinline__ void wgmma_registers_less(void)
 
 /* --- copies of boxes ------------------------------------------------------------------------- */
 
-/* Starts the copy of the map's box at numbers x along a row and y of the rows to `to`, a multiple of
- * WGMMA_ATOM; its bytes, with zeros for what is outside, are counted at b. */
+/* Starts the copy of the map's box at numbers x along a row and y of the rows to `to`, a multiple
+ * of WGMMA_ATOM; its bytes, with zeros for what is outside, are counted at b. */
 __device__ __forceinline__ void wgmma_load(void *to, const wgmma_map *map, unsigned x,
 	unsigned y, uint64_t *b)
 {
@@ -380,10 +383,10 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[16], uint64_t a, uint6
 #endif
 }
 
-/* The same of 128 or 64 columns, 64 or 32 of d a lane, where the rows of A are in registers: each lane
- * has of them what it has in mma.m16n8k16 (tensor.cuh), as warp w has rows 16 w to 16 w + 15. What a
- * product has left in d is, rounded, this operand of another. The registers stay as they are until
- * the product is waited for. */
+/* The same of 128 or 64 columns, 64 or 32 of d a lane, where the rows of A are in registers: each
+ * lane has of them what it has in mma.m16n8k16 (tensor.cuh), as warp w has rows 16 w to 16 w + 15.
+ * What a product has left in d is, rounded, this operand of another. The registers stay as they are
+ * until the product is waited for. */
 template <bool B_TURNED>
 __device__ __forceinline__ void wgmma_multiply_left(float (&d)[64], unsigned (&a)[4],
 	uint64_t b, bool add)
@@ -439,13 +442,13 @@ __device__ __forceinline__ void wgmma_multiply_left(float (&d)[32], unsigned (&a
 #endif
 
 /* Makes the map of a bf16 matrix of `rows` rows of `columns` numbers, `ld` apart, whose boxes have
- * WGMMA_WIDE numbers of box_rows rows. Returns 0; 1: it is not aligned to 16 bytes, or the driver has
- * no such maps. */
+ * WGMMA_WIDE numbers of box_rows rows. Returns 0; 1: it is not aligned to 16 bytes, or the driver
+ * has no such maps. */
 int wgmma_map_of(wgmma_map *map, const void *at, uint64_t rows, uint64_t columns,
 	uint64_t ld, unsigned box_rows);
 
-/* The same of `sheets` matrices, `apart` numbers from each other: what is outside of one is zeros, not the
- * next one's. For wgmma_load_sheet. */
+/* The same of `sheets` matrices, `apart` numbers from each other: what is outside of one is zeros,
+ * not the next one's. For wgmma_load_sheet. */
 int wgmma_map_of_sheets(wgmma_map *map, const void *at, uint64_t sheets, uint64_t apart,
 	uint64_t rows, uint64_t columns, uint64_t ld, unsigned box_rows);
 

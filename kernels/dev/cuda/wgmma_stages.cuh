@@ -1,11 +1,12 @@
-/* wgmma_stages.cuh - stages of shared memory that one thread fills by the TMA and warpgroups multiply:
- * two mbarriers each say that a stage is full, and that all have read it. */
+/* wgmma_stages.cuh - stages of shared memory that one thread fills by the TMA and warpgroups
+ * multiply: two mbarriers each say that a stage is full, and that all have read it. */
 #ifndef RNP_KERNELS_DEV_WGMMA_STAGES_CUH
 #define RNP_KERNELS_DEV_WGMMA_STAGES_CUH
 
-#include "kernels/dev/wgmma.cuh"
+#include "kernels/dev/cuda/wgmma.cuh"
 
-/* Bytes of shared memory for stages, with what the beginning may lack to a multiple of WGMMA_ATOM. */
+/* Bytes of shared memory for stages, with what the beginning may lack to a multiple of
+ * WGMMA_ATOM. */
 #define WGMMA_STAGES_BYTES(count, bytes) ((count) * ((bytes) + 16) + WGMMA_ATOM)
 
 #if CUDA_WGMMA
@@ -33,9 +34,9 @@ template <unsigned COUNT, unsigned BYTES> struct wgmma_stages {
 		return was;
 	}
 
-	/* Has the stages lie at `memory`, a multiple of WGMMA_ATOM, and the two mbarriers of each elsewhere.
-	 * By all threads of a block, of which `groups` warpgroups read the stages; wgmma_barriers_ready and
-	 * a barrier follow. */
+	/* Has the stages lie at `memory`, a multiple of WGMMA_ATOM, and the two mbarriers of each
+	 * elsewhere. By all threads of a block, of which `groups` warpgroups read the stages;
+	 * wgmma_barriers_ready and a barrier follow. */
 	__device__ __forceinline__ void place(void *memory, uint64_t *barriers,
 		unsigned groups)
 	{
@@ -50,7 +51,8 @@ template <unsigned COUNT, unsigned BYTES> struct wgmma_stages {
 		}
 	}
 
-	/* The same at the first multiple of WGMMA_ATOM, with mbarriers behind the stages; ends with a barrier. */
+	/* The same at the first multiple of WGMMA_ATOM, with mbarriers behind the stages; ends with
+	 * a barrier. */
 	__device__ __forceinline__ void begin(void *memory, unsigned groups)
 	{
 		unsigned char *first = wgmma_aligned(memory);

@@ -1,13 +1,13 @@
-/* wgmma_tile.cuh - a tile of 128 x 256 of a product by wgmma, for kernels that differ in what they do
- * with it. Two warpgroups multiply, each 64 rows; a ninth warp has one thread that loads: four steps
- * of 64 along k are in shared memory or on their way, and it runs ahead into the next tile while the
- * others store, or while they have an earlier tile to finish besides (wide_multiply_beside). A block
- * stays for all tiles that it makes. */
+/* wgmma_tile.cuh - a tile of 128 x 256 of a product by wgmma, for kernels that differ in what they
+ * do with it. Two warpgroups multiply, each 64 rows; a ninth warp has one thread that loads: four
+ * steps of 64 along k are in shared memory or on their way, and it runs ahead into the next tile
+ * while the others store, or while they have an earlier tile to finish besides
+ * (wide_multiply_beside). A block stays for all tiles that it makes. */
 #ifndef RNP_KERNELS_DEV_WGMMA_TILE_CUH
 #define RNP_KERNELS_DEV_WGMMA_TILE_CUH
 
-#include "kernels/dev/mma_tile.cuh"
-#include "kernels/dev/wgmma_stages.cuh"
+#include "kernels/dev/cuda/mma_tile.cuh"
+#include "kernels/dev/cuda/wgmma_stages.cuh"
 
 #define WIDE_ROWS    128
 #define WIDE_COLUMNS 256
@@ -140,8 +140,9 @@ __device__ __forceinline__ void wide_multiply(float (&sum)[128], wide_stages &s,
 }
 
 /* The same of at least W::PARTS steps, and while the first of them are multiplied work.part<0>,
- * part<1>, ...: what is to be done of an earlier tile, which touches neither sum nor the stages. The
- * products of a step take 1,024 cycles and more, in which the schedulers have nothing else to issue. */
+ * part<1>, ...: what is to be done of an earlier tile, which touches neither sum nor the stages.
+ * The products of a step take 1,024 cycles and more, in which the schedulers have nothing else to
+ * issue. */
 template <bool A_TURNED, bool B_TURNED, class W>
 __device__ __forceinline__ void wide_multiply_beside(float (&sum)[128], wide_stages &s,
 	unsigned steps, W &work)
@@ -164,8 +165,8 @@ __device__ __forceinline__ void wide_multiply_beside(float (&sum)[128], wide_sta
 	p.end(sum, s);
 }
 
-/* This thread's first row of a tile, of two that are 8 apart, and its first column, of pairs that are
- * 8 apart. */
+/* This thread's first row of a tile, of two that are 8 apart, and its first column, of pairs that
+ * are 8 apart. */
 __device__ __forceinline__ unsigned wide_row(void)
 {
 	return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;

@@ -1,6 +1,6 @@
 /* cpu.h - the kernels of the gradient compressor at a CPU level, each for one thread. */
-#ifndef RNP_KERNELS_GRAD_CPU_H
-#define RNP_KERNELS_GRAD_CPU_H
+#ifndef RNP_KERNELS_GRAD_CPU_CPU_H
+#define RNP_KERNELS_GRAD_CPU_CPU_H
 
 #include "kernels/dev/cpu.h"
 #include "kernels/grad/ops.h"

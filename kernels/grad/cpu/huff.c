@@ -1,5 +1,5 @@
-/* huff_cpu.c - the operations of huff.h on the CPU: the team shares chunks. */
-#include "kernels/grad/cpu.h"
+/* huff.c - the operations of huff.h on the CPU: the team shares chunks. */
+#include "kernels/grad/cpu/cpu.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,10 +7,24 @@
 #include <sysexits.h>
 
 #include "kernels/dev/dev_cpu.h"
+#include "kernels/grad/huff_parts.h"
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+const struct huff_kernels *huff_kernels(enum cpu_level level)
+{
+#ifdef __x86_64__
+	const struct huff_kernels *fast = level >= CPU_AVX2 ? huff_kernels_x86(level) :
+							      NULL;
+
+	if (fast)
+		return fast;
+#endif
+	(void)level;
+	return &huff_kernels_ref;
+}
 
 void huff_cpu_choose(struct huff_cpu *out, enum cpu_level level)
 {

@@ -1,5 +1,5 @@
 /* huff_x86.c - the entropy coder for x86: chooses the parts that this CPU can run. */
-#include "kernels/grad/huff_x86.h"
+#include "kernels/grad/cpu/huff_x86.h"
 
 #ifdef __x86_64__
 static void count_bytes(uint32_t counts[256], const unsigned char *in, uint64_t n)

@@ -1,8 +1,8 @@
 /* huff_x86.h - the parts of the entropy coder for x86, by the instructions they need, defined
  * in huff_x86_count.c, huff_x86_put.c and huff_x86_get.c; huff_x86.c combines them into levels.
  * Described in huff_parts.h. */
-#ifndef RNP_KERNELS_GRAD_HUFF_X86_H
-#define RNP_KERNELS_GRAD_HUFF_X86_H
+#ifndef RNP_KERNELS_GRAD_CPU_HUFF_X86_H
+#define RNP_KERNELS_GRAD_CPU_HUFF_X86_H
 
 #include "kernels/grad/huff_parts.h"
 

@@ -1,5 +1,5 @@
 /* huff_x86_put.c - encodes runs, packed symbols, low bits, and streams. */
-#include "kernels/grad/huff_x86.h"
+#include "kernels/grad/cpu/huff_x86.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>

@@ -1,11 +1,24 @@
-/* outer_cpu.c - the operations of outer.h on the CPU: the team shares stretches of elements. */
-#include "kernels/grad/cpu.h"
+/* outer.c - the operations of kernels/grad/outer.h on the CPU: the team shares stretches of
+ * elements. */
+#include "kernels/grad/cpu/cpu.h"
 
 #include <stdlib.h>
 
 #include "kernels/dev/dev_cpu.h"
 
 #define GRAIN 65536 /* elements */
+
+const struct outer_kernels *outer_kernels(enum cpu_level level)
+{
+#ifdef __x86_64__
+	if (level >= CPU_AVX512)
+		return &outer_kernels_avx512;
+	if (level >= CPU_AVX2)
+		return &outer_kernels_avx2;
+#endif
+	(void)level;
+	return &outer_kernels_ref;
+}
 
 void outer_cpu_choose(struct outer_cpu *out, enum cpu_level level)
 {
@@ -57,9 +70,11 @@ static int cpu_delta(struct dev *d, float *out, const float *began, const float 
 		(struct stretch){ .x = out, .y = began, .z = ended });
 }
 
-static int cpu_merge(struct dev *d, float *theta, const float *pub, double a, uint64_t n)
+static int cpu_merge(struct dev *d, float *theta, const float *published, double a,
+	uint64_t n)
 {
-	return over(d, n, merge_part, (struct stretch){ .x = theta, .y = pub, .a = a });
+	return over(d, n, merge_part,
+		(struct stretch){ .x = theta, .y = published, .a = a });
 }
 
 static int cpu_add(struct dev *d, float *x, const float *y, float scale, uint64_t n)

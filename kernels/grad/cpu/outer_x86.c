@@ -1,4 +1,4 @@
-/* outer_x86.c - the loops of outer.h for AVX2 and AVX-512. */
+/* outer_x86.c - the loops of kernels/grad/outer.h for AVX2 and AVX-512. */
 #include "kernels/grad/outer.h"
 
 #ifdef __x86_64__

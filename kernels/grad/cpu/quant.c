@@ -1,6 +1,6 @@
-/* quant_cpu.c - the operations of quant.h on the CPU: the team shares chunks and stretches of
+/* quant.c - the operations of quant.h on the CPU: the team shares chunks and stretches of
  * elements. */
-#include "kernels/grad/cpu.h"
+#include "kernels/grad/cpu/cpu.h"
 
 #include <stdlib.h>
 

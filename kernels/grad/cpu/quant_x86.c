@@ -28,11 +28,11 @@ void quant_spread_tables(uint32_t *bins, const float *x, uint64_t n)
 
 #define TARGET  __attribute__((target("avx2")))
 #define NAME(x) x##_avx2
-#include "kernels/grad/quant_loops.inc"
+#include "kernels/grad/cpu/quant_loops.inc"
 #undef TARGET
 #undef NAME
 
 #define TARGET  __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2")))
 #define NAME(x) x##_avx512
-#include "kernels/grad/quant_loops.inc"
+#include "kernels/grad/cpu/quant_loops.inc"
 #endif

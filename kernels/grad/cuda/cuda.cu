@@ -1,5 +1,5 @@
 /* cuda.cu - the tables `quant`, `huff` and `outer` of a GPU. */
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/grad/ops.h"
 
 CUDA_TABLE(quant, QUANT_OPS);

@@ -1,6 +1,6 @@
 /* huff.cu - the entropy coder on a GPU: the operations, made of the kernels in huff_put.cu and
  * huff_get.cu. Only integers are used: contraction (-fmad) changes nothing. */
-#include "kernels/grad/huff.cuh"
+#include "kernels/grad/cuda/huff.cuh"
 
 #include <sysexits.h>
 

@@ -13,7 +13,7 @@
 
 #include "kernels/grad/huff_plan.h"
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/grad/ops.h"
 
 #define THREADS 256

@@ -1,8 +1,8 @@
 /* huff_get.cu - the decoder of huff.h on a GPU: one warp per chunk, one lane per stream. Only
  * integers are used: contraction (-fmad) changes nothing. */
-#include "kernels/grad/huff.cuh"
+#include "kernels/grad/cuda/huff.cuh"
 
-/* --- a decoder: shared by a warp --------------------------------------------------------------- */
+/* --- a decoder: shared by a warp ---------------------------------------------------------- */
 
 struct decoder {
 	uint16_t table[1 << HUFF_LENGTH_MAX]; /* symbol | length << 8 */
@@ -373,7 +373,7 @@ __global__ void __launch_bounds__(32) decode_kernel(unsigned char *out, uint32_t
 	}
 }
 
-/* --- the operation ----------------------------------------------------------------------------- */
+/* --- the operation ------------------------------------------------------------------------ */
 
 int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
 	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,

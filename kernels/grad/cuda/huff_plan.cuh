@@ -3,7 +3,7 @@
 #ifndef RNP_KERNELS_GRAD_HUFF_PLAN_CUH
 #define RNP_KERNELS_GRAD_HUFF_PLAN_CUH
 
-#include "kernels/grad/huff.cuh"
+#include "kernels/grad/cuda/huff.cuh"
 
 /* --- an encoder: shared by a block ------------------------------------------------------------ */
 
@@ -301,8 +301,8 @@ __device__ __noinline__ void plan_block(struct encoder *e, struct huff_plane *p,
 }
 
 /* As huff_codes: codes of a length ascend with the symbol, so that a symbol's code is the first of
- * its length and how many symbols before it have that length. Where these are few, also the codes of
- * each two of them. */
+ * its length and how many symbols before it have that length. Where these are few, also the codes
+ * of each two of them. */
 __device__ __noinline__ void codes_block(struct encoder *e, const struct huff_plane *p)
 {
 	unsigned v = threadIdx.x, lane = v % 32, warp = v / 32;

@@ -1,8 +1,8 @@
 /* huff_put.cu - the encoder of huff.h on a GPU. Only integers are used: contraction (-fmad) changes
  * nothing. */
-#include "kernels/grad/huff_stream.cuh"
+#include "kernels/grad/cuda/huff_stream.cuh"
 
-/* --- low bits, and the codes of a plane --------------------------------------------------------- */
+/* --- low bits, and the codes of a plane --------------------------------------------------- */
 
 /* Writes the low bits of n wide values, of which a warp takes 64 at a time. */
 __device__ __noinline__ void put_wide_lows_block(unsigned char *out, const uint32_t *wide,
@@ -551,7 +551,7 @@ __global__ void __launch_bounds__(THREADS) gather_kernel(unsigned char *out,
 	}
 }
 
-/* --- the operation ----------------------------------------------------------------------------- */
+/* --- the operation ------------------------------------------------------------------------ */
 
 int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
 	const unsigned char *in, uint64_t n, uint32_t chunk)

@@ -3,7 +3,7 @@
 #ifndef RNP_KERNELS_GRAD_HUFF_STREAM_CUH
 #define RNP_KERNELS_GRAD_HUFF_STREAM_CUH
 
-#include "kernels/grad/huff_plan.cuh"
+#include "kernels/grad/cuda/huff_plan.cuh"
 
 /* The codes of four symbols, of which the first `count` are coded, each with its length; none are
  * looked up that are not. */

@@ -1,6 +1,7 @@
-/* outer.cu - the operations of outer.h on a GPU: each element alone, all of them limited by
- * memory. The formulas forbid fusing (outer.h), so that -fmad changes nothing. */
-#include "kernels/dev/cuda.cuh"
+/* outer.cu - the operations of kernels/grad/outer.h on a GPU: each element alone, all of them
+ * limited by memory. The formulas forbid fusing (kernels/grad/outer.h), so that -fmad changes
+ * nothing. */
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/grad/ops.h"
 
 #define THREADS 256

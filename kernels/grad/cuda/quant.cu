@@ -1,7 +1,7 @@
-/* quant.cu - the quantisers on a GPU: the operations, elements that are independent, scales from the sums
- * of a chunk, statistics. quant_blocks.cu, quant_wide.cu and quant_topk.cu have the other methods. Contraction
- * (-fmad) changes nothing: quant.cuh. */
-#include "kernels/grad/quant.cuh"
+/* quant.cu - the quantisers on a GPU: the operations, elements that are independent, scales from
+ * the sums of a chunk, statistics. quant_blocks.cu, quant_wide.cu and quant_topk.cu have the other
+ * methods. Contraction (-fmad) changes nothing: quant.cuh. */
+#include "kernels/grad/cuda/quant.cuh"
 
 #define SIGMA_THREADS 1024 /* of a block that has a multiprocessor to itself */
 
@@ -130,10 +130,10 @@ __device__ static uint8_t level_symbol(const struct quant *q, float x, float inv
 		q->method);
 }
 
-/* --- sums: 16 threads a run -------------------------------------------------------------------------- */
+/* --- sums: 16 threads a run --------------------------------------------------------------- */
 
-/* Returns the sums of a run of n elements, valid in the first of the 16 threads. FED: what is fresh is
- * added to the elements first. */
+/* Returns the sums of a run of n elements, valid in the first of the 16 threads. FED: what is fresh
+ * is added to the elements first. */
 template <bool FED>
 __device__ static struct quant_sums run_sums(float *x, const float *fresh, float carry,
 	uint32_t n)
@@ -188,10 +188,10 @@ __device__ static void put_sigma(const struct job *j, uint64_t c, float pair[2],
 	memcpy(plane_of(j, c, 1) + 4, &pair[1], 4);
 }
 
-/* One thread block per chunk, whose elements are read again from the level-2 cache: there are no more blocks
- * than multiprocessors, whose chunks of 256 KB it holds, and each has as many threads as there may be. CHANCE:
- * values are rounded at random. FED: the first pass leaves the sums with what is fresh in their place, the
- * second what of these is not sent. */
+/* One thread block per chunk, whose elements are read again from the level-2 cache: there are no
+ * more blocks than multiprocessors, whose chunks of 256 KB it holds, and each has as many threads
+ * as there may be. CHANCE: values are rounded at random. FED: the first pass leaves the sums with
+ * what is fresh in their place, the second what of these is not sent. */
 template <bool CHANCE, bool FED>
 __global__ void __launch_bounds__(SIGMA_THREADS, 1)
 	encode_sigma(const GRID_CONSTANT struct job given)
@@ -281,8 +281,8 @@ __device__ __forceinline__ void count_bin(uint32_t *bins, float x, bool exists)
 		atomicAdd(&bins[quant_bin(magnitude)], 1u);
 }
 
-/* One thread block for 65536 elements, four of a thread at a time; chunk is a multiple of that, or all. FED:
- * of sums with e. */
+/* One thread block for 65536 elements, four of a thread at a time; chunk is a multiple of that, or
+ * all. FED: of sums with e. */
 template <bool FED>
 __global__ void __launch_bounds__(THREADS) spread_kernel(uint32_t *bins, const float *x,
 	const float *e, float b, uint64_t n, uint64_t chunk)
@@ -322,7 +322,7 @@ __global__ void __launch_bounds__(THREADS) spread_kernel(uint32_t *bins, const f
 	}
 }
 
-/* --- the table ------------------------------------------------------------------------------------------ */
+/* --- the table ---------------------------------------------------------------------------- */
 
 static struct job make_job(const struct quant_job *q)
 {

@@ -1,12 +1,12 @@
-/* quant.cuh - what the quantisers of quant.h on a GPU share: quant.cu, quant_blocks.cu (methods with a
- * scale a block), quant_wide.cu (with bits beside their symbols), quant_topk.cu.
+/* quant.cuh - what the quantisers of quant.h on a GPU share: quant.cu, quant_blocks.cu (methods
+ * with a scale a block), quant_wide.cu (with bits beside their symbols), quant_topk.cu.
  *
- * Products and sums that decide bits are QUANT_MUL and its like, which are never contracted (-fmad); what
- * else is here is integers, divisions and conversions. */
+ * Products and sums that decide bits are QUANT_MUL and its like, which are never contracted
+ * (-fmad); what else is here is integers, divisions and conversions. */
 #ifndef RNP_KERNELS_GRAD_QUANT_CUH
 #define RNP_KERNELS_GRAD_QUANT_CUH
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/grad/ops.h"
 
 #define THREADS 256
@@ -90,7 +90,8 @@ __device__ __forceinline__ uint32_t before(uint32_t v, uint32_t *sums, uint32_t 
 	return earlier + up_to - v;
 }
 
-/* load_four and its like where not all four exist, or not at a multiple of 16: rare, so not inlined. */
+/* load_four and its like where not all four exist, or not at a multiple of 16: rare, so not
+ * inlined. */
 static __device__ __noinline__ float4 load_less(const float *p, uint32_t left)
 {
 	return make_float4(left > 0 ? p[0] : 0, left > 1 ? p[1] : 0, left > 2 ? p[2] : 0,
@@ -156,8 +157,8 @@ __device__ __forceinline__ float4 carried_four(float4 e, float4 x, float b)
 		quant_carried(e.z, x.z, b), quant_carried(e.w, x.w, b));
 }
 
-/* Four elements that are to be encoded, of which `left` exist, from element i on. FED: of the sum with
- * what is fresh. */
+/* Four elements that are to be encoded, of which `left` exist, from element i on. FED: of the sum
+ * with what is fresh. */
 template <bool FED>
 __device__ __forceinline__ float4 elements_at(const struct job *j, uint64_t i,
 	uint32_t left, bool aligned)

@@ -1,8 +1,9 @@
-/* quant_blocks.cu - quantisers with a scale a block on a GPU: q8, q4 and e3m0, and error feedback in the
- * same pass. A warp takes whole blocks, 256 elements at a time, and has eight of them a lane in
- * registers from the largest magnitude to the residual: 5 bytes of memory a value, 13 with feedback,
- * where four kernels one after the other move 34. Contraction (-fmad) changes nothing: quant.cuh. */
-#include "kernels/grad/quant.cuh"
+/* quant_blocks.cu - quantisers with a scale a block on a GPU: q8, q4 and e3m0, and error feedback
+ * in the same pass. A warp takes whole blocks, 256 elements at a time, and has eight of them a lane
+ * in registers from the largest magnitude to the residual: 5 bytes of memory a value, 13 with
+ * feedback, where four kernels one after the other move 34. Contraction (-fmad) changes nothing:
+ * quant.cuh. */
+#include "kernels/grad/cuda/quant.cuh"
 
 #define TAKEN 256u /* elements that a warp takes at a time */
 #define HALF  128u
@@ -168,7 +169,8 @@ __global__ void __launch_bounds__(THREADS) encode_blocks(const GRID_CONSTANT str
 	}
 }
 
-/* Larger blocks, a warp each, which reads them again: with feedback a lane reads what it has stored. */
+/* Larger blocks, a warp each, which reads them again: with feedback a lane reads what it has
+ * stored. */
 template <bool FED>
 __global__ void __launch_bounds__(THREADS) encode_large(const GRID_CONSTANT struct job j)
 {

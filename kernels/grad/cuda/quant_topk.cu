@@ -1,6 +1,6 @@
 /* quant_topk.cu - the quantiser topk on a GPU: a thread block a block, whose elements are in shared
  * memory. Contraction (-fmad) changes nothing: quant.cuh. */
-#include "kernels/grad/quant.cuh"
+#include "kernels/grad/cuda/quant.cuh"
 
 #define TOPK_MAX 4096
 

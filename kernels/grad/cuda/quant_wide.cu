@@ -1,7 +1,8 @@
-/* quant_wide.cu - quantisers with bits beside their symbols on a GPU: ecq and qsgd. A thread block takes a
- * chunk, tile by tile, eight adjacent elements a thread; where the bits of each begin is a sum over the
- * threads before it. With ecq error feedback is in the same pass. Contraction (-fmad) changes nothing: quant.cuh. */
-#include "kernels/grad/quant.cuh"
+/* quant_wide.cu - quantisers with bits beside their symbols on a GPU: ecq and qsgd. A thread block
+ * takes a chunk, tile by tile, eight adjacent elements a thread; where the bits of each begin is a
+ * sum over the threads before it. With ecq error feedback is in the same pass. Contraction (-fmad)
+ * changes nothing: quant.cuh. */
+#include "kernels/grad/cuda/quant.cuh"
 
 #define TAKEN 8u /* elements that a thread takes at a time */
 #define TILE  (THREADS * TAKEN)
@@ -33,8 +34,8 @@ __device__ __forceinline__ uint8_t symbol_in(const struct eight *v, uint32_t k)
 	return (uint8_t)(v->symbols[k / 4] >> k % 4 * 8);
 }
 
-/* Move all of them down by one, the first to the end, so that a loop that is not unrolled finds each in the
- * first place: an index would put them into memory. */
+/* Move all of them down by one, the first to the end, so that a loop that is not unrolled finds
+ * each in the first place: an index would put them into memory. */
 __device__ __forceinline__ void turn_levels(struct eight *v)
 {
 	uint32_t first = v->m[0];
@@ -76,8 +77,8 @@ static __device__ __noinline__ uint64_t any_symbol(float x, struct quant_step st
 	return (uint64_t)m << 8 | symbol;
 }
 
-/* ecq: whether all levels are below 64, so that symbols are levels: rounding keeps order, so that the
- * largest magnitude has the largest level. */
+/* ecq: whether all levels are below 64, so that symbols are levels: rounding keeps order, so that
+ * the largest magnitude has the largest level. */
 __device__ __forceinline__ bool is_plain(const struct eight *v,
 	const struct quant_step *step)
 {
@@ -91,8 +92,8 @@ __device__ __forceinline__ bool is_plain(const struct eight *v,
 			step->rounding) < 64;
 }
 
-/* Compute the symbols of a thread's elements, of which `left` exist, from `at` of chunk c on. Return the
- * bits beside them. */
+/* Compute the symbols of a thread's elements, of which `left` exist, from `at` of chunk c on.
+ * Return the bits beside them. */
 __device__ __forceinline__ uint32_t make_ecq(struct eight *v,
 	const struct quant_step *step, uint32_t left)
 {
@@ -167,7 +168,8 @@ __device__ __forceinline__ float sent_of(const struct eight *v, uint32_t k,
 	return quant_signed(quant_ecq_level(v->m[k], step), symbol >> 7);
 }
 
-/* Eight adjacent floats of which `left` exist, zeros after them. whole: all exist, at a multiple of 16. */
+/* Eight adjacent floats of which `left` exist, zeros after them. whole: all exist, at a multiple of
+ * 16. */
 __device__ __forceinline__ void load_eight(float *x, const float *p, uint32_t left,
 	bool whole)
 {
@@ -273,8 +275,8 @@ __global__ void __launch_bounds__(THREADS) encode_wide(const GRID_CONSTANT struc
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-/* Reads the bits beside a symbol, which has some, from `bit` on: they lie within the plane, and so do the
- * words that have them. */
+/* Reads the bits beside a symbol, which has some, from `bit` on: they lie within the plane, and so
+ * do the words that have them. */
 __device__ __forceinline__ uint32_t get_bits(const uint32_t *words, uint32_t bit,
 	uint32_t bits)
 {
@@ -285,8 +287,8 @@ __device__ __forceinline__ uint32_t get_bits(const uint32_t *words, uint32_t bit
 	return __funnelshift_r(low, high, bit % 32) & (0xffffffffu >> (32 - bits));
 }
 
-/* The values of symbols of which some may have bits beside them, which begin at `bit`; words is NULL where
- * there are not so many. Rare for most, so not inlined. */
+/* The values of symbols of which some may have bits beside them, which begin at `bit`; words is
+ * NULL where there are not so many. Rare for most, so not inlined. */
 static __device__ __noinline__ float any_ecq(const uint32_t *words, uint32_t bit,
 	uint8_t symbol, struct quant_step step)
 {

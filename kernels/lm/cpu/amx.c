@@ -1,6 +1,6 @@
 /* amx.c - block products on AMX (Sapphire Rapids and later): tiles of 16 rows of 64 bytes.
  * Packing and epilogue are those of AVX-512. */
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 
 #if defined __x86_64__ && defined __linux__
 #include <immintrin.h>

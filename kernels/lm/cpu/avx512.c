@@ -1,7 +1,7 @@
 /* avx512.c - the language model's fast kernels, compiled for AVX-512. */
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 
 #ifdef __x86_64__
 #define VEC_AVX512
-#include "kernels/lm/set.inc"
+#include "kernels/lm/cpu/set.inc"
 #endif

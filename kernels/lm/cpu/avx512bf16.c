@@ -1,9 +1,9 @@
 /* avx512bf16.c - the language model's fast kernels, compiled for AVX-512 with BF16. */
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 
 #ifdef __x86_64__
 #define VEC_AVX512BF16
-#include "kernels/lm/set.inc"
+#include "kernels/lm/cpu/set.inc"
 
 const struct lm_tiles lm_tiles_bf16_avx512bf16 = {
 	.halves = true,

@@ -1,14 +1,14 @@
 /* cpu.c - the table of ops.h on the CPU: the team of threads shares each operation; long because it
  * is one table, whose operations share the kernels of a level. */
-#include "kernels/lm/cpu.h"
+#include "kernels/lm/cpu/cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/dev/dev_cpu.h"
-#include "kernels/lm/fast.h"
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/fast.h"
+#include "kernels/lm/cpu/x86.h"
 
 struct lm_cpu {
 	struct lm_kernels kernels;
@@ -40,7 +40,8 @@ struct lm_cpu {
 		.attend_back_q = lm_attend_back_q_task_##set,    \
 		.attend_back_kv = lm_attend_back_kv_task_##set })
 
-void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
+/* Fills in the kernels to use at a level on this CPU. */
+static void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 {
 	*out = (struct lm_kernels){
 		.embed = lm_embed_ref,
@@ -269,7 +270,8 @@ static void project_part(void *work, uint64_t from, uint64_t to)
 	project_range(w->kernels, &w->x, from, to);
 }
 
-/* Outputs that are computed together: the lanes of quantised products, and of many rows twice as many. */
+/* Outputs that are computed together: the lanes of quantised products, and of many rows twice as
+ * many. */
 #define TOGETHER(rows) ((rows) > 1 ? 32 : 16)
 
 uint32_t lm_pack_outputs(struct dev *d, enum lm_weight type)
@@ -313,8 +315,8 @@ static int cpu_project(struct dev *d, const struct lm_project *x)
 	return cpu_do(d, &op, sizeof w);
 }
 
-/* Rows up to which products that follow each other are one operation: where there are few, threads would spend
- * their time in waiting for each other, and for what others' caches hold. */
+/* Rows up to which products that follow each other are one operation: where there are few, threads
+ * would spend their time in waiting for each other, and for what others' caches hold. */
 #define GROUP_ROWS 8
 #define GATES      256 /* of a row, at a time */
 
@@ -323,7 +325,8 @@ struct group_work {
 	struct lm_project_group g;
 };
 
-/* The room of a product among the outputs of all: no piece has outputs of a group of two products. */
+/* The room of a product among the outputs of all: no piece has outputs of a group of two
+ * products. */
 static uint64_t group_room(const struct lm_project *p)
 {
 	return (p->n + 31) / 32 * 32;
@@ -423,8 +426,9 @@ static void paged_part(void *work, uint64_t from, uint64_t to)
 	w->attend(&w->a, from, to);
 }
 
-/* Returns how many pairs of a row and a head a thread takes at least. Rows of a prompt share their keys, and heads
- * of a row may: whole heads of keys stay together if there are enough of them, else blocks of rows. */
+/* Returns how many pairs of a row and a head a thread takes at least. Rows of a prompt share their
+ * keys, and heads of a row may: whole heads of keys stay together if there are enough of them, else
+ * blocks of rows. */
 static uint64_t paged_grain(const struct lm_paged_attend *a)
 {
 	uint64_t group = a->heads / a->kv_heads, whole = a->rows * group;

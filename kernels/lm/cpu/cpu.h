@@ -1,11 +1,11 @@
 /* cpu.h - the language model's kernels of one CPU level, each for one thread; cpu.c runs them
  * on the team. */
-#ifndef RNP_KERNELS_LM_CPU_H
-#define RNP_KERNELS_LM_CPU_H
+#ifndef RNP_KERNELS_LM_CPU_CPU_H
+#define RNP_KERNELS_LM_CPU_CPU_H
 
 #include "kernels/dev/cpu.h"
 #include "kernels/lm/ref.h"
-#include "kernels/lm/tile.h"
+#include "kernels/lm/cpu/tile.h"
 
 /* Heads wider than this use the reference. */
 #define LM_ATTEND_DIM_MAX 256
@@ -67,8 +67,5 @@ struct lm_kernels {
 	LM_RANGE(paged_put);
 	LM_RANGE(paged_attend); /* head_dim at most LM_ATTEND_DIM_MAX */
 };
-
-/* Fills in the kernels to use at a level on this CPU. */
-void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level);
 
 #endif

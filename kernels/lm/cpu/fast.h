@@ -1,9 +1,9 @@
 /* fast.h - the part of the fast path that is the same for every instruction set: products in
  * blocks, and the output. Private to the sources of kernels/lm. */
-#ifndef RNP_KERNELS_LM_FAST_H
-#define RNP_KERNELS_LM_FAST_H
+#ifndef RNP_KERNELS_LM_CPU_FAST_H
+#define RNP_KERNELS_LM_CPU_FAST_H
 
-#include "kernels/lm/tile.h"
+#include "kernels/lm/cpu/tile.h"
 
 #define LM_OWN_BYTES       (UINT64_C(3456) << 10) /* scratch memory of a thread */
 #define LM_BLOCK_BYTES_MAX (UINT64_C(1) << 20)

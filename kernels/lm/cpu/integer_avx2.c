@@ -2,7 +2,7 @@
 #ifdef __x86_64__
 #include <stddef.h>
 
-#include "kernels/lm/integer.inc"
+#include "kernels/lm/cpu/integer.inc"
 
 /* The largest magnitude of 32 numbers; what is not a number does not count. */
 INLINE float largest(const __m256 x[4])
@@ -156,5 +156,5 @@ TARGET void lm_quantize_avx2(const struct lm_quantize *q, uint64_t from, uint64_
 	}
 }
 #else
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 #endif

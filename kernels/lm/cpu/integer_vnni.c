@@ -1,7 +1,7 @@
 /* integer_vnni.c - products with quantised weights on AVX-512 with VNNI. */
 #ifdef __x86_64__
 #define INTEGER_VNNI
-#include "kernels/lm/integer.inc"
+#include "kernels/lm/cpu/integer.inc"
 #else
-#include "kernels/lm/x86.h"
+#include "kernels/lm/cpu/x86.h"
 #endif

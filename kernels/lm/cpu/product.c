@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/dev/dev_cpu.h"
-#include "kernels/lm/fast.h"
+#include "kernels/lm/cpu/fast.h"
 
 #define K_MAX 4096 /* values of k that are packed at once */
 /* rows of B stored [k][n] that are packed for all columns before the next ones */

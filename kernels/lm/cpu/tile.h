@@ -6,8 +6,8 @@
  * activations; k is padded with zeros to a multiple of k_step on both sides. A panel is, for
  * f32, [k][16]; for bf16, [k / 2][16][2]: pairs along k are adjacent, as the instructions
  * require. */
-#ifndef RNP_KERNELS_LM_TILE_H
-#define RNP_KERNELS_LM_TILE_H
+#ifndef RNP_KERNELS_LM_CPU_TILE_H
+#define RNP_KERNELS_LM_CPU_TILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

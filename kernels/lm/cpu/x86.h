@@ -1,11 +1,11 @@
 /* x86.h - the fast kernels of a language model by instruction set; ranges and tasks as in
  * ref.h. Private to kernels/lm. */
-#ifndef RNP_KERNELS_LM_X86_H
-#define RNP_KERNELS_LM_X86_H
+#ifndef RNP_KERNELS_LM_CPU_X86_H
+#define RNP_KERNELS_LM_CPU_X86_H
 
-#include "kernels/lm/cpu.h"
+#include "kernels/lm/cpu/cpu.h"
 #include "kernels/lm/ref.h"
-#include "kernels/lm/tile.h"
+#include "kernels/lm/cpu/tile.h"
 
 #define LM_X86(set)                                                                     \
 	void lm_embed_##set(const struct lm_embed *, uint64_t, uint64_t);               \

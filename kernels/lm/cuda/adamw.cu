@@ -1,7 +1,7 @@
 /* adamw.cu - the optimiser on a GPU. Its four arrays are read and written once, 16 bytes at a
  * time: memory bandwidth alone decides its speed. Contraction (-fmad) rounds m, v and p less often,
  * within the bound of ops.h; squares of f32 are exact in f64, with it or without. */
-#include "kernels/lm/cuda.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 /* One block of LM_SQUARES_BLOCK numbers for each thread block: thread t adds its packs in
  * order, then the threads' sums are added in pairs. Sums are f64, so that neither large nor

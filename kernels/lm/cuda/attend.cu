@@ -4,7 +4,7 @@
  * its result: one sums dk and dv over queries and heads in order, another dq over keys; no two
  * blocks add to the same number. Contraction (-fmad) makes the steps of its sums multiply-adds,
  * within the bounds of ops.h. */
-#include "kernels/lm/cuda.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define TILE    32
 #define COLUMNS 64

@@ -1,10 +1,10 @@
-/* attend_back_load.cuh - what a block of attend_back_sm90a.cu works on, and the loading of it by the TMA:
- * tasks of 128 rows of a head, and the tiles of the other side that belong to each. */
+/* attend_back_load.cuh - what a block of attend_back_sm90a.cu works on, and the loading of it by
+ * the TMA: tasks of 128 rows of a head, and the tiles of the other side that belong to each. */
 #ifndef RNP_KERNELS_LM_ATTEND_BACK_LOAD_CUH
 #define RNP_KERNELS_LM_ATTEND_BACK_LOAD_CUH
 
-#include "kernels/dev/wgmma_stages.cuh"
-#include "kernels/lm/attend_tensor.cuh"
+#include "kernels/dev/cuda/wgmma_stages.cuh"
+#include "kernels/lm/cuda/attend_tensor.cuh"
 
 #define TILE   64  /* rows of the other side */
 #define OWN    128 /* rows of a task */
@@ -35,8 +35,8 @@ struct back_maps {
 };
 
 #if CUDA_WGMMA && WGMMA_UNEQUAL
-/* A task: own rows of a head, and the rows of the other side that belong to them, `repeats` times: keys see
- * queries of several heads. */
+/* A task: own rows of a head, and the rows of the other side that belong to them, `repeats` times:
+ * keys see queries of several heads. */
 template <bool KEYS> struct back_task {
 	unsigned b, h, i, first; /* i: its number among those of the head */
 	unsigned from, end, tiles, repeats;
@@ -78,8 +78,8 @@ template <bool KEYS> struct back_task {
 		repeats = KEYS ? group(f) : 1;
 	}
 
-	/* n is hidden from the compiler: it would keep in registers, through all the products of a task,
-	 * what is computed again after them. */
+	/* n is hidden from the compiler: it would keep in registers, through all the products of a
+	 * task, what is computed again after them. */
 	__device__ __forceinline__ back_task(const struct lm_attend &f, unsigned n,
 		unsigned window)
 	{
@@ -112,8 +112,8 @@ __device__ __forceinline__ void load_boxes(unsigned char *to, const wgmma_map *m
 			column + n % (D / WGMMA_WIDE) * WGMMA_WIDE, y, z, full);
 }
 
-/* Loads the tiles of all tasks, in their order: by a warp. sums: of the queries of a tile all powers of two
- * that are subtracted, then all d; of_queries has the d. */
+/* Loads the tiles of all tasks, in their order: by a warp. sums: of the queries of a tile all
+ * powers of two that are subtracted, then all d; of_queries has the d. */
 template <int D, bool KEYS, class S>
 __device__ __forceinline__ void load_tiles(S &stages, float2 *sums,
 	const struct back_maps &maps, const struct lm_attend &f, const float *of_queries,

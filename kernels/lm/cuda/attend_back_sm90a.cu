@@ -1,20 +1,22 @@
-/* attend_back_sm90a.cu - the gradient of attention by wgmma and the TMA, for heads of 64 and 128 columns. As
- * in attend_tensor_back.cu keys and queries change roles, and each result has one owner: one kernel makes
- * dq, and what the other needs of each query, which makes dk and dv. A block has 128 rows of its own, of
- * which each of two warpgroups owns 64, and a warp that loads tiles of 64 rows of the other side: of both
- * matrices, which are read both ways round, for scores and for sums. Scores, weights and sums stay in
- * registers, and so do own rows, but where dk and dv of 128 columns leave them no room. While one warpgroup
- * makes weights, tensor cores work for the other; where registers allow, for dq of 64 columns, for the same
- * one, whose next scores come before its sums. Tasks follow each other in a block as in attend_sm90a.cu. Contraction
- * (-fmad) joins scaling, subtraction and rotation, within what rounding to bf16 changes. */
-#include "kernels/lm/attend_back_load.cuh"
+/* attend_back_sm90a.cu - the gradient of attention by wgmma and the TMA, for heads of 64 and 128
+ * columns. As in attend_tensor_back.cu keys and queries change roles, and each result has one
+ * owner: one kernel makes dq, and what the other needs of each query, which makes dk and dv. A
+ * block has 128 rows of its own, of which each of two warpgroups owns 64, and a warp that loads
+ * tiles of 64 rows of the other side: of both matrices, which are read both ways round, for scores
+ * and for sums. Scores, weights and sums stay in registers, and so do own rows, but where dk and dv
+ * of 128 columns leave them no room. While one warpgroup makes weights, tensor cores work for the
+ * other; where registers allow, for dq of 64 columns, for the same one, whose next scores come
+ * before its sums. Tasks follow each other in a block as in attend_sm90a.cu. Contraction (-fmad)
+ * joins scaling, subtraction and rotation, within what rounding to bf16 changes. */
+#include "kernels/lm/cuda/attend_back_load.cuh"
 
-/* a whole warpgroup loads, so that it can leave its registers to the others, as in attend_sm90a.cu */
+/* a whole warpgroup loads, so that it can leave its registers to the others, as in
+ * attend_sm90a.cu */
 #define THREADS            ((GROUPS + 1) * WGMMA_GROUP)
 #define LOAD_REGISTERS     40
 #define MULTIPLY_REGISTERS 232
-/* Tasks of a block: with fewer it would have one or none. In the emulation smaller shapes are left to the
- * other kernels, which are tested with them. */
+/* Tasks of a block: with fewer it would have one or none. In the emulation smaller shapes are left
+ * to the other kernels, which are tested with them. */
 #ifdef CUDA_EMU
 #define TASKS_EACH 4
 #else
@@ -41,7 +43,8 @@ template <int D, bool KEYS, class S, class O> struct back_rows {
 	float lse[2], d[2];                          /* !KEYS: of this lane's queries */
 	float factor;
 	unsigned window, row; /* row: the warpgroup's first among own rows */
-	/* tiles of a task in which own rows see something, one at least; and before and behind these */
+	/* tiles of a task in which own rows see something, one at least; and before and behind
+	 * these */
 	unsigned seen, before, behind;
 	int ahead; /* position of the next tile's first query less that of its first key */
 	unsigned slot; /* of the tile whose scores are made */
@@ -54,8 +57,8 @@ template <int D, bool KEYS, class S, class O> struct back_rows {
 		at = wgmma_operand(stages.at, 16, WGMMA_ATOM);
 	}
 
-	/* Of a lane's own rows, which are two: where its first numbers lie in a matrix whose rows are ld
-	 * apart, and which of them exist. */
+	/* Of a lane's own rows, which are two: where its first numbers lie in a matrix whose rows
+	 * are ld apart, and which of them exist. */
 	struct rows {
 		uint64_t at, apart;
 		bool there[2];
@@ -185,7 +188,8 @@ template <int D, bool KEYS, class S, class O> struct back_rows {
 		return at;
 	}
 
-	/* A stage is read, by each warp for itself: all its lanes have waited for it, and read the sums. */
+	/* A stage is read, by each warp for itself: all its lanes have waited for it, and read the
+	 * sums. */
 	__device__ __forceinline__ void give_back(unsigned at)
 	{
 		__syncwarp();
@@ -193,8 +197,8 @@ template <int D, bool KEYS, class S, class O> struct back_rows {
 			wgmma_arrive(stages.empty + at);
 	}
 
-	/* Passes tiles in which own rows see nothing. No stage may be held meanwhile: others that are waited for
-	 * may come into it. */
+	/* Passes tiles in which own rows see nothing. No stage may be held meanwhile: others that
+	 * are waited for may come into it. */
 	__device__ __forceinline__ void pass(unsigned n)
 	{
 		for (; n; n--)

@@ -1,23 +1,24 @@
-/* attend_sm90a.cu - attention by wgmma and the TMA, forward, for heads of 64 and 128 columns. A block
- * has 128 queries of a head, of which each of two warpgroups owns 64, and a warp that loads tiles of 128
- * keys and of their values. Queries, scores and weights stay in registers: weights are the operand A of
- * their product with values. While a warpgroup makes weights of a tile's scores, tensor cores multiply
- * the weights of the tile before with its values, or work for the other warpgroup (Shah et al. 2024,
- * FlashAttention-3). A block makes tasks that follow each other, so that keys of a head come from the
- * level-2 cache, where the longest and the shortest take turns. Contraction (-fmad) joins what it does in
- * attend_tensor.cu. */
-#include "kernels/dev/wgmma_stages.cuh"
-#include "kernels/lm/attend_tensor.cuh"
+/* attend_sm90a.cu - attention by wgmma and the TMA, forward, for heads of 64 and 128 columns. A
+ * block has 128 queries of a head, of which each of two warpgroups owns 64, and a warp that loads
+ * tiles of 128 keys and of their values. Queries, scores and weights stay in registers: weights are
+ * the operand A of their product with values. While a warpgroup makes weights of a tile's scores,
+ * tensor cores multiply the weights of the tile before with its values, or work for the other
+ * warpgroup (Shah et al. 2024, FlashAttention-3). A block makes tasks that follow each other, so
+ * that keys of a head come from the level-2 cache, where the longest and the shortest take turns.
+ * Contraction (-fmad) joins what it does in attend_tensor.cu. */
+#include "kernels/dev/cuda/wgmma_stages.cuh"
+#include "kernels/lm/cuda/attend_tensor.cuh"
 
 #define KEYS    128 /* of a tile */
 #define QUERIES 128 /* of a task */
 #define GROUPS  2   /* warpgroups that multiply */
-/* a whole warpgroup loads, so that it can leave its registers to the others, as in swiglu_sm90a.cu */
+/* a whole warpgroup loads, so that it can leave its registers to the others, as in
+ * swiglu_sm90a.cu */
 #define THREADS            ((GROUPS + 1) * WGMMA_GROUP)
 #define LOAD_REGISTERS     40
 #define MULTIPLY_REGISTERS 232
-/* Tasks of a block: with fewer it would have one or none. In the emulation smaller shapes are left to the
- * other kernel, which is tested with them. */
+/* Tasks of a block: with fewer it would have one or none. In the emulation smaller shapes are left
+ * to the other kernel, which is tested with them. */
 #ifdef CUDA_EMU
 #define TASKS_EACH 4
 #else
@@ -125,8 +126,8 @@ template <int D, class S> struct wide_queries {
 	{
 	}
 
-	/* Of a lane's queries, which are in two rows: where its first numbers lie in memory like q, and how many
-	 * of the rows exist. */
+	/* Of a lane's queries, which are in two rows: where its first numbers lie in memory like q,
+	 * and how many of the rows exist. */
 	struct rows {
 		uint64_t at, apart;
 		bool there[2];
@@ -216,8 +217,8 @@ template <int D, class S> struct wide_queries {
 		}
 	}
 
-	/* Starts the products of the queries with a tile's keys, or of weights with its values; returns its
-	 * slot. */
+	/* Starts the products of the queries with a tile's keys, or of weights with its values;
+	 * returns its slot. */
 	__device__ __forceinline__ unsigned start_scores()
 	{
 		unsigned parity = stages.phase, slot = stages.next();
@@ -261,7 +262,8 @@ template <int D, class S> struct wide_queries {
 		return all_visible(ahead + (int)row, window, QUERIES / GROUPS, KEYS);
 	}
 
-	/* Makes weights of scores. masked: some keys are not seen, and it may be all of a row where EDGE. */
+	/* Makes weights of scores. masked: some keys are not seen, and it may be all of a row where
+	 * EDGE. */
 	template <bool EDGE> __device__ __forceinline__ void weigh_all(bool masked)
 	{
 		float(&rows)[1][KEYS / 8][4] = reinterpret_cast<float(&)[1][KEYS / 8][4]>(

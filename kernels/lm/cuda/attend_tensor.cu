@@ -3,7 +3,7 @@
  * Keys are loaded while weights multiply values, values while keys are multiplied. Scores and
  * weights are f32 until they become operands of a product. Contraction (-fmad) joins their scaling
  * and subtraction, and the steps of a rotation, within the bound of ops.h. */
-#include "kernels/lm/attend_tensor.cuh"
+#include "kernels/lm/cuda/attend_tensor.cuh"
 
 #define KEYS 64 /* per tile */
 

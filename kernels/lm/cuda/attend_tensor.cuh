@@ -3,8 +3,8 @@
 #ifndef RNP_KERNELS_LM_ATTEND_TENSOR_CUH
 #define RNP_KERNELS_LM_ATTEND_TENSOR_CUH
 
-#include "kernels/dev/tensor.cuh"
-#include "kernels/lm/cuda.cuh"
+#include "kernels/dev/cuda/tensor.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
@@ -297,8 +297,8 @@ __device__ __forceinline__ void turn_back(float &x, float &y, const float *cos_s
 	y = y * c - was * s;
 }
 
-/* Rotates this warp's rows of a gradient back; row 0 of the tile has position `first`, and `left` exist.
- * Both numbers of a pair are in the same lane. */
+/* Rotates this warp's rows of a gradient back; row 0 of the tile has position `first`, and `left`
+ * exist. Both numbers of a pair are in the same lane. */
 template <int D>
 __device__ __forceinline__ void rotate_back(float (&sum)[D / 8][4],
 	const struct lm_attend_back &a, unsigned first, unsigned left)

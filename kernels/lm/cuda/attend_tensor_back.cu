@@ -5,7 +5,7 @@
  * multiplied. The kernel of queries comes first: it also computes what that of keys needs of each
  * query. Contraction (-fmad) joins scaling, subtraction and rotation, within what rounding to bf16
  * changes. */
-#include "kernels/lm/attend_tensor.cuh"
+#include "kernels/lm/cuda/attend_tensor.cuh"
 
 /* Blocks of an SM that ptxas is told of: untold it aims at six of some kernels, and spills. */
 #define BLOCKS 4
@@ -54,9 +54,9 @@ __device__ __forceinline__ void multiply_rows(float (&d)[2], const uint16_t *x,
 }
 
 /* A block's work on M tiles of rows of its own. KEYS: dk and dv of keys, from the tiles of queries
- * that see them; else dq of queries, from tiles of keys. own0, other0 are keys and queries, own1 and
- * other1 values and dout, in the order of their roles. A warp owns 16 rows of each of the M tiles.
- * FIRST_HELD: of keys whose heads have 64 columns own0 stays in registers. */
+ * that see them; else dq of queries, from tiles of keys. own0, other0 are keys and queries, own1
+ * and other1 values and dout, in the order of their roles. A warp owns 16 rows of each of the M
+ * tiles. FIRST_HELD: of keys whose heads have 64 columns own0 stays in registers. */
 template <int D, int TILE, int M, bool KEYS, bool FIRST_HELD> struct back {
 	static constexpr bool AHEAD = D == 64;
 	static constexpr bool HELD = AHEAD && !KEYS; /* own rows stay in registers */

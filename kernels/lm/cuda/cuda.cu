@@ -1,14 +1,15 @@
 /* cuda.cu - the table `lm` of a GPU, and the resources that its operations need besides their
  * arguments. */
-#include "kernels/dev/lt.cuh"
-#include "kernels/lm/cuda.cuh"
-#include "kernels/lm/project_bf16.cuh"
+#include "kernels/dev/cuda/lt.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
+#include "kernels/lm/cuda/project_bf16.cuh"
 
 #include <sysexits.h>
 
-/* Of the memory, for attention to long rows (paged_tensor.cu): a part of 64 keys takes 4 (D + 2) bytes a head while
- * it waits to be joined, and for good 256 D bytes a head of keys and layer: 500 times as much with 32 layers and
- * a head of keys for four, more with others. So there is room for all that the memory can hold. */
+/* Of the memory, for attention to long rows (paged_tensor.cu): a part of 64 keys takes 4 (D + 2)
+ * bytes a head while it waits to be joined, and for good 256 D bytes a head of keys and layer: 500
+ * times as much with 32 layers and a head of keys for four, more with others. So there is room for
+ * all that the memory can hold. */
 #ifdef CUDA_EMU
 #define ROOM_SHARE ((uint64_t)1 << 40)
 #else

@@ -7,7 +7,7 @@
 #ifndef RNP_KERNELS_LM_CUDA_CUH
 #define RNP_KERNELS_LM_CUDA_CUH
 
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/dev/half.h"
 #include "kernels/lm/ops.h"
 
@@ -22,7 +22,8 @@
 #define LM_COUNTERS       256
 #else
 #define LM_SCRATCH_FLOATS ((uint64_t)16 << 20)
-/* behind them: how many blocks have done their part of what the last one puts together, and resets to 0 */
+/* behind them: how many blocks have done their part of what the last one puts together, and resets
+ * to 0 */
 #define LM_COUNTERS 4096
 #endif
 
@@ -330,7 +331,8 @@ int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
 /* The same of enough queries, on GPUs with wgmma. */
 int cuda_lm_attend_wide(struct dev *d, const struct lm_attend *a);
-/* One half each of cuda_lm_attend_back_tensor: dq with d, of each query of each head, and dk and dv. */
+/* One half each of cuda_lm_attend_back_tensor: dq with d, of each query of each head, and dk and
+ * dv. */
 int cuda_lm_attend_back_wide_queries(struct dev *d, const struct lm_attend_back *a,
 	float *sums);
 int cuda_lm_attend_back_wide_keys(struct dev *d, const struct lm_attend_back *a,
@@ -344,8 +346,8 @@ int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p);
 /* Of a few rows: one kernel makes all. */
 int cuda_lm_project_bf16_group(struct dev *d, const struct lm_project_group *g);
 
-/* For heads of 64, 128 and 256 columns, of which the first takes caches of f16 and q8_0 on tensor cores. Return
- * as these. */
+/* For heads of 64, 128 and 256 columns, of which the first takes caches of f16 and q8_0 on tensor
+ * cores. Return as these. */
 int cuda_lm_paged_tensor(struct dev *d, const struct lm_paged_attend *a);
 int cuda_lm_paged_split(struct dev *d, const struct lm_paged_attend *a);
 

@@ -1,8 +1,8 @@
-/* embed_back.cu - the gradient of a table of embeddings. It adds rows with the same token one after the other, so
- * they are sorted: blocks of SORT_ROWS in shared memory, then each row looks up how many rows of the other blocks
- * come before it. A row is a key, its token above its number: no two are equal. Besides additions there is nothing:
- * contraction (-fmad) changes nothing. */
-#include "kernels/lm/cuda.cuh"
+/* embed_back.cu - the gradient of a table of embeddings. It adds rows with the same token one after
+ * the other, so they are sorted: blocks of SORT_ROWS in shared memory, then each row looks up how
+ * many rows of the other blocks come before it. A row is a key, its token above its number: no two
+ * are equal. Besides additions there is nothing: contraction (-fmad) changes nothing. */
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define SORT_ROWS    2048
 #define SORT_THREADS (SORT_ROWS / 2)

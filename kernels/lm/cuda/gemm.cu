@@ -1,12 +1,12 @@
-/* gemm.cu - matrix products: by cuBLASLt (kernels/dev/lt.cu) if it is present, else by our own
- * kernels on tensor cores (kernels/dev/mma.cu), else by one that runs on every GPU and for every
- * alignment, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a thread. What the
+/* gemm.cu - matrix products: by cuBLASLt (kernels/dev/cuda/lt.cu) if it is present, else by our own
+ * kernels on tensor cores (kernels/dev/cuda/mma.cu), else by one that runs on every GPU and for
+ * every alignment, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a thread. What the
  * library does not support (a bias, or an f32 addend for a bf16 result) goes through f32, a few
  * rows at a time. Contraction (-fmad) makes the steps of the plain kernel's sums multiply-adds,
  * within the bound of ops.h. */
-#include "kernels/dev/lt.cuh"
-#include "kernels/dev/mma.cuh"
-#include "kernels/lm/cuda.cuh"
+#include "kernels/dev/cuda/lt.cuh"
+#include "kernels/dev/cuda/mma.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define TILE  64
 #define DEPTH 16

@@ -3,7 +3,7 @@
  * these gradients reads and writes the whole gradient of the output weight. Evaluation computes
  * the logits of a few rows at a time in f32, few enough to stay in the level-2 cache. Contraction
  * (-fmad) joins the scaling of exponents, within the bound of ops.h. */
-#include "kernels/lm/cuda.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define LOGITS_BYTES ((uint64_t)32 << 20)  /* size of the logits of the few rows */
 #define GATHER_BYTES ((uint64_t)512 << 20) /* size of the gradients of the many rows */
@@ -60,8 +60,9 @@ struct logits {
 	bool gradient, wide;
 };
 
-/* The logit of each row's target in f32, one warp per row, and -infinity after the row's logits. The loss is computed from it: the
- * rounding of the many other logits averages out, that of one does not. */
+/* The logit of each row's target in f32, one warp per row, and -infinity after the row's logits.
+ * The loss is computed from it: the rounding of the many other logits averages out, that of one
+ * does not. */
 template <class T, class L>
 __global__ void target_kernel(struct logits x, const T *h, const T *w, uint64_t dim,
 	bool wide)
@@ -95,8 +96,8 @@ struct row_sum {
 
 #define LOG2E 1.4426950408889634f
 
-/* Joins all threads' largest logits and their sums of exponentials relative to these. logit: of the target as stored, exact: to be used in its place. Thread 0 stores the
- * loss. */
+/* Joins all threads' largest logits and their sums of exponentials relative to these. logit: of the
+ * target as stored, exact: to be used in its place. Thread 0 stores the loss. */
 __device__ __forceinline__ row_sum finish_row(float largest, float sum, float logit,
 	float exact, bool has_target, float *loss, float *shared)
 {

@@ -1,11 +1,11 @@
 /* paged.cu - keys and values into a paged cache, and attention over it for heads of any width
- * (paged_tensor.cu and paged_split.cu have those of 64, 128 and 256 columns): a thread block for each row and head.
- * Each thread computes the score of one key of a chunk; then every thread sums the values in one
- * column. A head with more columns than a block has threads is computed in parts, with its scores
- * again for each part. The order of each sum depends only on the row's position. Contraction
- * (-fmad) makes its steps multiply-adds, within the bound of ops.h; what is put into the cache has
- * the same bits with it and without. */
-#include "kernels/lm/cuda.cuh"
+ * (paged_tensor.cu and paged_split.cu have those of 64, 128 and 256 columns): a thread block for
+ * each row and head. Each thread computes the score of one key of a chunk; then every thread sums
+ * the values in one column. A head with more columns than a block has threads is computed in parts,
+ * with its scores again for each part. The order of each sum depends only on the row's position.
+ * Contraction (-fmad) makes its steps multiply-adds, within the bound of ops.h; what is put into
+ * the cache has the same bits with it and without. */
+#include "kernels/lm/cuda/cuda.cuh"
 
 /* and keys of a chunk, and columns of a head that a block makes */
 #define PAGED_THREADS 128

@@ -1,21 +1,22 @@
-/* paged_long.cuh - which rows see many more keys than others of a step do, and where the parts of such a row lie
- * while blocks of their own compute them: for paged_tensor.cu. What a row sees is known to the device alone,
- * as the launches of a step are recorded and run again for other positions. */
+/* paged_long.cuh - which rows see many more keys than others of a step do, and where the parts of
+ * such a row lie while blocks of their own compute them: for paged_tensor.cu. What a row sees is
+ * known to the device alone, as the launches of a step are recorded and run again for other
+ * positions. */
 #ifndef RNP_KERNELS_LM_PAGED_LONG_CUH
 #define RNP_KERNELS_LM_PAGED_LONG_CUH
 
-#include "kernels/lm/paged_tensor.cuh"
+#include "kernels/lm/cuda/paged_tensor.cuh"
 
-/* A row of more parts is long: one block would walk through it for longer than 64 streams of 1,024 keys take
- * together, some 80 us of an H200. */
+/* A row of more parts is long: one block would walk through it for longer than 64 streams of 1,024
+ * keys take together, some 80 us of an H200. */
 #ifdef CUDA_EMU
 #define WALK_PARTS 3
 #else
 #define WALK_PARTS 34
 #endif
 
-/* The parts of long rows are counted from the first row on; those of a row have blocks while v.spare is not
- * exceeded. Of a thread's rows: how many lie before them. */
+/* The parts of long rows are counted from the first row on; those of a row have blocks while
+ * v.spare is not exceeded. Of a thread's rows: how many lie before them. */
 struct mixed_memory {
 	unsigned before[THREADS], all, of_warp[WARPS];
 };
@@ -26,8 +27,8 @@ __device__ __forceinline__ unsigned parts_seen(const seen &s)
 	return (s.first + s.more) / SPLIT - s.first / SPLIT + 1;
 }
 
-/* Where parts of a task are left until the last one is there: [heads][parts][D], and [heads][parts] largest
- * scores and totals; and how many are there. */
+/* Where parts of a task are left until the last one is there: [heads][parts][D], and [heads][parts]
+ * largest scores and totals; and how many are there. */
 struct task_room {
 	float *sums;
 	float2 *stats;
@@ -44,7 +45,8 @@ __device__ __forceinline__ unsigned parts_apart(const struct lm_paged_attend &a,
 	return n > WALK_PARTS ? min(n, v.spare + 1) : 0;
 }
 
-/* Whether rows of the tile that begins with row r0 are of one sequence, which each thread finds out by itself. */
+/* Whether rows of the tile that begins with row r0 are of one sequence, which each thread finds out
+ * by itself. */
 __device__ __forceinline__ bool is_tile(const struct lm_paged_attend &a,
 	const division &v, unsigned r0)
 {
@@ -56,8 +58,8 @@ __device__ __forceinline__ bool is_tile(const struct lm_paged_attend &a,
 	return is;
 }
 
-/* Counts on from *before over rows r .. end - 1, the first of which begins a tile, to the row that has part
- * `wanted`, and returns it; or `end`, with all counted. */
+/* Counts on from *before over rows r .. end - 1, the first of which begins a tile, to the row that
+ * has part `wanted`, and returns it; or `end`, with all counted. */
 __device__ __forceinline__ unsigned count_apart(const struct lm_paged_attend &a,
 	const division &v, unsigned r, unsigned end, unsigned wanted, unsigned *before)
 {

@@ -1,9 +1,9 @@
 /* paged_prompt.cu - attention of prompts over a paged cache on tensor cores. The tile of a prompt's
  * rows, 64 pairs of a row and a head, has a block, of which a warp owns 16 pairs (Dao 2023,
- * FlashAttention-2). Keys are loaded while weights multiply values, values while keys are multiplied.
- * The bits are those of paged_tensor.cu: see paged_tensor.cuh. Multiply-adds are fmaf(), and contraction
- * (-fmad) changes nothing. */
-#include "kernels/lm/paged_tensor.cuh"
+ * FlashAttention-2). Keys are loaded while weights multiply values, values while keys are
+ * multiplied. The bits are those of paged_tensor.cu: see paged_tensor.cuh. Multiply-adds are
+ * fmaf(), and contraction (-fmad) changes nothing. */
+#include "kernels/lm/cuda/paged_tensor.cuh"
 
 /* with fewer rows no tile is looked for */
 #define TILE_ROWS_MIN 8
@@ -186,7 +186,8 @@ template <int TYPE, int D> struct tile_work {
 		}
 	}
 
-	/* Products of the warp's queries, which are in registers but of 256 columns, with the keys. */
+	/* Products of the warp's queries, which are in registers but of 256 columns, with the
+	 * keys. */
 	__device__ __forceinline__ void score(float (&s)[SPLIT / 8][4])
 	{
 		UNROLL
@@ -255,8 +256,8 @@ template <int TYPE, int D> struct tile_work {
 };
 #endif
 
-/* Each block computes a tile of rows of one sequence for heads that share keys; other tiles are left
- * to paged_rows_kernel. */
+/* Each block computes a tile of rows of one sequence for heads that share keys; other tiles are
+ * left to paged_rows_kernel. */
 template <int TYPE, int D>
 __global__ void __launch_bounds__(THREADS, D == 64 ? 3 : 2)
 	paged_prompt_kernel(const GRID_CONSTANT struct lm_paged_attend a,

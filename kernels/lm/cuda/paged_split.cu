@@ -1,13 +1,13 @@
-/* paged_split.cu - attention over a paged cache for heads of 64, 128 and 256 columns, in f32 (Dao et al.
- * 2023, Flash-Decoding): what paged_tensor.cu does not take, which is a cache of f32, and any on a
- * GPU without tensor cores. The keys that a row sees are split, from the first on, into parts of
- * SPLIT. A thread block computes a part for up to four heads that share keys and values, which it
- * loads 16 bytes at a time, eight numbers a lane. Where there are few rows each part has its own
- * block, and that which is the last to end joins the parts; where there are many, a block computes
- * all parts of its row. Parts are joined in order by the same operations, and each sum has the same
- * terms in the same order, so that the bits are the same: multiply-adds are fmaf(), and contraction
- * (-fmad) changes nothing. */
-#include "kernels/lm/cuda.cuh"
+/* paged_split.cu - attention over a paged cache for heads of 64, 128 and 256 columns, in f32 (Dao
+ * et al. 2023, Flash-Decoding): what paged_tensor.cu does not take, which is a cache of f32, and
+ * any on a GPU without tensor cores. The keys that a row sees are split, from the first on, into
+ * parts of SPLIT. A thread block computes a part for up to four heads that share keys and values,
+ * which it loads 16 bytes at a time, eight numbers a lane. Where there are few rows each part has
+ * its own block, and that which is the last to end joins the parts; where there are many, a block
+ * computes all parts of its row. Parts are joined in order by the same operations, and each sum has
+ * the same terms in the same order, so that the bits are the same: multiply-adds are fmaf(), and
+ * contraction (-fmad) changes nothing. */
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define THREADS 128
 #define WARPS   (THREADS / 32)
@@ -242,8 +242,8 @@ __device__ __forceinline__ void join_parts(const struct lm_paged_attend &a,
 	}
 }
 
-/* Each block computes one part, and leaves it in room: out, largest and sum of each head. The last one of a
- * task joins all. */
+/* Each block computes one part, and leaves it in room: out, largest and sum of each head. The last
+ * one of a task joins all. */
 template <int TYPE, int D, int MOST>
 __global__ void __launch_bounds__(THREADS, 5) paged_part_kernel(struct lm_paged_attend a,
 	uint64_t tasks, uint64_t parts, float *room, unsigned *done)

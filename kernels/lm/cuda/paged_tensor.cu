@@ -2,14 +2,15 @@
  * 128 and 256 columns. Of a few rows each part of the keys has a block (Dao et al. 2023,
  * Flash-Decoding), whose warps share its keys, then its columns; that which is the last to end
  * joins the parts. Of many rows a block walks through the parts of its own, but those of a row that
- * sees many have blocks again, so that a long conversation does not hold up short ones; prompts have
- * paged_prompt.cu. All do what paged_tensor.cuh describes, so that their bits are the same:
+ * sees many have blocks again, so that a long conversation does not hold up short ones; prompts
+ * have paged_prompt.cu. All do what paged_tensor.cuh describes, so that their bits are the same:
  * multiply-adds are fmaf(), and contraction (-fmad) changes nothing. */
-#include "kernels/lm/paged_long.cuh"
+#include "kernels/lm/cuda/paged_long.cuh"
 
 /* fewer tasks than this leave multiprocessors idle: parts get their own blocks */
 #define TASKS_WANTED 256
-/* rows of a prompt's few that are computed one by one, in so many launches at most: tiles share their keys */
+/* rows of a prompt's few that are computed one by one, in so many launches at most: tiles share
+ * their keys */
 #define PROMPT_LAUNCHES 2
 
 /* --- a few rows ---------------------------------------------------------------------------- */
@@ -270,7 +271,8 @@ __device__ __forceinline__ bool is_in_tile(const struct lm_paged_attend &a,
 	return view_of(a, r0, min((unsigned)a.rows - r0, v.tile)).is;
 }
 
-/* Computes one of the row's parts, and joins all of them if it is the last of all blocks that do. */
+/* Computes one of the row's parts, and joins all of them if it is the last of all blocks that
+ * do. */
 template <int TYPE, int D>
 __device__ __forceinline__ void compute_part(const struct lm_paged_attend &a,
 	row_work<TYPE, D> &w, const task_room &room, unsigned part)
@@ -492,7 +494,8 @@ int cuda_lm_paged_tensor(struct dev *d, const struct lm_paged_attend *a)
 			 (uintptr_t)a->out) &
 			15) == 0;
 
-	/* the largest score is looked for before it is scaled, so that the scale must be positive */
+	/* the largest score is looked for before it is scaled, so that the scale must be
+	 * positive */
 	if (!cuda_tensor(d) || !whole || a->scale <= 0 || a->keys_max >= 1u << 31 ||
 		a->rows * a->heads * parts_of(a) >= UINT32_MAX)
 		return 1;

@@ -10,8 +10,8 @@
 #ifndef RNP_KERNELS_LM_PAGED_TENSOR_CUH
 #define RNP_KERNELS_LM_PAGED_TENSOR_CUH
 
-#include "kernels/dev/tensor.cuh"
-#include "kernels/lm/cuda.cuh"
+#include "kernels/dev/cuda/tensor.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define THREADS 128
 #define WARPS   (THREADS / 32)
@@ -48,8 +48,8 @@ struct division {
 	unsigned *done;        /* of tasks: how many of its parts are */
 };
 
-/* Launches the tiles of a prompt's rows, where there may be some, and sets v->tile; the other rows are
- * left. Returns 0 or -1. */
+/* Launches the tiles of a prompt's rows, where there may be some, and sets v->tile; the other rows
+ * are left. Returns 0 or -1. */
 int cuda_lm_paged_prompt(struct dev *d, const struct lm_paged_attend *a, division *v);
 
 /* Whether a kernel may have so much shared memory. */
@@ -437,8 +437,9 @@ struct running {
 	float largest, total;
 };
 
-/* By what sums so far and those of a part are multiplied: out = fmaf(out, mine, part * other). A part
- * of which nothing is seen has sums of +0: times -0 they change nothing, not even a zero's sign. */
+/* By what sums so far and those of a part are multiplied: out = fmaf(out, mine, part * other). A
+ * part of which nothing is seen has sums of +0: times -0 they change nothing, not even a zero's
+ * sign. */
 struct shares {
 	float mine, other;
 };

@@ -3,8 +3,8 @@
  * cores, quantised ones those of project_few.cu and project_tensor.cu, and of project_rows.cu where
  * there are none, or the weights are not aligned. Multiply-adds are fmaf(),
  * so that contraction (-fmad) changes nothing: the bits of a row are the same whatever R is. */
-#include "kernels/lm/cuda.cuh"
-#include "kernels/lm/project_quantized.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
+#include "kernels/lm/cuda/project_quantized.cuh"
 
 #include <sysexits.h>
 

@@ -1,13 +1,14 @@
-/* project_ask.cu - asks a GPU what wgmma makes of layers with bf16 weights, before they are served: each shape
- * of tiles (project_sm90a.cu) multiplies the same numbers, and so does mma.sync (project_bf16.cu). All with the
- * same bits: few rows are made by one and many by the other. Shapes with the same bits and mma.sync with others,
- * as another order of additions has: wgmma makes all rows, so that a row's bits are still its own. What does not
- * begin, or is no such sum, is not used, and the device says so.
+/* project_ask.cu - asks a GPU what wgmma makes of layers with bf16 weights, before they are served:
+ * each shape of tiles (project_sm90a.cu) multiplies the same numbers, and so does mma.sync
+ * (project_bf16.cu). All with the same bits: few rows are made by one and many by the other. Shapes
+ * with the same bits and mma.sync with others, as another order of additions has: wgmma makes all
+ * rows, so that a row's bits are still its own. What does not begin, or is no such sum, is not
+ * used, and the device says so.
  *
- * The first is what others found of an H100 (Khattak and Mikaitis 2025, Accurate Models of NVIDIA Tensor Cores):
- * sixteen products and the sum so far are cut off at 2^-25 of the largest and added exactly, by either
- * instruction and in any order. NVIDIA promises it nowhere. */
-#include "kernels/lm/project_bf16.cuh"
+ * The first is what others found of an H100 (Khattak and Mikaitis 2025, Accurate Models of NVIDIA
+ * Tensor Cores): sixteen products and the sum so far are cut off at 2^-25 of the largest and added
+ * exactly, by either instruction and in any order. NVIDIA promises it nowhere. */
+#include "kernels/lm/cuda/project_bf16.cuh"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <sysexits.h>
 
-/* Two layers with an edge in each direction, and, on a chip, more steps than any shape has stages. */
+/* Two layers with an edge in each direction, and, on a chip, more steps than any shape has
+ * stages. */
 #ifdef CUDA_EMU
 enum { ROWS = 9, OUTPUTS = 24, DEPTH = 72, SHAPES = 1 };
 #else
@@ -151,8 +153,9 @@ static bool is_near(const struct asked *a, const struct sums *s)
 	return true;
 }
 
-/* Whether SwiGLU is that of the kernel of its own, which the compiler may have fused other operations of. Where
- * sums are other ones it is not asked: what differs little there may differ much here. */
+/* Whether SwiGLU is that of the kernel of its own, which the compiler may have fused other
+ * operations of. Where sums are other ones it is not asked: what differs little there may differ
+ * much here. */
 static bool is_gated(const struct asked *a, const struct sums *s)
 {
 	for (unsigned i = 0; i < ROWS * OUTPUTS; i++)

@@ -1,17 +1,18 @@
 /* project_bf16.cu - linear layers with bf16 weights on tensor cores, for few rows. An activation is
- * rounded to bf16: 16 rows of x are the left operand, eight rows of W the right one. Each output is one
- * sum of one tensor core, 16 neighbours along k an instruction, from the first to the last; tiles for many
- * rows (project_bf16_tiles.cu, project_sm90a.cu) give the same numbers to the same instructions in the same order, so
- * that the bits of a row do not depend on which it was (where wgmma has others it makes all: project_ask.cu).
- * Besides tensor cores there are additions alone: contraction (-fmad) changes nothing, but the norm and SwiGLU of
- * layers that are made together, as it does where these are kernels of their own.
+ * rounded to bf16: 16 rows of x are the left operand, eight rows of W the right one. Each output is
+ * one sum of one tensor core, 16 neighbours along k an instruction, from the first to the last;
+ * tiles for many rows (project_bf16_tiles.cu, project_sm90a.cu) give the same numbers to the same
+ * instructions in the same order, so that the bits of a row do not depend on which it was (where
+ * wgmma has others it makes all: project_ask.cu). Besides tensor cores there are additions alone:
+ * contraction (-fmad) changes nothing, but the norm and SwiGLU of layers that are made together, as
+ * it does where these are kernels of their own.
  *
- * What bounds it is W, which is read once. A warp makes eight outputs, and what it takes of W passes
- * through a ring of its own in shared memory, so that memory is never idle while a step is multiplied:
- * 8 KB of a warp are on their way, 64 of a multiprocessor that has two blocks, where the latency needs
- * about 24. x lies in shared memory as bf16: loads of it from the level-2 cache, step by step, would take
- * longer than W. */
-#include "kernels/lm/project_bf16.cuh"
+ * What bounds it is W, which is read once. A warp makes eight outputs, and what it takes of W
+ * passes through a ring of its own in shared memory, so that memory is never idle while a step is
+ * multiplied: 8 KB of a warp are on their way, 64 of a multiprocessor that has two blocks, where
+ * the latency needs about 24. x lies in shared memory as bf16: loads of it from the level-2 cache,
+ * step by step, would take longer than W. */
+#include "kernels/lm/cuda/project_bf16.cuh"
 
 #define THREADS 128
 #define WARPS   (THREADS / 32)
@@ -32,8 +33,8 @@ struct few_room {
 };
 
 #if CUDA_TENSOR
-/* x as it is. AT_ONCE: so many loads of a thread are on their way, 32 KB of a block: with 8 KB eight rows of 4,096
- * numbers would take 10 us, in which the ring's weights are long there. */
+/* x as it is. AT_ONCE: so many loads of a thread are on their way, 32 KB of a block: with 8 KB
+ * eight rows of 4,096 numbers would take 10 us, in which the ring's weights are long there. */
 struct plain_rows {
 	enum { AT_ONCE = 16 };
 	const float *x;
@@ -58,9 +59,9 @@ struct normed_rows {
 	}
 };
 
-/* A warp's eight rows of W on their way through its ring. A lane copies 16 bytes of two of them in a
- * step; eight lanes one row's. The chunk c of row r goes to c ^ r % 4 * 2, so that half a warp reads 32
- * bytes of each of four rows from all banks. */
+/* A warp's eight rows of W on their way through its ring. A lane copies 16 bytes of two of them in
+ * a step; eight lanes one row's. The chunk c of row r goes to c ^ r % 4 * 2, so that half a warp
+ * reads 32 bytes of each of four rows from all banks. */
 struct weight_ring {
 	uint4 *at;
 	const uint16_t *w[2];
@@ -99,7 +100,8 @@ struct weight_ring {
 		tensor_commit();
 	}
 
-	/* What this lane has of the right operand of 16 along k: four neighbours of row lane / 4. */
+	/* What this lane has of the right operand of 16 along k: four neighbours of row lane /
+	 * 4. */
 	__device__ __forceinline__ uint2 right(unsigned k, unsigned i) const
 	{
 		unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -110,8 +112,8 @@ struct weight_ring {
 	}
 };
 
-/* The numbers of x that a block has in shared memory: `rows` rows, of which each lane reads those of its
- * operands, of `piece` numbers from `first` on. */
+/* The numbers of x that a block has in shared memory: `rows` rows, of which each lane reads those
+ * of its operands, of `piece` numbers from `first` on. */
 struct shared_rows {
 	enum : unsigned { NOWHERE = 0xffffffff };
 	uint16_t *at;
@@ -167,8 +169,8 @@ struct shared_rows {
 	}
 };
 
-/* Asks for what follows what the rings have asked for at k, of rows j0 to j0 + OUTPUTS - 1: while a block finds its
- * x nothing else would. */
+/* Asks for what follows what the rings have asked for at k, of rows j0 to j0 + OUTPUTS - 1: while a
+ * block finds its x nothing else would. */
 __device__ __forceinline__ void ask_ahead(const struct lm_project &p, uint64_t j0,
 	unsigned k)
 {
@@ -183,8 +185,8 @@ __device__ __forceinline__ void ask_ahead(const struct lm_project &p, uint64_t j
 	}
 }
 
-/* sum = the products of a block's rows of x with the eight rows of W from j0 on of each warp: of 16 rows
- * r a lane has in sum[r / 16] those of mma.m16n8k16. */
+/* sum = the products of a block's rows of x with the eight rows of W from j0 on of each warp: of 16
+ * rows r a lane has in sum[r / 16] those of mma.m16n8k16. */
 template <int EIGHTS, class X>
 __device__ __forceinline__ void multiply_rows(float (&sum)[(EIGHTS + 1) / 2][4],
 	few_room *s, shared_rows &rows, const struct lm_project &p, uint64_t j0,
@@ -207,7 +209,8 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[(EIGHTS + 1) / 2][4],
 		UNROLL_STEPS
 		for (unsigned k = k0; k < end; k += STEP) {
 			tensor_wait<SLOTS - 2>();
-			__syncwarp(); /* the copies of other lanes, and their reads of the step before */
+			/* the copies of other lanes, and their reads of the step before */
+			__syncwarp();
 			ring.fetch(k + (SLOTS - 1) * STEP);
 			UNROLL
 			for (unsigned i = 0; i < STEP / 16; i++) {
@@ -268,9 +271,9 @@ __global__ void __launch_bounds__(THREADS, 2)
 #endif
 }
 
-/* Layers that take the norm of the same few rows. A block makes OUTPUTS outputs of one of them, or of both g
- * and u; it finds the norm's factors itself while its first weights are on their way, which one kernel
- * after the other would leave the memory idle for. */
+/* Layers that take the norm of the same few rows. A block makes OUTPUTS outputs of one of them, or
+ * of both g and u; it finds the norm's factors itself while its first weights are on their way,
+ * which one kernel after the other would leave the memory idle for. */
 __global__ void __launch_bounds__(THREADS, 2)
 	project_bf16_group_kernel(const GRID_CONSTANT struct lm_project_group q)
 {

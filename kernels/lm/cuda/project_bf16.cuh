@@ -2,8 +2,8 @@
 #ifndef RNP_KERNELS_LM_PROJECT_BF16_CUH
 #define RNP_KERNELS_LM_PROJECT_BF16_CUH
 
-#include "kernels/dev/tensor.cuh"
-#include "kernels/lm/cuda.cuh"
+#include "kernels/dev/cuda/tensor.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 /* Less along k is not worth tensor cores. */
 #define BF16_K_MIN 32
@@ -41,17 +41,18 @@ __device__ __forceinline__ float4 bf16_normed(const float4 &v, float rms, const 
 		bf16_normed_one(v.z, rms, w.z), bf16_normed_one(v.w, rms, w.w));
 }
 
-/* Of rows > 16, by tiles of mma.sync. All return 0; 1 if the shape is not supported, and nothing was
- * started; -1 on error. */
+/* Of rows > 16, by tiles of mma.sync. All return 0; 1 if the shape is not supported, and nothing
+ * was started; -1 on error. */
 int cuda_lm_project_bf16_tiles(struct dev *d, const struct lm_project *p);
-/* The same of any rows by wgmma; and of layers of one norm, or of x as it is where there is none, in tiles of
- * that shape; WIDE_SHAPES: of the best. Where cuda_lm_wide says so. */
+/* The same of any rows by wgmma; and of layers of one norm, or of x as it is where there is none,
+ * in tiles of that shape; WIDE_SHAPES: of the best. Where cuda_lm_wide says so. */
 #define WIDE_SHAPES 5
 int cuda_lm_project_wide(struct dev *d, const struct lm_project *p);
 int cuda_lm_project_wide_group(struct dev *d, const struct lm_project_group *g,
 	unsigned shape);
-/* Finds out, with the scratch memory, which rows wgmma may make: those from nine on where it has the bits of
- * mma.sync, all where its sums are others, none where it does not work. Returns 0 or -1. */
+/* Finds out, with the scratch memory, which rows wgmma may make: those from nine on where it has
+ * the bits of mma.sync, all where its sums are others, none where it does not work. Returns 0 or
+ * -1. */
 int cuda_lm_find_wide(struct dev *d);
 /* Of any rows. */
 int cuda_lm_project_bf16_few(struct dev *d, const struct lm_project *p);

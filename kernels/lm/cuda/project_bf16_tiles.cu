@@ -1,8 +1,9 @@
-/* project_bf16_tiles.cu - linear layers with bf16 weights on tensor cores, for many rows, by mma.sync:
- * tiles of ROWS x OUTPUTS, whose steps along k are in shared memory or on their way. The same numbers in the
- * same instructions as in project_bf16.cu; for GPUs without wgmma (project_sm90a.cu). Besides tensor
- * cores there are additions alone: contraction (-fmad) changes nothing. */
-#include "kernels/lm/project_bf16.cuh"
+/* project_bf16_tiles.cu - linear layers with bf16 weights on tensor cores, for many rows, by
+ * mma.sync: tiles of ROWS x OUTPUTS, whose steps along k are in shared memory or on their way. The
+ * same numbers in the same instructions as in project_bf16.cu; for GPUs without wgmma
+ * (project_sm90a.cu). Besides tensor cores there are additions alone: contraction (-fmad) changes
+ * nothing. */
+#include "kernels/lm/cuda/project_bf16.cuh"
 
 #define THREADS      256
 #define STEP         32 /* along k */
@@ -13,8 +14,8 @@
 #define MANY         128 /* rows from which tiles are better even where they are few */
 #define TILES_WANTED 96
 
-/* What 16 rows of x are for 32 of k in the scratch memory and in a stage: what each lane takes of them
- * for the first instruction and for the second. */
+/* What 16 rows of x are for 32 of k in the scratch memory and in a stage: what each lane takes of
+ * them for the first instruction and for the second. */
 #define GROUP_CHUNKS 64
 
 /* Writes all groups of 16 rows, with zeros where there is no row or no k. */
@@ -38,9 +39,9 @@ __global__ void round_kernel(struct lm_project p, uint4 *to)
 }
 
 #if CUDA_TENSOR
-/* What a thread copies of each step of a tile: a chunk of 16 bytes of two rows of W, and one of x. Of W
- * the halves of a row's 64 bytes change places in two of four rows: half a warp reads 32 bytes of each of
- * four rows from all banks. */
+/* What a thread copies of each step of a tile: a chunk of 16 bytes of two rows of W, and one of x.
+ * Of W the halves of a row's 64 bytes change places in two of four rows: half a warp reads 32 bytes
+ * of each of four rows from all banks. */
 struct tile_source {
 	const uint16_t *w;
 	const uint4 *x;

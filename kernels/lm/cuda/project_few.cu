@@ -1,10 +1,11 @@
-/* project_few.cu - products of up to eight rows with quantised weights, and layers of one input, on int8
- * tensor cores: bound by the memory that the weights come from. A warp makes eight outputs of all rows
- * and goes along k; all of x is in shared memory, weights come through a ring of the warp's own, which
- * goes on from one output to the next, so that after x is there no warp waits for another. What a block
- * of 32 adds is exact, and scaled and added in the order of the blocks: the reference's bits. But for the
- * norm and SwiGLU of layers that are made together, contraction (-fmad) changes nothing. */
-#include "kernels/lm/project_fragment.cuh"
+/* project_few.cu - products of up to eight rows with quantised weights, and layers of one input, on
+ * int8 tensor cores: bound by the memory that the weights come from. A warp makes eight outputs of
+ * all rows and goes along k; all of x is in shared memory, weights come through a ring of the
+ * warp's own, which goes on from one output to the next, so that after x is there no warp waits for
+ * another. What a block of 32 adds is exact, and scaled and added in the order of the blocks: the
+ * reference's bits. But for the norm and SwiGLU of layers that are made together, contraction
+ * (-fmad) changes nothing. */
+#include "kernels/lm/cuda/project_fragment.cuh"
 
 #define WARPS_MAX 12
 #define WARPS_MIN 4 /* they share the work of x, too */
@@ -18,8 +19,8 @@
 #define N_END       ((uint64_t)1 << 30)
 #define SHARED_MOST (227 << 10) /* that any GPU gives a block */
 
-/* Steps in a warp's ring: where four warps are all that an SM has, as with 4,096 outputs, 32 KB or more
- * are on their way. */
+/* Steps in a warp's ring: where four warps are all that an SM has, as with 4,096 outputs, 32 KB or
+ * more are on their way. */
 template <int TYPE> struct few_ring {
 	enum {
 		STAGE = OUTPUTS * eight_blocks<TYPE>::CHUNKS,
@@ -38,9 +39,9 @@ HD uint64_t few_x_bytes(uint64_t rows, uint64_t steps)
 }
 
 #if CUDA_TENSOR
-/* x of all rows in shared memory, two blocks of 32 side by side: 16 bytes have words t of both, then words
- * t + 4, so that one load is the left operand of both blocks' products, one in its upper rows and the other
- * in the lower ones. Beside them scale and sum of both. */
+/* x of all rows in shared memory, two blocks of 32 side by side: 16 bytes have words t of both,
+ * then words t + 4, so that one load is the left operand of both blocks' products, one in its upper
+ * rows and the other in the lower ones. Beside them scale and sum of both. */
 struct few_x {
 	uint4 *codes;
 	float4 *scales;
@@ -152,7 +153,8 @@ struct few_x {
 	}
 };
 
-/* Which eight outputs of which layer: a warp's tasks are those of all layers in turn, `parts` of each. */
+/* Which eight outputs of which layer: a warp's tasks are those of all layers in turn, `parts` of
+ * each. */
 struct few_task {
 	unsigned task, which;
 	uint64_t j0;
@@ -179,7 +181,8 @@ template <int TYPE> struct few_ahead {
 	weight_reader<TYPE, OUTPUTS> reader;
 	few_task at;
 	uint4 *ring;
-	/* stage: where the next one begins; steps: 0, as step, when there is nothing more to bring */
+	/* stage: where the next one begins; steps: 0, as step, when there is nothing more to
+	 * bring */
 	unsigned tasks, apart, part, parts, step, steps, stage;
 
 	__device__ __forceinline__ void turn(const struct lm_project_group &q)
@@ -207,7 +210,8 @@ template <int TYPE> struct few_ahead {
 	}
 };
 
-/* Writes the scales of a step, of which `left` blocks exist: of two blocks and two outputs side by side. */
+/* Writes the scales of a step, of which `left` blocks exist: of two blocks and two outputs side by
+ * side. */
 template <int TYPE>
 __device__ __forceinline__ void write_table(float *table, const unsigned char *row,
 	unsigned left)
@@ -264,8 +268,8 @@ template <int TYPE> struct few_sums {
 	const float4 *scales;
 	unsigned stage, blocks, steps; /* stage: in bytes */
 
-	/* Adds steps s to end - 1, and brings as many. A step's scales are written a step before, so that
-	 * nothing waits for them. */
+	/* Adds steps s to end - 1, and brings as many. A step's scales are written a step before,
+	 * so that nothing waits for them. */
 	template <bool INSIDE>
 	__device__ __forceinline__ void add(float (&sum)[2], unsigned head, unsigned s,
 		unsigned end, few_ahead<TYPE> &ahead)
@@ -316,9 +320,10 @@ template <int TYPE> struct few_sums {
 	}
 };
 
-/* Asks for what follows the steps that the ring has asked for, of the eight outputs that a warp begins with: while
- * x is made nothing else would. 64 KB of a block are what comes meanwhile. More would have x wait behind them, and
- * all of a layer's weights, asked for at once, would come before anything is multiplied, and not while. */
+/* Asks for what follows the steps that the ring has asked for, of the eight outputs that a warp
+ * begins with: while x is made nothing else would. 64 KB of a block are what comes meanwhile. More
+ * would have x wait behind them, and all of a layer's weights, asked for at once, would come before
+ * anything is multiplied, and not while. */
 template <int TYPE>
 __device__ __forceinline__ void ask_outputs(const struct lm_project &p, uint64_t j0,
 	unsigned warps)
@@ -337,7 +342,8 @@ __device__ __forceinline__ void ask_outputs(const struct lm_project &p, uint64_t
 	}
 }
 
-/* Stores outputs j0 + 2 t and the next of row g; of g and u together only what SwiGLU makes of them. */
+/* Stores outputs j0 + 2 t and the next of row g; of g and u together only what SwiGLU makes of
+ * them. */
 __device__ __forceinline__ void few_store(const struct lm_project_group &q,
 	const few_task &at, unsigned part, const float (&sum)[2], float (&gate)[2])
 {
@@ -459,8 +465,9 @@ template <int TYPE> static int launch(struct dev *d, const struct lm_project_gro
 		return 1;
 	grid = (unsigned)(tasks < (uint64_t)c->sm_count ? tasks : (uint64_t)c->sm_count);
 	bytes = warps * few_ring<TYPE>::WARP_BYTES + x_bytes;
-	/* all that a block may have, and not what this one needs: of a kernel there is one such number, and while one
-	 * launch lowers it, another thread's, or one that is being captured, may need more */
+	/* all that a block may have, and not what this one needs: of a kernel there is one such
+	 * number, and while one launch lowers it, another thread's, or one that is being captured,
+	 * may need more */
 	CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
 		c->shared_bytes));
 	LAUNCH_LARGE(kernel, grid, 32 * warps, bytes, cuda_of(d)->stream, *q,

@@ -1,17 +1,17 @@
-/* project_fragment.cuh - how tensor cores take quantised weights: a warp brings eight blocks of some
- * outputs at a time to a ring of its own in shared memory, as they lie in the file, and its lanes
- * read codes from there into the registers where an instruction wants them. Nothing is decoded
- * twice, and no warp waits for another. */
+/* project_fragment.cuh - how tensor cores take quantised weights: a warp brings eight blocks of
+ * some outputs at a time to a ring of its own in shared memory, as they lie in the file, and its
+ * lanes read codes from there into the registers where an instruction wants them. Nothing is
+ * decoded twice, and no warp waits for another. */
 #ifndef RNP_KERNELS_LM_PROJECT_FRAGMENT_CUH
 #define RNP_KERNELS_LM_PROJECT_FRAGMENT_CUH
 
-#include "kernels/lm/project_quantized.cuh"
+#include "kernels/lm/cuda/project_quantized.cuh"
 
 #define EIGHT 8 /* blocks of 32 of a step along k */
 
 /* Eight blocks of an output in a ring. Codes have their offset taken and are shifted left by SHIFT,
- * which costs nothing where they are unpacked; their sums start at MAGIC, 1.5 2^(23 - SHIFT) as bits:
- * as an f32 the result is the sum more than that, exactly. */
+ * which costs nothing where they are unpacked; their sums start at MAGIC, 1.5 2^(23 - SHIFT) as
+ * bits: as an f32 the result is the sum more than that, exactly. */
 template <int TYPE> struct eight_blocks {
 	typedef block_bytes<TYPE> size;
 	enum {
@@ -103,7 +103,8 @@ template <int TYPE, int OUTPUTS> struct weight_reader {
 	}
 };
 
-/* What is left of a multiple of 16 where the bytes of an output begin, and those of one of its steps. */
+/* What is left of a multiple of 16 where the bytes of an output begin, and those of one of its
+ * steps. */
 template <int TYPE>
 __device__ __forceinline__ unsigned head_of(const struct lm_project &p, uint64_t j)
 {
@@ -132,7 +133,8 @@ template <int TYPE> __device__ __forceinline__ unsigned word_at(const unsigned c
 	return half[0] | (unsigned)half[1] << 16;
 }
 
-/* A lane's codes of block i of eight that begin at `row`: 4 t to 4 t + 3 of the block, and 16 more. */
+/* A lane's codes of block i of eight that begin at `row`: 4 t to 4 t + 3 of the block, and 16
+ * more. */
 template <int TYPE>
 __device__ __forceinline__ void read_fragment(unsigned (&b)[2], const unsigned char *row,
 	unsigned i, unsigned t)
@@ -201,9 +203,9 @@ __device__ __forceinline__ float half_of(const unsigned char *p)
 	return cuda_f16(*(const uint16_t *)(const void *)p);
 }
 
-/* Writes the scales of block i of eight of an output where what multiplies reads them, `apart` floats
- * between planes: the scale, then the minimum, or the scales of two halves. Of a block behind the
- * end they are 0, and nothing is what it adds. */
+/* Writes the scales of block i of eight of an output where what multiplies reads them, `apart`
+ * floats between planes: the scale, then the minimum, or the scales of two halves. Of a block
+ * behind the end they are 0, and nothing is what it adds. */
 template <int TYPE>
 __device__ __forceinline__ void write_scales(float *to, unsigned apart,
 	const unsigned char *row, unsigned i, bool there)

@@ -3,10 +3,11 @@
 #ifndef RNP_KERNELS_LM_PROJECT_QUANTIZED_CUH
 #define RNP_KERNELS_LM_PROJECT_QUANTIZED_CUH
 
-#include "kernels/dev/tensor.cuh"
-#include "kernels/lm/cuda.cuh"
+#include "kernels/dev/cuda/tensor.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
-/* Bytes of the blocks `from` .. `to` - 1 of a row: of whole super blocks where the type has them. */
+/* Bytes of the blocks `from` .. `to` - 1 of a row: of whole super blocks where the type has
+ * them. */
 template <int TYPE> struct block_bytes {
 	enum {
 		SUPER = TYPE >= LM_WEIGHT_Q4_K,
@@ -220,9 +221,9 @@ struct quantized_four {
 	}
 };
 
-/* Start kernels for a product with quantised weights: for every GPU; for up to eight rows; for many, on
- * tensor cores; and for layers of one norm. Return 0; 1: not supported, nothing was started; -1: an
- * error. */
+/* Start kernels for a product with quantised weights: for every GPU; for up to eight rows; for
+ * many, on tensor cores; and for layers of one norm. Return 0; 1: not supported, nothing was
+ * started; -1: an error. */
 int cuda_lm_project_quantized(struct dev *d, const struct lm_project *p);
 int cuda_lm_project_few(struct dev *d, const struct lm_project *p);
 int cuda_lm_project_tensor(struct dev *d, const struct lm_project *p);

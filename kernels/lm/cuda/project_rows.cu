@@ -4,7 +4,7 @@
  * is left in shared memory, where one thread for each row and output adds it in the order of the
  * blocks: the reference's bits, however many rows there are. Multiply-adds are fmaf(), as in the
  * reference: contraction (-fmad) changes nothing. */
-#include "kernels/lm/project_quantized.cuh"
+#include "kernels/lm/cuda/project_quantized.cuh"
 
 #define WARPS   8
 #define THREADS (32 * WARPS)

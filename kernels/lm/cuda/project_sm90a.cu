@@ -1,17 +1,18 @@
-/* project_sm90a.cu - linear layers with bf16 weights by wgmma, for more than eight rows. Outputs are the
- * rows of a tile, 64 of a warpgroup, and rows of x its columns, 32 to 256: W goes from memory through the
- * TMA into stages of shared memory, x beside it, and both from there into the tensor cores, without an
- * instruction for any number. A ninth or fifth warp has one thread that loads, and runs ahead into the next
- * tile while the others store; a block stays for all tiles that it makes. Of gate and up a tile takes
- * eight rows in turns, so that a lane has both numbers of which SwiGLU makes one.
+/* project_sm90a.cu - linear layers with bf16 weights by wgmma, for more than eight rows. Outputs
+ * are the rows of a tile, 64 of a warpgroup, and rows of x its columns, 32 to 256: W goes from
+ * memory through the TMA into stages of shared memory, x beside it, and both from there into the
+ * tensor cores, without an instruction for any number. A ninth or fifth warp has one thread that
+ * loads, and runs ahead into the next tile while the others store; a block stays for all tiles that
+ * it makes. Of gate and up a tile takes eight rows in turns, so that a lane has both numbers of
+ * which SwiGLU makes one.
  *
- * With 64 rows W bounds it, which is read once, and x for each tile from the level-2 cache; with 256 and more
- * the tensor cores. The sum of an output is that of project_bf16.cu: 16 neighbours along k an instruction,
- * from the first to the last, in one sum (project_ask.cu asks the GPU whether both instructions add the same
- * way). Besides wgmma there are additions alone: contraction (-fmad) changes nothing but norm and SwiGLU, as it
- * does where these are kernels of their own. */
-#include "kernels/dev/wgmma_stages.cuh"
-#include "kernels/lm/project_bf16.cuh"
+ * With 64 rows W bounds it, which is read once, and x for each tile from the level-2 cache; with
+ * 256 and more the tensor cores. The sum of an output is that of project_bf16.cu: 16 neighbours
+ * along k an instruction, from the first to the last, in one sum (project_ask.cu asks the GPU
+ * whether both instructions add the same way). Besides wgmma there are additions alone: contraction
+ * (-fmad) changes nothing but norm and SwiGLU, as it does where these are kernels of their own. */
+#include "kernels/dev/cuda/wgmma_stages.cuh"
+#include "kernels/lm/cuda/project_bf16.cuh"
 
 #include <sysexits.h>
 
@@ -94,8 +95,8 @@ __device__ __forceinline__ void load_tile(S &s, const wide_maps &maps,
 	}
 }
 
-/* Sums the steps of a tile, of which there is at least one; by the warpgroups that multiply. While a step is
- * multiplied the one before is given back. */
+/* Sums the steps of a tile, of which there is at least one; by the warpgroups that multiply. While
+ * a step is multiplied the one before is given back. */
 template <unsigned COLUMNS, class SHAPE, class S>
 __device__ __forceinline__ void multiply_tile(float (&sum)[COLUMNS / 2], S &s,
 	unsigned steps)
@@ -136,8 +137,8 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[COLUMNS / 2], S &s,
 		wgmma_arrive(s.empty + before);
 }
 
-/* Stores a thread's outputs j and j + 8 of rows from r on: what is added to many of them is loaded before one
- * is stored, as y may be there, too. */
+/* Stores a thread's outputs j and j + 8 of rows from r on: what is added to many of them is loaded
+ * before one is stored, as y may be there, too. */
 template <unsigned COLUMNS>
 __device__ __forceinline__ void store_outputs(const struct lm_project &p,
 	const float (&sum)[COLUMNS / 2], unsigned r, unsigned j)

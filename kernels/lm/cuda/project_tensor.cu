@@ -1,11 +1,12 @@
-/* project_tensor.cu - products of more than a few rows with quantised weights, on int8 tensor cores. The
- * rows of x that a block multiplies are brought to shared memory eight blocks of 32 along k at a time,
- * the next while these are used; each warp brings the weights of its own outputs, as they lie in the file,
- * and takes them from there (project_fragment.cuh). An MMA makes the exact sum of a block; it is scaled
- * and added in the order of the blocks by fmaf(): the same bits as those of few rows (project_few.cu), and
- * the reference's. That takes three instructions of f32 for a sum and block, 12 beside each MMA, which is
- * what bounds products of many rows. Contraction (-fmad) changes nothing. */
-#include "kernels/lm/project_fragment.cuh"
+/* project_tensor.cu - products of more than a few rows with quantised weights, on int8 tensor
+ * cores. The rows of x that a block multiplies are brought to shared memory eight blocks of 32
+ * along k at a time, the next while these are used; each warp brings the weights of its own
+ * outputs, as they lie in the file, and takes them from there (project_fragment.cuh). An MMA makes
+ * the exact sum of a block; it is scaled and added in the order of the blocks by fmaf(): the same
+ * bits as those of few rows (project_few.cu), and the reference's. That takes three instructions of
+ * f32 for a sum and block, 12 beside each MMA, which is what bounds products of many rows.
+ * Contraction (-fmad) changes nothing. */
+#include "kernels/lm/cuda/project_fragment.cuh"
 
 #define WARPS    4
 #define THREADS  128 /* of four warps */
@@ -72,7 +73,8 @@ template <int ROWS> struct x_reader {
 	}
 };
 
-/* Multiplies block i of a stage, whose x is at `x` and whose output of this lane begins at row[n]. */
+/* Multiplies block i of a stage, whose x is at `x` and whose output of this lane begins at
+ * row[n]. */
 template <int TYPE, int M, int N>
 __device__ __forceinline__ void multiply_block(float (&sum)[M][N][4],
 	const unsigned char *x, const unsigned char *const (&row)[N], const float *table,
@@ -232,16 +234,17 @@ static int launch(struct dev *d, const struct lm_project *p)
 	return 0;
 }
 
-/* Up to 32 rows are bound by memory, and more steps are on their way. So are tiles of half the outputs and rows
- * better where others are fewer than multiprocessors: they take 1.6 times as many instructions for an MMA, but
- * four times as many warps issue them (64 rows and 4,096 outputs are 64 tiles, or 256). */
+/* Up to 32 rows are bound by memory, and more steps are on their way. So are tiles of half the
+ * outputs and rows better where others are fewer than multiprocessors: they take 1.6 times as many
+ * instructions for an MMA, but four times as many warps issue them (64 rows and 4,096 outputs are
+ * 64 tiles, or 256). */
 template <int TYPE> static int start(struct dev *d, const struct lm_project *p)
 {
 	typedef tile<TYPE, 4, 2, 2> large;
 	uint64_t tiles = (p->n + WARPS * large::OUTPUTS - 1) / (WARPS * large::OUTPUTS) *
 		((p->rows + large::ROWS - 1) / large::ROWS);
-	/* on an SM, for which those of super blocks have too many registers, and others most often more
-	 * shared memory than an H100 has for three */
+	/* on an SM, for which those of super blocks have too many registers, and others most often
+	 * more shared memory than an H100 has for three */
 	enum { BLOCKS = TYPE == LM_WEIGHT_Q4_0 ? 3 : 2 };
 
 	return p->rows <= 32 || tiles < (uint64_t)cuda_of(d)->sm_count ?

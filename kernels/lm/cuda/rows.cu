@@ -4,7 +4,7 @@
  * in an order that depends on sizes alone. Contraction (-fmad) changes norms, rotations and
  * their gradients within the bounds of ops.h; copies and sums of biases it does not. SwiGLU is in
  * swiglu.cu, the gradient of a table of embeddings in embed_back.cu. */
-#include "kernels/lm/cuda.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 /* --- tables of embeddings ------------------------------------------------------------------- */
 

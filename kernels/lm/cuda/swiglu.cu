@@ -1,7 +1,7 @@
-/* swiglu.cu - SwiGLU, its gradient, and with the products of its inputs where cuBLASLt makes those; in the products'
- * own kernels they are in swiglu_sm90a.cu and swiglu_tensor.cu. Packs of eight as in rows.cu. Contraction (-fmad)
- * changes them within the bounds of ops.h. */
-#include "kernels/lm/cuda.cuh"
+/* swiglu.cu - SwiGLU, its gradient, and with the products of its inputs where cuBLASLt makes those;
+ * in the products' own kernels they are in swiglu_sm90a.cu and swiglu_tensor.cu. Packs of eight as
+ * in rows.cu. Contraction (-fmad) changes them within the bounds of ops.h. */
+#include "kernels/lm/cuda/cuda.cuh"
 
 template <class T> __global__ void swiglu_kernel(struct lm_swiglu s, bool wide)
 {
@@ -22,8 +22,9 @@ template <class T> __global__ void swiglu_kernel(struct lm_swiglu s, bool wide)
 	}
 }
 
-/* Whether SwiGLU is better a kernel of its own, which passes its bytes at the memory's rate, behind a product of
- * cuBLASLt: on an H200 that makes 800 TFLOP/s, swiglu_sm90a.cu 428 and swiglu_tensor.cu 236. */
+/* Whether SwiGLU is better a kernel of its own, which passes its bytes at the memory's rate, behind
+ * a product of cuBLASLt: on an H200 that makes 800 TFLOP/s, swiglu_sm90a.cu 428 and
+ * swiglu_tensor.cu 236. */
 static bool gates_apart(struct dev *d)
 {
 	return cuda_of(d)->wgmma && cuda_of(d)->lt;

@@ -1,16 +1,16 @@
 /* swiglu_sm90a.cu - SwiGLU together with the product that its g and u are, by the tiles of
- * wgmma_tile.cuh: of a tile's columns half are g and half the u that belong to them, so that a lane
- * has both. They are rounded to bf16 and stored, as the gradient needs them, and what is stored is
- * what y is made of. A tile stays in registers as bf16, and is stored, and its y made, while tensor
- * cores multiply the next one (as softmax is of FlashAttention-3: Shah et al. 2024). Rows and hidden
- * are multiples of 128. Contraction (-fmad) joins one
- * multiplication and addition of the exponential, within the bound of ops.h. */
-#include "kernels/dev/wgmma_tile.cuh"
-#include "kernels/lm/cuda.cuh"
+ * kernels/dev/cuda/wgmma_tile.cuh: of a tile's columns half are g and half the u that belong to
+ * them, so that a lane has both. They are rounded to bf16 and stored, as the gradient needs them,
+ * and what is stored is what y is made of. A tile stays in registers as bf16, and is stored, and
+ * its y made, while tensor cores multiply the next one (as softmax is of FlashAttention-3: Shah et
+ * al. 2024). Rows and hidden are multiples of 128. Contraction (-fmad) joins one multiplication and
+ * addition of the exponential, within the bound of ops.h. */
+#include "kernels/dev/cuda/wgmma_tile.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define SIDE 128 /* rows of a tile, and columns of g and of u */
-/* a whole warpgroup loads, so that it can leave its registers to the others: of the 16,384 of a quarter
- * of an SM the three warps that it has may have 512 for each lane */
+/* a whole warpgroup loads, so that it can leave its registers to the others: of the 16,384 of a
+ * quarter of an SM the three warps that it has may have 512 for each lane */
 #define THREADS ((WIDE_GROUPS + 1) * WGMMA_GROUP)
 /* steps while which the tile before is stored */
 #define STEPS_MIN          8
@@ -30,8 +30,8 @@ __device__ __forceinline__ float swiglu_of(float g, float u)
 	return g * lm_sigmoid(g) * u;
 }
 
-/* A thread's part of a tile, in pairs of bf16: 16 of g for each of two rows, and of u. It is stored in
- * parts while tensor cores make the next tile's. */
+/* A thread's part of a tile, in pairs of bf16: 16 of g for each of two rows, and of u. It is stored
+ * in parts while tensor cores make the next tile's. */
 template <bool FORWARD> struct gates {
 	enum { PAIRS = SIDE / 8, PARTS = STEPS_MIN };
 	unsigned g[2][PAIRS], u[2][PAIRS];
@@ -151,8 +151,8 @@ int cuda_lm_swiglu_product(struct dev *d, const struct lm_swiglu *s)
 	struct multiply m = {};
 	wgmma_map a, b;
 
-	/* also where cuBLASLt is there: its product and a kernel of their own move 6 bytes of each number
-	 * of y besides */
+	/* also where cuBLASLt is there: its product and a kernel of their own move 6 bytes of each
+	 * number of y besides */
 	if (!WGMMA_UNEQUAL || !cuda_of(d)->wgmma || s->dtype != LM_DTYPE_BF16 ||
 		s->gelu || !whole || s->dim <= (STEPS_MIN - 1) * WIDE_DEPTH ||
 		tiles < TILES_MIN || s->rows >= SIZE_MAX_TAKEN ||

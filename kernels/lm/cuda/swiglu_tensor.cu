@@ -3,8 +3,8 @@
  * and read g and u, and write dg and du, 16 bytes at a time. g and u are asked into the level-2
  * cache when the tile is begun. Sizes are multiples of a tile's. Contraction (-fmad) joins one
  * multiplication and addition of dg, within what rounding to bf16 changes. */
-#include "kernels/dev/mma_tile.cuh"
-#include "kernels/lm/cuda.cuh"
+#include "kernels/dev/cuda/mma_tile.cuh"
+#include "kernels/lm/cuda/cuda.cuh"
 
 #define THREADS 128
 #define SIDE    128 /* of a tile */
@@ -14,7 +14,8 @@
 #else
 #define TILES_MIN 96
 #endif
-#define SIZE_MAX_TAKEN ((uint64_t)1 << 29) /* mma_tile.cuh counts in 32 bits */
+#define SIZE_MAX_TAKEN \
+	((uint64_t)1 << 29) /* kernels/dev/cuda/mma_tile.cuh counts in 32 bits */
 
 #if CUDA_TENSOR
 #define WARP_SIDE (SIDE / 2)

@@ -1,5 +1,5 @@
 /* cpu.c - the operations of proof of compute on the CPU: the team shares each. */
-#include "kernels/poc/cpu.h"
+#include "kernels/poc/cpu/cpu.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* cpu.h - the kernels of proof of compute at a CPU level, each for one thread. */
-#ifndef RNP_KERNELS_POC_CPU_H
-#define RNP_KERNELS_POC_CPU_H
+#ifndef RNP_KERNELS_POC_CPU_CPU_H
+#define RNP_KERNELS_POC_CPU_CPU_H
 
 #include "kernels/dev/cpu.h"
 #include "kernels/poc/ops.h"
@@ -11,10 +11,6 @@ struct poc_cpu {
 	int8_balance_fn balance;
 	int8_mix_fn mix;
 };
-
-/* Returns the fastest version for a level on this CPU. Apart from the others, so that a program
- * that hashes, but has no device, does not contain every kernel. */
-sha256_rows_fn sha256_rows_choose(enum cpu_level level);
 
 /* Chooses the best function for each slot at a level on this CPU; no slot is empty. */
 void poc_cpu_choose(struct poc_cpu *out, enum cpu_level level);

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/transpose_x86.h"
+#include "kernels/crypto/transpose_x86.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define AVX2   __attribute__((target("avx2")))

@@ -1,6 +1,6 @@
 /* int8.cu - what the matmul test does to int8 matrices between products, on a GPU. Only integers
  * are used: contraction (-fmad) changes nothing. */
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/poc/ops.h"
 
 __global__ void balance_kernel(int8_t *x, uint64_t count)

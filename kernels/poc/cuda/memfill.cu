@@ -2,7 +2,7 @@
  * matrix: V works in registers, T goes through shared memory, and the previous block is still in
  * registers when the next one needs it. Only integers are used: contraction (-fmad) changes
  * nothing. */
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/poc/ops.h"
 
 #define SIDE    16

@@ -1,10 +1,10 @@
 /* sha256_rows.cu - SHA-256 of many rows on a GPU, one row per thread. Only integers are used:
  * contraction (-fmad) changes nothing. */
-#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/cuda/cuda.cuh"
 #include "kernels/poc/ops.h"
 
 __constant__ uint32_t sha256_k[64] = {
-#include "kernels/poc/sha256_constants.inc"
+#include "kernels/crypto/sha256_constants.inc"
 };
 
 __constant__ uint32_t sha256_h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,

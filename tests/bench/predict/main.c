@@ -1,18 +1,20 @@
-/* predict.c - rnp-bench predict: how long the kernels of a training step, of a token or of a prompt
- * should take on a GPU that need not be here, and what limits each. */
+/* main.c - predict: how long the kernels of a training step, of a token or of a prompt should take
+ * on a GPU that need not be here, and what limits each. work.h says how that is computed.
+ *
+ * usage: build/benches/predict step [options] [FILE...]
+ * FILE has the rnp.sass records that scripts/sass makes of the compiled kernels. Writes
+ * rnp.prediction records: a kernel each, the slowest first, then their sum. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/commands.h"
-#include "cmd/rnp-bench/predict_work.h"
 #include "common/base/err.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
-#include "common/json/schema.h"
+#include "tests/bench/predict/work.h"
 
 static struct {
 	const char *gpu, *work, *model, *type, *method;
@@ -72,7 +74,7 @@ static void set_functions(struct predict_code *code, const json_t *functions)
 		const char *name = json_string_value(json_object_get(function, "name"));
 		struct predict_function *f = &code->function[code->functions];
 
-		if (code->functions == PREDICT_FUNCTIONS_MAX ||
+		if (!name || code->functions == PREDICT_FUNCTIONS_MAX ||
 			strlen(name) >= sizeof f->name)
 			continue;
 		code->functions++;
@@ -100,12 +102,12 @@ static int add_code(struct codes *c, const char *arch, char *line, size_t len,
 	struct predict_code code = { 0 };
 	const char *kernel, *made;
 
-	if (!r || schema_check(r, where, "rnp.sass") < 0) {
+	if (!r || json_check_kind(r, where, "rnp.sass") < 0 ||
+		json_get_text(r, where, "kernel", &kernel) < 0 ||
+		json_get_text(r, where, "arch", &made) < 0) {
 		json_decref(r);
 		return -1;
 	}
-	kernel = json_string_value(json_object_get(r, "kernel"));
-	made = json_string_value(json_object_get(r, "arch"));
 	if (strncmp(made, arch, strlen(arch)) == 0 &&
 		(!made[strlen(arch)] || strcmp(made + strlen(arch), "a") == 0) &&
 		strlen(kernel) < sizeof code.kernel) {
@@ -321,72 +323,36 @@ static int run(int n, char **args)
 }
 
 static const struct opt opts[] = {
-	{ .name = "gpu",
-		.kind = OPT_CHOICE,
-		.to = &options.gpu,
-		.choices = "A100|H100|H200|RTX4090|RTX5090",
-		.metavar = "NAME",
-		.help = "the GPU, by its datasheet (default H100)" },
-	{ .name = "work",
-		.kind = OPT_CHOICE,
-		.to = &options.work,
-		.choices = "train|token|prompt|encode|decode|compress|expand",
-		.metavar = "W",
-		.help = "what the step is (default train)" },
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.to = &options.model,
-		.metavar = "PRESET",
-		.help = "nano ... 7b (default small)" },
-	{ .name = "tokens",
-		.kind = OPT_U64,
-		.to = &options.tokens,
-		.metavar = "N",
-		.help = "train: tokens of a step (default 65536)" },
-	{ .name = "length",
-		.kind = OPT_U64,
-		.to = &options.length,
-		.metavar = "N",
-		.help = "train: tokens of a sequence (default 1024)" },
-	{ .name = "context",
-		.kind = OPT_U64,
-		.to = &options.context,
-		.metavar = "N",
-		.help = "token: tokens before it; prompt: its length (default 1024)" },
-	{ .name = "type",
-		.kind = OPT_CHOICE,
-		.to = &options.type,
-		.choices = "f32|bf16|q8_0|q4_0|q4_k|q6_k",
-		.metavar = "T",
-		.help = "token, prompt: type of the weights (default bf16)" },
-	{ .name = "values",
-		.kind = OPT_U64,
-		.to = &options.values,
-		.metavar = "N",
-		.help = "encode to expand: values (default 2^27)" },
-	{ .name = "method",
-		.kind = OPT_CHOICE,
-		.to = &options.method,
-		.choices = "q8:sigma|q8|q4|ecq",
-		.metavar = "M",
-		.help = "encode to expand: as rnp-train compress (default q8:sigma)" },
-	{ .name = "feedback",
-		.kind = OPT_FLAG,
-		.to = &options.feedback,
-		.help = "compress: with error feedback" },
-	{ .name = "skewed",
-		.kind = OPT_FLAG,
-		.to = &options.skewed,
-		.help = "of these nine of ten are zero; else they are Gaussian" },
-	{ .name = "without-library",
-		.kind = OPT_FLAG,
-		.to = &options.without_library,
-		.help = "train: cuBLASLt is not there" },
+	OPT(CHOICE, "gpu", &options.gpu, "NAME",
+		"the GPU, by its datasheet (default H100)",
+		.choices = "A100|H100|H200|RTX4090|RTX5090"),
+	OPT(CHOICE, "work", &options.work, "W", "what the step is (default train)",
+		.choices = "train|token|prompt|encode|decode|compress|expand"),
+	OPT(TEXT, "model", &options.model, "PRESET", "nano ... 7b (default small)"),
+	OPT(U64, "tokens", &options.tokens, "N",
+		"train: tokens of a step (default 65536)"),
+	OPT(U64, "length", &options.length, "N",
+		"train: tokens of a sequence (default 1024)"),
+	OPT(U64, "context", &options.context, "N",
+		"token: tokens before it; prompt: its length (default 1024)"),
+	OPT(CHOICE, "type", &options.type, "T",
+		"token, prompt: type of the weights (default bf16)",
+		.choices = "f32|bf16|q8_0|q4_0|q4_k|q6_k"),
+	OPT(U64, "values", &options.values, "N",
+		"encode to expand: values (default 2^27)"),
+	OPT(CHOICE, "method", &options.method, "M",
+		"encode to expand: as rnp-train compress (default q8:sigma)",
+		.choices = "q8:sigma|q8|q4|ecq"),
+	OPT_SWITCH("feedback", &options.feedback, "compress: with error feedback"),
+	OPT_SWITCH("skewed", &options.skewed,
+		"of these nine of ten are zero; else they are Gaussian"),
+	OPT_SWITCH("without-library", &options.without_library,
+		"train: cuBLASLt is not there"),
 	{ 0 },
 };
 
-const struct command command_predict = {
-	.name = "predict",
+static const struct command command_step = {
+	.name = "step",
 	.arguments = "[FILE...]",
 	.args_max = -1,
 	.summary = "How long a step should take on a GPU, and what limits it.",
@@ -400,3 +366,18 @@ const struct command command_predict = {
 	.opts = opts,
 	.run = run,
 };
+
+static const struct command *const commands[] = { &command_step, NULL };
+static const char *const kinds[] = { NULL };
+
+static const struct program program = {
+	.name = "predict",
+	.summary = "How long kernels should take on a GPU that need not be here.",
+	.commands = commands,
+	.kinds = kinds,
+};
+
+int main(int argc, char **argv)
+{
+	return prog_main(&program, argc, argv);
+}

@@ -1,7 +1,7 @@
-/* predict_work.c - the kernels of a training step, of a token and of a prompt, with their bytes and
+/* work.c - the kernels of a training step, of a token and of a prompt, with their bytes and
  * operations, and the time that a GPU's limits give them; long because each kernel that is added
  * stands here once, with what it moves and computes. */
-#include "cmd/rnp-bench/predict_work.h"
+#include "tests/bench/predict/work.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,12 +11,13 @@
 #define LIBRARY_SHARE 0.75
 #define MMA_SHARE     0.85
 #define ISSUE_SHARE   0.75
-/* Of a tile of 128 x 256 a step of 64 brings 48 KiB from the level-2 cache for 4.2 million operations.
- * A public kernel of this design without clusters (pranjalssh/fast.cu, kernel 6, 192 x 192) measured
- * 777 TFLOP/s on an H100, for which that cache gave 8.1 TB/s: 690 TFLOP/s here, 0.7 of 989. */
+/* Of a tile of 128 x 256 a step of 64 brings 48 KiB from the level-2 cache for 4.2 million
+ * operations. A public kernel of this design without clusters (pranjalssh/fast.cu, kernel 6, 192 x
+ * 192) measured 777 TFLOP/s on an H100, for which that cache gave 8.1 TB/s: 690 TFLOP/s here, 0.7
+ * of 989. */
 #define WGMMA_SHARE 0.70
-/* after a tile: two warps a scheduler, while tensor cores wait. The sums become bf16 and the next tile is
- * found: so many instructions of a warp, read off the compiled code */
+/* after a tile: two warps a scheduler, while tensor cores wait. The sums become bf16 and the next
+ * tile is found: so many instructions of a warp, read off the compiled code */
 #define WGMMA_ISSUE_SHARE 0.5
 #define WGMMA_AFTER       256.0
 /* with its stores: 64 of pairs and their conversions, and where they go */
@@ -85,18 +86,21 @@ static struct predict_kernel product(const struct predict_step *s, const char *p
 		.launches = launches,
 		.operations = operations,
 		.by_wgmma = !s->library && s->wgmma,
-		/* eight warps make 128 x 256 of the result, for which there are about so many tiles */
+		/* eight warps make 128 x 256 of the result, for which there are about so many
+		 * tiles */
 		.after = 8 * WGMMA_AFTER_STORE * results / (128 * 256),
 		.bytes = bytes };
 }
 
-/* Whether SwiGLU and its gradient are kernels of their own, as kernels/lm/swiglu.cu chooses. */
+/* Whether SwiGLU and its gradient are kernels of their own, as kernels/lm/cuda/swiglu.cu
+ * chooses. */
 static bool gates_apart(const struct predict_step *s)
 {
 	return s->library && s->wgmma;
 }
 
-/* Whether SwiGLU is made with the product of its g and u, as kernels/lm/swiglu_sm90a.cu chooses. */
+/* Whether SwiGLU is made with the product of its g and u, as kernels/lm/cuda/swiglu_sm90a.cu
+ * chooses. */
 static bool gates_together(const struct predict_step *s)
 {
 	const struct lm_config *c = &s->model;
@@ -106,8 +110,8 @@ static bool gates_together(const struct predict_step *s)
 		s->tokens / 128 * (c->hidden / 128) >= 100;
 }
 
-/* SwiGLU with the product of its g and u: eight warps make a tile of 128 rows and 128 columns of both,
- * and y of it while they multiply the next. */
+/* SwiGLU with the product of its g and u: eight warps make a tile of 128 rows and 128 columns of
+ * both, and y of it while they multiply the next. */
 static struct predict_kernel swiglu_forward(const struct predict_step *s,
 	const struct sizes *z)
 {
@@ -145,7 +149,8 @@ static const char *attend_name(const struct lm_config *c, const char *narrow,
 	return c->head_dim == 64 ? narrow : c->head_dim == 128 ? wide : other;
 }
 
-/* As kernels/lm/rows.cu chooses: of 512 or 768 columns for each of the warps that share a row. */
+/* As kernels/lm/cuda/rows.cu chooses: of 512 or 768 columns for each of the warps that share a
+ * row. */
 static const char *norm_back_name(uint32_t dim)
 {
 	uint32_t share = 1;
@@ -180,7 +185,8 @@ static struct predict_kernel swiglu_back(const struct predict_step *s,
 	return k;
 }
 
-/* Blocks of 2,048 tokens, each on a multiprocessor: as embed_back.cu sorts and merges them. */
+/* Blocks of 2,048 tokens, each on a multiprocessor: as kernels/lm/cuda/embed_back.cu sorts and
+ * merges them. */
 #define SORT_ROWS 2048.0
 
 static struct predict_kernel sort_tokens(double t)
@@ -269,7 +275,8 @@ static void train_attention(struct predict_kernel *out, int *n,
 	add(out, n, k);
 }
 
-/* Tasks of 128 rows of a head, by kernels/lm/attend_sm90a.cu and attend_back_sm90a.cu, where these take them. */
+/* Tasks of 128 rows of a head, by kernels/lm/cuda/attend_sm90a.cu and
+ * kernels/lm/cuda/attend_back_sm90a.cu, where these take them. */
 #define WIDE_SIDE 128.0
 
 static double wide_tasks(const struct predict_step *s, uint64_t heads)
@@ -284,9 +291,9 @@ static double wide_tasks(const struct predict_step *s, uint64_t heads)
 		0;
 }
 
-/* Eight warps make a task. Its kernel's code is one loop over tasks, in it one over tiles of 128 keys of
- * which some are not seen, and in that one over those that are seen: the first tile of a task is in none of
- * the two, and another, where there are more, is one of the edge. */
+/* Eight warps make a task. Its kernel's code is one loop over tasks, in it one over tiles of 128
+ * keys of which some are not seen, and in that one over those that are seen: the first tile of a
+ * task is in none of the two, and another, where there are more, is one of the edge. */
 static struct predict_kernel wide_attention(const struct predict_step *s, double tasks)
 {
 	const char *name = s->model.head_dim == 64 ? "attend_wide_kernel<64, false>" :
@@ -309,8 +316,8 @@ static struct predict_kernel wide_attention(const struct predict_step *s, double
 /* Rows of the other side of a tile, and own rows of each of two warpgroups. */
 #define WIDE_BACK 64.0
 
-/* The same of the gradient: of keys, which see all tiles but their first one whole, of several heads of
- * queries; or of queries, whose last tile is one of the edge. */
+/* The same of the gradient: of keys, which see all tiles but their first one whole, of several
+ * heads of queries; or of queries, whose last tile is one of the edge. */
 static struct predict_kernel wide_back(const struct predict_step *s, double tasks,
 	bool keys)
 {
@@ -329,7 +336,8 @@ static struct predict_kernel wide_back(const struct predict_step *s, double task
 		.by_wgmma = true,
 		.tiles = tasks };
 
-	/* one loop over tasks, where there are several heads one over these, one over tiles, and the hot one */
+	/* one loop over tasks, where there are several heads one over these, one over tiles, and
+	 * the hot one */
 	k.phases[0] = (struct predict_phase){ name, 0, 0, warps, 0 };
 	k.phases[1] = (struct predict_phase){ name, 2, 0, warps * repeats * (edges - 1),
 		0 };
@@ -395,11 +403,12 @@ static void train_embedding(struct predict_kernel *out, int *n, double t,
 			1, t * z->dim * 8, t * z->dim * 14));
 	add(out, n, sort_tokens(t));
 	add(out, n, merge_tokens(t));
-	/* each token's row of the table once: tokens of all kinds are most where all are as frequent */
+	/* each token's row of the table once: tokens of all kinds are most where all are as
+	 * frequent */
 	k = rows_kernel("embed_back_kernel", "embedding backward", 1,
 		t * z->dim * 4 + z->vocab * -expm1(-t / z->vocab) * z->dim * 8, 0);
-	/* but of text one token in 25 is the same, whose rows a block adds sixteen at a time while the
-	 * other blocks work; their keys come beside the rows before them */
+	/* but of text one token in 25 is the same, whose rows a block adds sixteen at a time while
+	 * the other blocks work; their keys come beside the rows before them */
 	k.trips = t / 25 / 16;
 	k.near_trips = 1;
 	add(out, n, k);
@@ -551,8 +560,9 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 			rows_kernel("project_wide_kernel<0, 1>", "linear layers",
 				7 * layers + 1, w * each, w * each * 2));
 	}
-	/* a block a part, of which the last joins them: what each leaves for that stays in the level-2
-	 * cache. A position, a list of pages, then keys and values; a counter, then the parts */
+	/* a block a part, of which the last joins them: what each leaves for that stays in the
+	 * level-2 cache. A position, a list of pages, then keys and values; a counter, then the
+	 * parts */
 	k = rows_kernel(c->head_dim == 64 ? "paged_rows_kernel<0, 64>" :
 					    "paged_rows_kernel<0, 128>",
 		"attention", layers, keys, 0);
@@ -652,9 +662,9 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 			rows_kernel("project_wide_kernel<0, 4>", "linear layers",
 				7 * layers, w * each, w * t / 4 * (each + 16)));
 	}
-	/* a tile has 64 pairs of a row and a head, which read keys and values again from the level-2
-	 * cache; four products more of 128 sum the weights, and tiles at the diagonal are computed
-	 * whole. Counted instructions are a softcap's, too */
+	/* a tile has 64 pairs of a row and a head, which read keys and values again from the
+	 * level-2 cache; four products more of 128 sum the weights, and tiles at the diagonal are
+	 * computed whole. Counted instructions are a softcap's, too */
 	add(out, &n,
 		(struct predict_kernel){ .kernel = c->head_dim == 64 ?
 				"paged_prompt_kernel<0, 64>" :
@@ -684,9 +694,9 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 
 #define CHUNK 65536.0 /* symbols: HUFF_CHUNK of kernels/grad/huff.h */
 
-/* What the coder makes of Gaussian values: their bits, as measured (suite compress), how many symbols are
- * used and how many low bits are not coded; the kernels, and how many turns of adjacent lanes find the
- * largest of a block. */
+/* What the coder makes of Gaussian values: their bits, as measured (suite compress), how many
+ * symbols are used and how many low bits are not coded; the kernels, and how many turns of adjacent
+ * lanes find the largest of a block. */
 static const struct {
 	double bits, used;
 	unsigned split, rounds;
@@ -805,8 +815,8 @@ int predict_decode(struct predict_kernel *out, const struct predict_step *s)
 	return n;
 }
 
-/* The sums and symbols of a chunk by its sigma. A block sums its chunk, then reads it again from the level-2
- * cache, as there are no more blocks than multiprocessors. */
+/* The sums and symbols of a chunk by its sigma. A block sums its chunk, then reads it again from
+ * the level-2 cache, as there are no more blocks than multiprocessors. */
 static struct predict_kernel sigma_kernel(double v, bool fed)
 {
 	const char *name = fed ? methods[PREDICT_SIGMA].feed :
@@ -816,7 +826,8 @@ static struct predict_kernel sigma_kernel(double v, bool fed)
 		.launches = 1,
 		.bytes = v * (fed ? 13 : 5) };
 
-	/* a warp has two runs of 256 values, four of a lane in a turn of the loop in that over runs */
+	/* a warp has two runs of 256 values, four of a lane in a turn of the loop in that over
+	 * runs */
 	k.phases[0] = (struct predict_phase){ name, 1, 0, v / 512, 0 };
 	k.phases[1] = (struct predict_phase){ name, fed ? 3 : 4, 0, v / 128 - v / 512,
 		0 };
@@ -825,8 +836,8 @@ static struct predict_kernel sigma_kernel(double v, bool fed)
 	return k;
 }
 
-/* Magnitudes are counted, four values a lane in a turn, of four cycles of shared memory; each block adds
- * what it has counted. */
+/* Magnitudes are counted, four values a lane in a turn, of four cycles of shared memory; each block
+ * adds what it has counted. */
 static struct predict_kernel spread(double v, bool fed)
 {
 	struct predict_kernel k = { .kernel = fed ? "spread_kernel<true>" :
@@ -856,11 +867,12 @@ static struct predict_kernel levels_kernel(const char *name, const char *part,
 	return k;
 }
 
-/* Symbols, and with feedback the sum before and the rest after them, in one kernel; another codes. One
- * could do both: tables belong to a chunk, and its symbols would stay in the level-2 cache. That saves the
- * two bytes that a symbol moves besides and no instruction, which is what limits the coder: of 2^27 int8
- * values by sigma on an H100 sums and symbols issue for 399 us (223 by their bytes) and tables and codes for
- * 240, in one kernel as in two; of q4 with feedback 571 (579) and 232, in one kernel 803 where two take 811. */
+/* Symbols, and with feedback the sum before and the rest after them, in one kernel; another codes.
+ * One could do both: tables belong to a chunk, and its symbols would stay in the level-2 cache.
+ * That saves the two bytes that a symbol moves besides and no instruction, which is what limits the
+ * coder: of 2^27 int8 values by sigma on an H100 sums and symbols issue for 399 us (223 by their
+ * bytes) and tables and codes for 240, in one kernel as in two; of q4 with feedback 571 (579) and
+ * 232, in one kernel 803 where two take 811. */
 int predict_compress(struct predict_kernel *out, const struct predict_step *s)
 {
 	double v = (double)s->values, turns = v / 256;

@@ -1,21 +1,28 @@
-/* predict_work.h - how long the kernels of a step should take on a GPU: pure, from the step's sizes,
- * the GPU's datasheet and what the compiler made of the kernels. Uses common/lm/model alone.
+/* work.h - how long the kernels of a step should take on a GPU: pure, from the step's
+ * sizes, the GPU's datasheet and what the compiler made of the kernels. Uses common/lm/model alone.
  *
- * A kernel takes the longest of five times, and then 1 us a launch besides, which is what a graph takes for
- * a kernel that does nothing: the next begins when the last block of the one before has ended. The
- * times are: its bytes at 0.9 of the memory's bandwidth; its matrix
- * products at 0.75 of the tensor cores' peak by cuBLASLt, at 0.7 by wgmma (predict_work.c: why), or
- * at 0.85 of what mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor, and of exponentials at 0.9 of 16; what it moves through shared memory at
- * 0.9 of 128 bytes a clock and multiprocessor, as if each lane had words of its own and no two met
- * in a bank; and its longest chain of loads of which each waits for the one before, by the latency of
- * the memory or of the level-2 cache (predict_work.c). For each time that the host waits for a copy
- * there are 8 us more.
+ * A kernel takes the longest of five times, and then 1 us a launch besides, which is what a graph
+ * takes for a kernel that does nothing: the next begins when the last block of the one before has
+ * ended. The times are: its bytes at 0.9 of the memory's bandwidth; its matrix products at 0.75 of
+ * the tensor cores' peak by cuBLASLt, at 0.7 by wgmma (work.c: why), or at 0.85 of what
+ * mma.sync reaches; its instructions at 0.75 of four a clock and multiprocessor, and of
+ * exponentials at 0.9 of 16; what it moves through shared memory at 0.9 of 128 bytes a clock and
+ * multiprocessor, as if each lane had words of its own and no two met in a bank; and its longest
+ * chain of loads of which each waits for the one before, by the latency of the memory or of the
+ * level-2 cache (work.c). For each time that the host waits for a copy there are 8 us more.
  * Instructions and shared memory are counted from the hot loop: for each MMA where it has any, for
  * each multiply-add where these are the work, else for each byte that it moves. Kernels of many
  * phases are counted loop by loop, for the turns that warps take through each; how long a block
- * waits for the one thread that plans its codes is not seen. */
-#ifndef RNP_BENCH_PREDICT_WORK_H
-#define RNP_BENCH_PREDICT_WORK_H
+ * waits for the one thread that plans its codes is not seen.
+ *
+ * This is a model, to find what is worth changing: only a measurement says how long it takes. The
+ * first one, on an H200 (tests/bench/results/2026-11-28-nvidia-h200.jsonl), took 1.4 times as long
+ * for a step of training the preset small: products by cuBLASLt 1.04 times, norms, rotations and
+ * AdamW 1.0 to 1.2, gradients of norms and the loss 1.7 to 1.8, SwiGLU with its products 1.5 and
+ * 2.2, attention 1.9 to 2.5; a token of the preset 7b 2.5 times with q8_0 and 3.7 with q4_0, and a
+ * prompt of 2,048 tokens 10 times. */
+#ifndef RNP_TESTS_BENCH_PREDICT_WORK_H
+#define RNP_TESTS_BENCH_PREDICT_WORK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,15 +95,18 @@ struct predict_kernel {
 	bool is_int8;
 	double repeated; /* how many operations of tensor cores one takes; 0: as 1 */
 	bool by_fma;     /* operations are made by multiply-adds, not by tensor cores */
-	/* operations are made by wgmma. after: instructions of warps while tensor cores wait, before the
-	 * products of a block's next tile; what phases issue is beside them */
+	/* operations are made by wgmma. after: instructions of warps while tensor cores wait,
+	 * before the products of a block's next tile; what phases issue is beside them */
 	bool by_wgmma;
 	double after;
-	double exponentials; /* of tiles that are computed whole they are as repeated as operations */
-	/* of a launch, of equal sizes, which a block of each multiprocessor makes one after the other: in
-	 * the last turn some have none. 0: not counted, as where a part is of products of many sizes */
+	/* of tiles that are computed whole they are as repeated as operations */
+	double exponentials;
+	/* of a launch, of equal sizes, which a block of each multiprocessor makes one after the
+	 * other: in the last turn some have none. 0: not counted, as where a part is of products of
+	 * many sizes */
 	double tiles;
-	/* loads one after the other in the longest chain: of the memory, and of the level-2 cache */
+	/* loads one after the other in the longest chain: of the memory, and of the level-2
+	 * cache */
 	double trips, near_trips;
 	/* the part of hot_shared_cycles that is left where lanes load the same words; 0: all */
 	double shared_part;
@@ -112,7 +122,8 @@ struct predict_time {
 
 #define PREDICT_KERNELS_MAX 40
 
-/* How values of f32 become symbols: int8 by the sigma of a chunk, or as rnp-train's methods q8, q4 and ecq do. */
+/* How values of f32 become symbols: int8 by the sigma of a chunk, or as rnp-train's methods q8, q4
+ * and ecq do. */
 enum predict_method { PREDICT_SIGMA, PREDICT_Q8, PREDICT_Q4, PREDICT_ECQ };
 
 /* What is asked for. */
@@ -125,8 +136,8 @@ struct predict_step {
 	const char *rows_kernel, *tensor_kernel; /* of quantised weights, else NULL */
 	bool library;                            /* cuBLASLt is there */
 	bool wgmma; /* the GPU runs what is made for sm_90a */
-	/* compression: values; skewed: nine of ten are zero, else they are Gaussian; feedback: what was not
-	 * sent is added first, and kept afterwards */
+	/* compression: values; skewed: nine of ten are zero, else they are Gaussian; feedback: what
+	 * was not sent is added first, and kept afterwards */
 	uint64_t values;
 	bool skewed, feedback;
 	enum predict_method method;

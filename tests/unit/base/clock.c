@@ -108,6 +108,35 @@ static void check_bad(void)
 	}
 }
 
+/* With RNP_NOW at 2026-11-23T12:34:56Z. */
+static void check_people(void)
+{
+	static const struct {
+		const char *text, *time;
+	} rows[] = { { "now", "2026-11-23T12:34:56Z" },
+		{ "today", "2026-11-23T00:00:00Z" },
+		{ "yesterday", "2026-11-22T00:00:00Z" },
+		{ "tomorrow", "2026-11-24T00:00:00Z" }, { "-7d", "2026-11-16T12:34:56Z" },
+		{ "+90m", "2026-11-23T14:04:56Z" }, { "-2w", "2026-11-09T12:34:56Z" },
+		{ "2026-11-20", "2026-11-20T00:00:00Z" },
+		{ "2026-11-20 18:05", "2026-11-20T18:05:00Z" },
+		{ "2026-11-20T18:05:00+01:00", "2026-11-20T17:05:00Z" } };
+	static const char *const bad[] = { "", "7d", "-7", "-d", "-7 d", "-7dd",
+		"-99999999d", "2026-13-01", "2026-11-20 24:00", "20.11.2026", "Today",
+		"2026-11-2", "1969-12-31" };
+	int64_t ms, want;
+
+	setenv("RNP_NOW", "2026-11-23T12:34:56Z", 1);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		CHECK(clock_parse(rows[i].time, "t", &want) == 0);
+		CHECK(clock_parse_people(rows[i].text, "t", &ms) == 0);
+		CHECK_I64(want, ms);
+	}
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		CHECK_FAILS(EX_DATAERR, clock_parse_people(bad[i], "t", &ms));
+	unsetenv("RNP_NOW");
+}
+
 static void check_now(void)
 {
 	int64_t mono = clock_mono_ns();
@@ -129,6 +158,7 @@ int main(void)
 	check_every_day();
 	check_forms();
 	check_bad();
+	check_people();
 	check_now();
 	TEST_END();
 }

@@ -180,8 +180,8 @@ static void write_and_die(int *live)
 	_exit(3);
 }
 
-/* What SIGKILL left is gone when the file is written next, of two writers, too; what somebody writes now is
- * not, nor what only has such a name. */
+/* What SIGKILL left is gone when the file is written next, of two writers, too; what somebody
+ * writes now is not, nor what only has such a name. */
 static void check_killed(void)
 {
 	int there = entries(), to[2], from[2], status, live[3];
@@ -305,13 +305,20 @@ static void check_dirs(void)
 	CHECK_I64(0700, mode_of(in_dir("d/e/f")));
 	CHECK(io_make_dirs(in_dir("d/e"), 0700) == 0);
 	CHECK(io_make_dirs("/", 0700) == 0);
+	/* below a home that is there, but not the home */
+	setenv("HOME", in_dir("home"), 1);
+	CHECK_FAILS(EX_NOINPUT, io_make_default_dirs(in_dir("home/.cache/rnp"), 0700));
+	CHECK(access(in_dir("home"), F_OK) < 0);
+	CHECK(io_make_dirs(in_dir("home"), 0700) == 0);
+	CHECK(io_make_default_dirs(in_dir("home/.cache/rnp"), 0700) == 0);
+	CHECK_I64(0700, mode_of(in_dir("home/.cache/rnp")));
 	CHECK_FAILS(EX_NOINPUT, io_make_dirs("", 0700));
 	CHECK_FAILS(EX_CANTCREAT, io_make_dirs(in_dir("a"), 0700));
 	CHECK_FAILS(EX_NOINPUT, io_make_dirs(in_dir("a/b"), 0700));
 }
 
-/* Who waits for the file is at once there, takes it and removes the directory: a server's port, read by the
- * program that has started it. */
+/* Who waits for the file is at once there, takes it and removes the directory: a server's port,
+ * read by the program that has started it. */
 static bool taken_at_once;
 
 int rename(const char *from, const char *to)

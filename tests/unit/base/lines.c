@@ -70,7 +70,7 @@ static void check_forms(void)
 	char *files[] = { text_file("a\nb\r\n\n  \t\r\nc"), text_file(""),
 		text_file("\n"), text_file("d\n") };
 	char *nul = file_of("x\0y\n\0\n", 6);
-	char *missing = (char *)"/nonexistent/file";
+	char *missing = (char *)"tests/none/file";
 	struct buf got = BUF_INIT;
 
 	CHECK_I64(0, read_all(files, 4, 100, &got));
@@ -202,7 +202,7 @@ static void check_map(void)
 	CHECK_TEXT(expected.data, got.data);
 	/* a line that cannot be read ends it after the good ones of its batch */
 	files[0] = text_file("a\nb\n");
-	files[1] = (char *)"/nonexistent/file";
+	files[1] = (char *)"tests/none/file";
 	CHECK_FAILS(EX_NOINPUT, map(files, 2, &got));
 	CHECK_TEXT("a,b,", got.data);
 	buf_release(&text);
@@ -235,7 +235,8 @@ static void check_map_limits(void)
 	buf_release(&got);
 }
 
-/* A file of several buffers, whose end is at no block's; what is appended while it is read is read. */
+/* A file of several buffers, whose end is at no block's; what is appended while it is read is
+ * read. */
 static void check_large(void)
 {
 	struct buf text = BUF_INIT;
@@ -310,7 +311,8 @@ static void check_trickle(void)
 	close(from[1]);
 }
 
-/* Two files that do not fit the memory together, each of which would: both are read past the page cache. */
+/* Two files that do not fit the memory together, each of which would: both are read past the page
+ * cache. */
 static void check_many(void)
 {
 	char *files[] = { file_of("", 0), file_of("", 0) };

@@ -67,7 +67,7 @@ static void check_arena(void)
 	CHECK(a.last == NULL);
 }
 
-/* That it is drawn on: tests/unit/lm/engine.c. */
+/* That it is drawn on: tests/unit/lm/engine/engine.c. */
 static void check_reserve(void)
 {
 	CHECK(!mem_is_short() && !mem_ran_out());

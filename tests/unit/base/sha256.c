@@ -17,8 +17,8 @@ static void check(const char *text, const char *hex)
 	CHECK(strcmp(hex, is_hex) == 0);
 }
 
-/* Messages that end at different times, in every number up to a few: each lane takes another when it
- * has finished one, before and after the other. */
+/* Messages that end at different times, in every number up to a few: each lane takes another when
+ * it has finished one, before and after the other. */
 static void check_each(const unsigned char *data)
 {
 	static const size_t lengths[] = { 0, 55, 56, 63, 64, 65, 119, 120, 128, 1000, 3,

@@ -1,7 +1,6 @@
-/* predict.c - the time of a kernel from its bytes, operations, instructions and launches, worked out
- * by hand, and the sizes of a step.
- * uses: cmd/rnp-bench */
-#include "cmd/rnp-bench/predict_work.h"
+/* predict.c - the time of a kernel from its bytes, operations, instructions and launches, worked
+ * out by hand, and the sizes of a step. uses: tests/bench/predict */
+#include "tests/bench/predict/work.h"
 
 #include <math.h>
 #include <string.h>
@@ -108,7 +107,8 @@ static void test_limits(void)
 	CHECK(near(t.issue_ns, 3e5) && near(t.tensor_ns, 2.5e5) &&
 		t.limit == PREDICT_ISSUE);
 	k.exponentials = k.repeated = 0;
-	/* 25 tiles on ten multiprocessors take as long as 30; fewer than there are of these are not counted */
+	/* 25 tiles on ten multiprocessors take as long as 30; fewer than there are of these are not
+	 * counted */
 	k.tiles = 25;
 	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 2.4e5));
 	k.tiles = 9;
@@ -211,8 +211,8 @@ static void test_steps(void)
 		6 * 2048 * (weights + head) + 2.0 * 9 * 2048 * 128 * 2 * 256));
 	for (int i = 0; i < n; i++)
 		CHECK(strcmp(k[i].kernel, "cuBLASLt") != 0 && k[i].launches > 0);
-	/* queries are eight times two tiles of 128 in each of four heads: too few for attention by wgmma, and
-	 * five times as many are enough */
+	/* queries are eight times two tiles of 128 in each of four heads: too few for attention by
+	 * wgmma, and five times as many are enough */
 	s.wgmma = true;
 	for (int times = 1; times < 6; times += 4) {
 		bool wide = false, keys = false, queries = false;
@@ -226,8 +226,8 @@ static void test_steps(void)
 			wide |= strcmp(k[i].kernel, "attend_wide_kernel<64, false>") ==
 					0 &&
 				as_many && near(k[i].repeated, 1.5);
-			/* of the gradient's tiles of 64 a warpgroup sees 2.5 on average: of queries the last
-			 * one is at an edge, but where it is the only one */
+			/* of the gradient's tiles of 64 a warpgroup sees 2.5 on average: of queries
+			 * the last one is at an edge, but where it is the only one */
 			keys |= strcmp(k[i].kernel,
 					"attend_back_wide_kernel<64, true>") == 0 &&
 				as_many && near(k[i].repeated, 1.25) &&

@@ -1,6 +1,6 @@
-/* voice.c - which URLs and addresses are one server, and what of a URL others may see.
+/* rpc_peer.c - which URLs and addresses are one server, and what of a URL others may see.
  * uses: cmd/rnp-reward */
-#include "cmd/rnp-reward/voice.h"
+#include "common/chain/rpc_peer.h"
 
 #include <string.h>
 
@@ -9,12 +9,12 @@
 
 static bool same(const char *a, const char *b)
 {
-	struct voice x, y;
+	struct rpc_peer x, y;
 
-	CHECK(voice_read(&x, a) == 0);
-	CHECK(voice_read(&y, b) == 0);
-	CHECK(voice_same(&x, &y) == voice_same(&y, &x));
-	return voice_same(&x, &y);
+	CHECK(rpc_peer_parse(&x, a) == 0);
+	CHECK(rpc_peer_parse(&y, b) == 0);
+	CHECK(rpc_peer_same(&x, &y) == rpc_peer_same(&y, &x));
+	return rpc_peer_same(&x, &y);
 }
 
 static void check_names(void)
@@ -46,14 +46,14 @@ static void check_no_urls(void)
 		"http://one:8a", "http://[::1", "http://[::1]x", "http://[]/",
 		"http://u@", "http://one:-1" };
 	char longest[400] = "http://";
-	struct voice v;
+	struct rpc_peer v;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		CHECK(voice_read(&v, bad[i]) == -1 && err_get()->code == EX_USAGE);
+		CHECK(rpc_peer_parse(&v, bad[i]) == -1 && err_get()->code == EX_USAGE);
 	memset(longest + 7, 'a', sizeof longest - 8);
-	CHECK(voice_read(&v, longest) == -1);
-	longest[7 + VOICE_HOST_MAX - 1] = '\0';
-	CHECK(voice_read(&v, longest) == 0);
+	CHECK(rpc_peer_parse(&v, longest) == -1);
+	longest[7 + RPC_PEER_HOST_MAX - 1] = '\0';
+	CHECK(rpc_peer_parse(&v, longest) == 0);
 	err_clear();
 }
 
@@ -66,29 +66,29 @@ static void check_shown(void)
 			"https://solana.example:8443" },
 		{ "http://[::1]:8899/SECRET", "http://[::1]:8899" },
 	};
-	struct voice v, again;
+	struct rpc_peer v, again;
 
 	for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
-		CHECK(voice_read(&v, urls[i][0]) == 0);
+		CHECK(rpc_peer_parse(&v, urls[i][0]) == 0);
 		CHECK(strcmp(v.name, urls[i][1]) == 0);
-		CHECK(voice_read(&again, v.name) == 0 && voice_same(&v, &again));
+		CHECK(rpc_peer_parse(&again, v.name) == 0 && rpc_peer_same(&v, &again));
 	}
 }
 
 static bool same_peer(const char *a, const char *ip_a, const char *b, const char *ip_b)
 {
-	struct voice x, y;
+	struct rpc_peer x, y;
 
-	CHECK(voice_read(&x, a) == 0 && voice_read(&y, b) == 0);
-	voice_heard(&x, ip_a, 443, false);
-	voice_heard(&y, ip_b, 443, false);
-	CHECK(voice_same_server(&x, &y) == voice_same_server(&y, &x));
-	return voice_same_server(&x, &y);
+	CHECK(rpc_peer_parse(&x, a) == 0 && rpc_peer_parse(&y, b) == 0);
+	rpc_peer_note_address(&x, ip_a, 443, false);
+	rpc_peer_note_address(&y, ip_b, 443, false);
+	CHECK(rpc_peer_same_server(&x, &y) == rpc_peer_same_server(&y, &x));
+	return rpc_peer_same_server(&x, &y);
 }
 
 static void check_addresses(void)
 {
-	struct voice x, y;
+	struct rpc_peer x, y;
 
 	/* names of one server; its certificate is nobody's who is not on the internet */
 	CHECK(same_peer("http://a.example", "8.8.8.8", "http://b.example", "8.8.8.8"));
@@ -103,15 +103,15 @@ static void check_addresses(void)
 	/* nobody has answered */
 	CHECK(!same_peer("http://a.example", "", "http://b.example", ""));
 	/* an address of this machine, at another port */
-	CHECK(voice_read(&x, "http://localhost:1") == 0 &&
-		voice_read(&y, "http://me:2") == 0);
-	voice_heard(&x, "127.0.0.1", 8899, true);
-	voice_heard(&y, "192.168.1.5", 8899, true);
-	CHECK(voice_same_server(&x, &y));
-	voice_heard(&y, "192.168.1.5", 8900, true);
-	CHECK(!voice_same_server(&x, &y));
-	voice_heard(&y, "192.168.1.5", 8899, false);
-	CHECK(!voice_same_server(&x, &y));
+	CHECK(rpc_peer_parse(&x, "http://localhost:1") == 0 &&
+		rpc_peer_parse(&y, "http://me:2") == 0);
+	rpc_peer_note_address(&x, "127.0.0.1", 8899, true);
+	rpc_peer_note_address(&y, "192.168.1.5", 8899, true);
+	CHECK(rpc_peer_same_server(&x, &y));
+	rpc_peer_note_address(&y, "192.168.1.5", 8900, true);
+	CHECK(!rpc_peer_same_server(&x, &y));
+	rpc_peer_note_address(&y, "192.168.1.5", 8899, false);
+	CHECK(!rpc_peer_same_server(&x, &y));
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* complete.c - the script names every subcommand, option, choice and kind (bash runs
- * it in tests/cli.bats). */
+ * it in tests/suite/cli.bats). */
 #include "common/cli/complete.h"
 
 #include "tests/unit/test.h"
@@ -8,17 +8,14 @@ static bool flag;
 static const char *text, *form;
 
 static const struct opt opts[] = {
-	{ .name = "fast", .kind = OPT_FLAG, .to = &flag, .help = "f" },
-	{ .name = "form",
-		.kind = OPT_CHOICE,
-		.to = &form,
-		.choices = "a|b",
-		.help = "f" },
-	{ .name = "out", .kind = OPT_TEXT, .to = &text, .metavar = "F", .help = "f" },
+	OPT_SWITCH("fast", &flag, "f"),
+	OPT(CHOICE, "form", &form, NULL, "f", .choices = "a|b"),
+	OPT(TEXT, "out", &text, "F", "f"),
+	OPT(TEXT, "policy", &text, "P", "f", .words = "p1|p2"),
 	{ 0 },
 };
 static const struct opt common[] = {
-	{ .name = "quiet", .kind = OPT_FLAG, .to = &flag, .help = "q" },
+	OPT_SWITCH("quiet", &flag, "q"),
 	{ 0 },
 };
 static const struct command one = { .name = "one", .opts = opts },
@@ -38,8 +35,10 @@ int main(void)
 	complete_bash(&out, &program, common);
 	CHECK(strstr(out.data, "\tone:--form) words='a b' ;;\n") != NULL);
 	CHECK(strstr(out.data, "\tone:--out) words='' ;;\n") != NULL);
+	CHECK(strstr(out.data, "\tone:--policy) words='p1 p2' files=1 ;;\n") != NULL);
 	CHECK(strstr(out.data, "one:--fast)") == NULL);
-	CHECK(strstr(out.data, "\t\tone) words=' --fast --form --out' ;;\n") != NULL);
+	CHECK(strstr(out.data, "\t\tone) words=' --fast --form --out --policy' ;;\n") !=
+		NULL);
 	CHECK(strstr(out.data, "\t\ttwo) words='' ;;\n") != NULL);
 	CHECK(strstr(out.data, " one two --schema --completion'") != NULL);
 	CHECK(strstr(out.data, "\t*:--schema) words=' rnp.a rnp.b' ;;\n") != NULL);

@@ -28,14 +28,26 @@ static void heads(const char *want, const char *path)
 	buf_release(&got);
 }
 
+/* What follows is an amount of a record with this token. */
+static void named(const char *token)
+{
+	json_t *record = json_pack("{ss}", "token", token);
+
+	human_use_token_of(record);
+	json_decref(record);
+}
+
 int main(void)
 {
 	/* money: exact, two decimals at least */
-	shows("$0.3762", "ask_uusd", "376200", NULL);
+	shows("$0.3762 an hour", "ask_uusd", "376200", NULL);
 	shows("$1599.00", "msrp_uusd", "1599000000", NULL);
 	shows("$0.000001", "uusd_per_gpu_hour", "1", NULL);
 	shows("-$2.50", "change_uusd", "-2500000", NULL);
-	shows("7.57142856 RENDER", "base_units", "757142856", NULL);
+	shows("7.57142856 tokens", "base_units", "757142856", NULL);
+	human_set_token("TEST");
+	shows("-7.50 TEST", "base_units", "-750000000", NULL);
+	named("RENDER");
 	/* sizes and rates */
 	shows("24 GiB", "gpu_memory_bytes", "25769803776", NULL);
 	shows("1023 B", "size_bytes", "1023", NULL);
@@ -64,9 +76,14 @@ int main(void)
 	shows("16", "samples", "16", "ns");
 	/* the rest */
 	shows("12,345,678", "tokens", "12345678", NULL);
-	shows("1234", "tokens", "1234", NULL);
+	shows("1,234", "tokens", "1234", NULL);
+	shows("-123,456", "change", "-123456", NULL);
 	shows("12345678", "seed", "12345678", NULL);
-	shows("15.5 k/s", "tokens_per_s", "15491", NULL);
+	shows("15.5 k tokens/s", "tokens_per_s", "15491", NULL);
+	shows("150 tokens/s", "tokens_per_s", "150", NULL);
+	shows("20.3 k tokens/s", "median", "20319", "tokens/s");
+	shows("15.5 k/s", "requests_seen_per_s", "15491", NULL);
+	shows("10.4000", "loss", "10.4", NULL);
 	shows("yes", "ok", "true", NULL);
 	shows("768 x 12", "shape", "[768,12]", NULL);
 	shows("none", "gpus", "[]", NULL);
@@ -78,9 +95,12 @@ int main(void)
 		"{\"low\":500000,\"mid\":1000000,\"known\":true}", NULL);
 	shows("up 2 min, n 7", "day_uusd_left", "{\"up_s\":120,\"n\":7}", NULL);
 	shows("106613615.40 RENDER", "left_base_units", "\"10661361540000000\"", NULL);
+	named("a\033]0;token");
+	shows("1.00 TEST", "base_units", "100000000", NULL);
 	shows("99999999999999999999", "left_base_units", "\"99999999999999999999\"",
 		NULL);
 	shows("1.44e-04", "lr", "0.000144", NULL);
+	shows("4.00e-05", "learning_rate", "0.00004", NULL);
 	shows("3.56", "changes_a_day_ppm", "3560000", NULL);
 	shows("a b", "text", "\"a\\tb\"", NULL);
 	heads("gpu model", "gpus.0.model");

@@ -17,26 +17,26 @@ static struct {
 
 /* clang-format off */
 static const struct opt opts[] = {
-	{ .name = "flag", .letter = 'f', .kind = OPT_FLAG, .to = &got.flag, .help = "a flag" },
-	{ .name = "word", .letter = 'w', .kind = OPT_TEXT, .to = &got.word, .metavar = "W", .required = true, .help = "a word" },
-	{ .name = "choice", .kind = OPT_CHOICE, .to = &got.choice, .metavar = "C", .choices = "a|bc|d", .help = "one of them" },
-	{ .name = "list", .letter = 'l', .kind = OPT_LIST, .to = &got.list, .metavar = "K=V", .help = "again and again" },
-	{ .name = "n", .letter = 'n', .kind = OPT_I64, .to = &got.n, .metavar = "N", .min = -5, .max = 5, .help = "a number" },
-	{ .name = "least", .kind = OPT_I64, .to = &got.least, .metavar = "N", .min = 1, .help = "1 or more" },
-	{ .name = "u", .kind = OPT_U64, .to = &got.u, .metavar = "N", .help = "u" },
-	{ .name = "f64", .kind = OPT_F64, .to = &got.f, .metavar = "X", .help = "f" },
-	{ .name = "size", .kind = OPT_SIZE, .to = &got.size, .metavar = "SIZE", .help = "s" },
-	{ .name = "duration", .kind = OPT_DURATION, .to = &got.duration, .metavar = "D", .help = "d" },
-	{ .name = "time", .kind = OPT_TIME, .to = &got.time, .metavar = "T", .help = "t" },
-	{ .name = "usd", .kind = OPT_USD, .to = &got.usd, .metavar = "USD", .help = "usd" },
-	{ .name = "address", .kind = OPT_TEXT, .address = true, .to = &got.address, .metavar = "A", .help = "a" },
-	{ .name = "addresses", .kind = OPT_LIST, .address = true, .to = &got.addresses, .metavar = "A", .help = "a" },
-	{ .name = "a-very-long-name-of-an-option", .kind = OPT_RENDER, .to = &got.render, .metavar = "RENDER", .help = "long" },
+	OPT_SWITCH("flag", &got.flag, "a flag", .letter = 'f'),
+	OPT(TEXT, "word", &got.word, "W", "a word", .letter = 'w', .required = true),
+	OPT(CHOICE, "choice", &got.choice, "C", "one of them", .choices = "a|bc|d"),
+	OPT(LIST, "list", &got.list, "K=V", "again and again", .letter = 'l'),
+	OPT_IN(I64, "n", &got.n, "N", -5, 5, "a number", .letter = 'n'),
+	OPT(I64, "least", &got.least, "N", "1 or more", .min = 1),
+	OPT(U64, "u", &got.u, "N", "u"),
+	OPT(F64, "f64", &got.f, "X", "f"),
+	OPT(SIZE, "size", &got.size, "SIZE", "s"),
+	OPT(DURATION, "duration", &got.duration, "D", "d"),
+	OPT(TIME, "time", &got.time, "T", "t"),
+	OPT(USD, "usd", &got.usd, "USD", "usd"),
+	OPT(TEXT, "address", &got.address, "A", "a", .address = true),
+	OPT(LIST, "addresses", &got.addresses, "A", "a", .address = true),
+	OPT(RENDER, "a-very-long-name-of-an-option", &got.render, "RENDER", "long"),
 	{ 0 },
 };
 static const struct opt common[] = {
-	{ .name = "quiet", .letter = 'q', .kind = OPT_FLAG, .to = &got.quiet, .help = "q" },
-	{ .name = "verbose", .letter = 'v', .kind = OPT_COUNT, .to = &got.verbose, .help = "v" },
+	OPT_SWITCH("quiet", &got.quiet, "q", .letter = 'q'),
+	OPT(COUNT, "verbose", &got.verbose, NULL, "v", .letter = 'v'),
 	{ 0 },
 };
 /* clang-format on */

@@ -71,12 +71,70 @@ static void check_table(void)
 	use(true, "name,gpus.0.model,gpus.1.model,n");
 	put("{\"name\":\"a\",\"gpus\":[{\"model\":\"X\"}],\"n\":5}");
 	put("{\"name\":\"b\",\"gpus\":[],\"n\":12345}");
-	expect("name  gpu model  gpu model       n\n"
-	       "a     X                  -       5\n"
-	       "b     -                  -  12,345\n");
+	/* a column of nothing is left out */
+	expect("name  gpu model       n\n"
+	       "a     X               5\n"
+	       "b     -          12,345\n");
 	to(path, O_WRONLY | O_TRUNC);
 	use(true, NULL);
 	expect("");
+}
+
+/* Each kind has a table of its own, that of a kind without columns a card a record. */
+static void check_kinds(void)
+{
+	const char *beat = "{\"kind\":\"rnp.beat\",\"state\":\"idle\",\"n\":5}";
+
+	to(path, O_WRONLY | O_TRUNC);
+	use(true, "state,n;rnp.call:node=call to,deadline_ms=within;rnp.sum:");
+	put(beat);
+	put(beat);
+	put("{\"kind\":\"rnp.call\",\"node\":\"2D8jUbvrABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkw7Qp\","
+	    "\"deadline_ms\":3000}");
+	put(beat);
+	put("{\"kind\":\"rnp.sum\",\"total\":7}");
+	put("{\"kind\":\"rnp.other\",\"left\":1}");
+	expect("state  n\n"
+	       "idle   5\n"
+	       "idle   5\n"
+	       "\n"
+	       "call to                                          within\n"
+	       "2D8jUbvrABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkw7Qp     3 s\n"
+	       "\n"
+	       "state  n\n"
+	       "idle   5\n"
+	       "\n"
+	       "total  7\n"
+	       "\n"
+	       "left  1\n");
+	/* the table without a name is not of a kind that has one, though it comes first */
+	to(path, O_WRONLY | O_TRUNC);
+	use(true, "state,n;rnp.sum:");
+	put("{\"kind\":\"rnp.sum\",\"total\":7}");
+	put(beat);
+	expect("total  7\n"
+	       "\n"
+	       "state  n\n"
+	       "idle   5\n");
+}
+
+/* A table for each value of a column, with the columns that its rows have values for. */
+static void check_groups(void)
+{
+	to(path, O_WRONLY | O_TRUNC);
+	use(true, "+suite,test,median|low|high=median,params.bytes,why");
+	put("{\"kind\":\"rnp.x\",\"suite\":\"a\",\"test\":\"one\",\"unit\":\"B/s\","
+	    "\"median\":5,\"low\":4,\"high\":6000,\"why\":\"\"}");
+	put("{\"kind\":\"rnp.x\",\"suite\":\"a\",\"test\":\"two\",\"unit\":\"ns\","
+	    "\"median\":5,\"low\":4,\"high\":6}");
+	put("{\"kind\":\"rnp.x\",\"suite\":\"longer\",\"test\":\"three\",\"unit\":\"ns\","
+	    "\"median\":5,\"low\":4,\"high\":6,\"params\":{\"bytes\":7}}");
+	expect("suite  test  median\n"
+	       "a      one   5 B/s (4 to 6 kB/s)\n"
+	       "a      two   5 ns (4 to 6)\n"
+	       "\n"
+	       "suite   test   median         bytes\n"
+	       "longer  three  5 ns (4 to 6)    7 B\n");
 }
 
 static void check_full(void)
@@ -108,6 +166,8 @@ int main(void)
 	CHECK(fd >= 0);
 	check_lines();
 	check_table();
+	check_kinds();
+	check_groups();
 	check_full();
 	close(fd);
 	unlink(path);

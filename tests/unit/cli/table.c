@@ -28,8 +28,15 @@ static void check_rows(void)
 	row[0] = "rnp_serve_steps.total";
 	table_row(&out, columns, 3, row);
 	CHECK_TEXT("rnp_serve_    -\nsteps.\ntotal\n", buf_text(&out));
+	/* of a key both ends are there */
+	buf_reset(&out);
+	columns[0].width = 12;
+	row[0] = "2D8jUbvrABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkw7Qp";
+	table_row(&out, columns, 3, row);
+	CHECK_TEXT("2D8jU...w7Qp    -\n", buf_text(&out));
 	columns[0].width = 4;
-	/* a number that is wider than those before it stays whole, and the columns after it in line */
+	/* a number that is wider than those before it stays whole, and the columns after it in
+	 * line */
 	buf_reset(&out);
 	columns[1].number = columns[0].number = true;
 	row[0] = "123456", row[1] = "7", row[2] = "x";
@@ -82,6 +89,23 @@ static void check_cards(void)
 	buf_reset(&out);
 	table_card_line(&out, "empty", 6, "", 24);
 	CHECK_TEXT("empty   \n", buf_text(&out));
+	/* a hash that does not fit is in no two lines, which nobody could copy; one that does is
+	 * beside its label */
+	buf_reset(&out);
+	table_card_line(&out, "root", 6, "0123456789abcdef0123456789abcdef0123456789",
+		40);
+	CHECK_TEXT("root\n  0123456789abcdef0123456789abcdef0123456789\n",
+		buf_text(&out));
+	buf_reset(&out);
+	table_card_line(&out, "root", 6,
+		"of 0123456789abcdef0123456789abcdef0123456789, 7", 40);
+	CHECK_TEXT("root    of\n"
+		   "  0123456789abcdef0123456789abcdef0123456789,\n"
+		   "        7\n",
+		buf_text(&out));
+	buf_reset(&out);
+	table_card_line(&out, "root", 6, "0123456789abcdef0123456789abcdef", 40);
+	CHECK_TEXT("root    0123456789abcdef0123456789abcdef\n", buf_text(&out));
 	buf_release(&out);
 }
 

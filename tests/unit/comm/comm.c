@@ -21,9 +21,6 @@ struct worker {
 	float *data;
 	int rc;
 	struct err error;
-	/* comm_tcp_open: */
-	int rank, size;
-	const char *address;
 };
 
 /* Every rank with a socket pair to every other. */
@@ -203,54 +200,26 @@ static void test_failures_of_others(void)
 	comm_close(&w[0].c);
 }
 
-static void *open_and_reduce(void *arg)
+static void *wait_for_all(void *arg)
 {
 	struct worker *w = arg;
 
-	w->rc = comm_tcp_open(&w->c, w->rank, w->size, w->address, TIMEOUT_MS);
-	if (w->rc == 0)
-		w->rc = comm_barrier(&w->c);
-	if (w->rc == 0)
-		reduce(w);
-	err_save(&w->error);
+	w->rc = comm_barrier(&w->c);
 	return NULL;
 }
 
-/* Rank 0 starts last, so that the others have to connect more than once. */
-static void test_meeting(void)
+static void test_barrier(void)
 {
-	struct worker w[4] = { 0 };
-	char address[64];
-	float data[4][3];
-	int port, fd = net_listen("127.0.0.1:0", "test", &port);
+	struct worker w[3] = { 0 };
 
-	close(fd);
-	snprintf(address, sizeof address, "127.0.0.1:%d", port);
-	for (int i = 0; i < 4; i++) {
-		int rank = 3 - i;
-
-		for (int k = 0; k < 3; k++)
-			data[i][k] = (float)(rank * 10 + k);
-		w[i] = (struct worker){ .n = 3,
-			.data = data[i],
-			.rank = rank,
-			.size = 4,
-			.address = address };
+	for (int size = 1; size <= 3; size++) {
+		connect_all(w, size, TIMEOUT_MS);
+		run_all(w, size, wait_for_all);
+		for (int i = 0; i < size; i++) {
+			CHECK_I64(0, w[i].rc);
+			comm_close(&w[i].c);
+		}
 	}
-	run_all(w, 4, open_and_reduce);
-	for (int i = 0; i < 4; i++) {
-		CHECK_I64(0, w[i].rc);
-		for (int k = 0; k < 3; k++)
-			CHECK(data[i][k] == (float)(60 + 4 * k));
-		comm_close(&w[i].c);
-	}
-	CHECK_FAILS(EX_TEMPFAIL, comm_tcp_open(&w[0].c, 0, 2, "127.0.0.1:0", 100));
-	CHECK_FAILS(EX_UNAVAILABLE, comm_tcp_open(&w[0].c, 1, 2, address, 100));
-	CHECK_FAILS(EX_USAGE, comm_tcp_open(&w[0].c, 2, 2, address, 100));
-	CHECK_FAILS(EX_USAGE, comm_tcp_open(&w[0].c, 0, 2, "nowhere", 100));
-	CHECK(comm_tcp_open(&w[0].c, 0, 1, address, 100) == 0);
-	CHECK(comm_barrier(&w[0].c) == 0);
-	comm_close(&w[0].c);
 }
 
 int main(void)
@@ -258,7 +227,7 @@ int main(void)
 	test_sums();
 	test_broadcast();
 	test_messages();
+	test_barrier();
 	test_failures_of_others();
-	test_meeting();
 	TEST_END();
 }

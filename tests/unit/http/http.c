@@ -4,7 +4,7 @@
  * long because a server that misbehaves and the cases that it is for are read together.
  *
  * RNP_HTTP_BYTES: how much goes up and down in the test of memory (make soak: 8 GiB). */
-#include "common/net/http.h"
+#include "common/http/http.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -22,8 +22,8 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"
-#include "common/net/http_parts.h"
-#include "common/net/http_sign.h"
+#include "common/http/parts.h"
+#include "common/http/sign.h"
 #include "common/net/net.h"
 #include "tests/unit/test.h"
 
@@ -1038,6 +1038,72 @@ static void check_redirects(struct http *h)
 	http_response_release(&r);
 }
 
+static void serve_pages(struct exchange *x)
+{
+	static const char page[] =
+		"\xef\xbb\xbf\n<!DOCTYPE html><title> Log in\n</title>";
+
+	if (strncmp(x->head, "GET /json", 9) == 0) {
+		send_head(x, "200 OK", 2, "Content-Type: text/html\r\n");
+		send_text(x, "{}");
+	} else if (strncmp(x->head, "GET /later", 10) == 0 && server.connections == 1) {
+		answer(x, "403 No", "Forbidden");
+	} else if (strncmp(x->head, "GET /later", 10) == 0) {
+		answer(x, "200 OK", "{}");
+	} else if (strncmp(x->head, "GET /bare", 9) == 0) {
+		answer(x, "511 Pay", "<html> <body>\n<p>Pay here</p></body></html>");
+	} else if (strncmp(x->head, "GET /away", 9) == 0) {
+		send_head(x, "302 Found", 0, "Location: //login.invalid/x\r\n");
+	} else {
+		send_head(x, "200 OK", (int64_t)strlen(page),
+			"Content-Type: text/html\r\n");
+		send_text(x, page);
+	}
+}
+
+static int sink_nothing(void *ctx, const void *data, size_t len)
+{
+	(void)ctx, (void)data, (void)len;
+	bug("a page went into the sink");
+}
+
+/* What a middlebox says is no answer. */
+static void check_between(struct http *h)
+{
+	const struct http_sink sink = { .write = sink_nothing };
+	char url[100];
+	struct http_request q = { .url = url, .tries = 2 };
+	struct http_response r = HTTP_RESPONSE_INIT;
+
+	serve_with(serve_pages);
+	snprintf(url, sizeof url, "http://127.0.0.1:%d/page", server.port);
+	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_UNAVAILABLE);
+	CHECK(strstr(err_get()->text, ": \"Log in\"") != NULL);
+	err_clear();
+	CHECK_I64(0, r.status);
+	q.sink = &sink;
+	CHECK_FAILS(EX_UNAVAILABLE, http_fetch(h, &q, &r));
+	q.sink = NULL;
+	/* JSON that is called a page is JSON */
+	snprintf(url, sizeof url, "http://127.0.0.1:%d/json", server.port);
+	CHECK(http_fetch(h, &q, &r) == 0);
+	serve_with(serve_pages);
+	snprintf(url, sizeof url, "http://127.0.0.1:%d/later", server.port);
+	CHECK(http_fetch(h, &q, &r) == 0);
+	CHECK_I64(2, r.tries);
+	/* without a title */
+	snprintf(url, sizeof url, "http://127.0.0.1:%d/bare", server.port);
+	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_UNAVAILABLE);
+	CHECK(strstr(err_get()->text, "(HTTP 511): \"Pay here\"") != NULL);
+	err_clear();
+	q.no_redirects = true;
+	snprintf(url, sizeof url, "http://127.0.0.1:%d/away", server.port);
+	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_UNAVAILABLE);
+	CHECK(strstr(err_get()->text, "redirects to 'http://login.invalid'") != NULL);
+	err_clear();
+	http_response_release(&r);
+}
+
 static char signatures[3][400];
 
 static void serve_signed(struct exchange *x)
@@ -1186,6 +1252,7 @@ int main(void)
 	check_proxy(&h);
 	check_reasons(&h);
 	check_redirects(&h);
+	check_between(&h);
 	check_signed(&h);
 	http_release(&h);
 	stop_server();

@@ -1,7 +1,7 @@
 /* httpd.c - request targets, routes and entity tags by hand; and a real server on
  * loopback that answers later from another thread, refuses what is too much, and closes slow
  * clients. */
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/net/http.h"
+#include "common/http/http.h"
 #include "tests/unit/test.h"
 
 static enum httpd_when echo(void *ctx, struct httpd_request *q, struct httpd_reply *r)

@@ -1,9 +1,9 @@
-/* httpd_large.c - httpd with bodies larger than memory, up and down, plain and by TLS: what
+/* large.c - httpd with bodies larger than memory, up and down, plain and by TLS: what
  * arrives is what was sent, and the server stays small.
  *
  * RNP_LARGE_BYTES: how large (256 MiB); make soak uses 8 GiB. The client is another process.
  * The file is sparse but for a number at each MiB. */
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* httpd_parse.c - heads that two servers could read in two ways are refused (RFC
+/* parse.c - heads that two servers could read in two ways are refused (RFC
  * 9112, and the usual ways of request smuggling), chunks in every division, ranges by hand. */
-#include "common/net/httpd_parse.h"
+#include "common/httpd/parse.h"
 
 #include <stdbool.h>
 #include <stdio.h>

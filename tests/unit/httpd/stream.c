@@ -1,8 +1,8 @@
-/* httpd_stream.c - httpd's streams on loopback: bodies taken in pieces with pauses, refusals
+/* stream.c - httpd's streams on loopback: bodies taken in pieces with pauses, refusals
  * before the body, files with ranges, sources, replies written by other threads, who leaves,
  * limits by rate and by budget. The client is raw sockets, so that it sees what is sent;
  * long because it is one table of cases against one server. */
-#include "common/net/httpd.h"
+#include "common/httpd/httpd.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/net/httpd_parts.h"
+#include "common/httpd/parts.h"
 #include "tests/unit/test.h"
 
 #define WAIT_MS 20000 /* for what comes at once on a quiet machine */
@@ -1049,8 +1049,8 @@ static void leaving(void)
 	}
 }
 
-/* A client that closes only its sending half is answered: in full where it speaks HTTP/1.1, which has
- * interim responses. */
+/* A client that closes only its sending half is answered: in full where it speaks HTTP/1.1, which
+ * has interim responses. */
 static void half_closed(const char *text, const char *want, int left)
 {
 	struct buf b = BUF_INIT;

@@ -5,11 +5,11 @@
  *
  * The signatures that the RFC gives by RSA and ECDSA are not checked here, their bases are; the
  * one by HMAC and those by Ed25519 are. */
-#include "common/net/httpsig.h"
+#include "common/httpsig/httpsig.h"
 
 #include <sodium.h>
 
-#include "common/net/content_digest.h"
+#include "common/httpsig/content_digest.h"
 #include "tests/unit/test.h"
 
 #define DIGEST_HELLO                                                              \

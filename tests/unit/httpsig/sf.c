@@ -1,6 +1,6 @@
 /* sf.c - structured fields are read and written as RFC 9651 says, examples of its sections
  * 3 and 4 by hand, and what it forbids is refused. */
-#include "common/net/sf.h"
+#include "common/httpsig/sf.h"
 
 #include <stdlib.h>
 

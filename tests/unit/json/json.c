@@ -27,6 +27,8 @@ static void check_refused(void)
 	refused("", 0, "not JSON");
 	refused("{\"a\":1,\"a\":2}", 13, "duplicate");
 	refused("{} {}", 5, "end of file");
+	refused(" {\r", 3, "one record a line: jq -c .");
+	refused("[", 1, "one record a line: jq -c '.[]'");
 	refused("[1,]", 4, "not JSON");
 	refused("[01]", 4, "not JSON");
 	refused("NaN", 3, "not JSON");
@@ -214,9 +216,41 @@ static void check_write_one(void)
 	json_decref(o);
 }
 
+/* The values of a stranger's text take no more than is said, whatever they are. */
+static void check_bounded(void)
+{
+	static const char *const items[] = { "1", "0.5", "\"a\"", "[]", "{}", "{\"a\":1}",
+		"true" };
+	struct buf text = BUF_INIT;
+	json_t *v;
+
+	for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+		buf_reset(&text);
+		buf_addc(&text, '[');
+		for (int k = 0; k < 20000; k++)
+			buf_addf(&text, k ? ",%s" : "%s", items[i]);
+		buf_addc(&text, ']');
+		v = json_parse_bounded(text.data, text.len, 5, 20000 * 500, "t");
+		CHECK(v && json_array_size(v) == 20000);
+		json_decref(v);
+		CHECK(!json_parse_bounded(text.data, text.len, 5, 20000 * 20, "t"));
+		CHECK(strstr(err_get()->text, "more than 400000 bytes of memory") !=
+			NULL);
+	}
+	/* a long text is not read again for the reason */
+	text.data[text.len - 1] = '!';
+	CHECK(!json_parse_bounded(text.data, text.len, 5, SIZE_MAX - 1, "t"));
+	CHECK_TEXT("t: not JSON (byte 100000)", err_get()->text);
+	CHECK(!json_parse_bounded("[1,", 3, 5, 1000, "t"));
+	CHECK(strstr(err_get()->text, "t: not JSON: ") != NULL);
+	err_clear();
+	buf_release(&text);
+}
+
 int main(void)
 {
 	check_refused();
+	check_bounded();
 	check_write();
 	check_whole_numbers();
 	check_fields();

@@ -1,6 +1,6 @@
 /* json_read.c - compares our reader with jansson: both accept and refuse the same texts and
  * read the same values. */
-#include "common/json/json_read.h"
+#include "common/json/read.h"
 
 #include <stdlib.h>
 

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "common/plot/plot_axis.h"
+#include "common/plot/axis.h"
 #include "tests/unit/test.h"
 
-/* --- is it XML? A strict reader of the little that we write: elements, attributes, five entities ------ */
+/* --- is it XML? A strict reader of what we write: elements, attributes, five entities */
 
 static const char *skip_entity(const char *at)
 {

@@ -26,6 +26,13 @@ static const char whole[] =
 	"{\"name\":\"c\",\"type\":\"nvme\",\"size_bytes\":500}],"
 	"\"network\":{\"down_bps\":8000,\"up_bps\":4000}}";
 
+static const char display_first[] =
+	"{\"gpus\":[{\"model\":\"NVIDIA T400 4GB\",\"memory_bytes\":4294967296,"
+	"\"clock_max_mhz\":2100},"
+	"{\"model\":\"NVIDIA GeForce RTX 4090\",\"memory_bytes\":25757220864,"
+	"\"clock_max_mhz\":2520},"
+	"{\"model\":\"NVIDIA GeForce RTX 4090\",\"memory_bytes\":25700000000}]}";
+
 static void number_is(int line, const char *node, const char *name, int64_t want,
 	const char *source)
 {
@@ -105,6 +112,14 @@ static void check_gpus(void)
 		"gpu_memory_bandwidth_bps", m->bandwidth_mbytes * 1000000,
 		"data sheet of the model");
 	UNKNOWN("{\"gpus\":[{\"model\":\"Acme X1\"}]}", "gpu_memory_bandwidth_bps", "");
+	/* a display card in the first slot is not what the node is; the least of two counts */
+	TEXT(display_first, "gpu_model", "RTX 4090");
+	NUMBER(display_first, "gpu_count", 2, "gpus");
+	NUMBER(display_first, "gpu_memory_bytes", 25700000000, "gpus[2].memory_bytes");
+	NUMBER(display_first, "gpu_clock_mhz", 2520, "gpus[1].clock_max_mhz");
+	UNKNOWN("{\"gpus\":[{\"model\":\"T400 4GB\",\"memory_bytes\":4294967296},"
+		"{\"model\":\"RTX 4090\"}],\"unknown\":{\"gpus[1].memory_bytes\":\"lost\"}}",
+		"gpu_memory_bytes", "lost");
 }
 
 static void check_none(void)

@@ -116,6 +116,33 @@ static const struct known cases[] = {
 	{ "a100.80Gi.pcie", 0, "A100 80GB PCIe" },
 	{ "MI300X", 0, "MI300X" },
 	{ "T4", 0, "T4" },
+	/* markets: the maker's word or the form joined to it */
+	{ "InstinctMI250X", 131072, "MI250X" },
+	{ "TeslaV100", 16384, "V100 16GB" },
+	{ "RTX5090_PCIE", 32768, "RTX 5090" },
+	{ "L40S_PCIE", 49152, "L40S" },
+	{ "H100_PCIE_BAREMETAL", 81920, "H100 PCIe" },
+	{ "H200_PCIE", 143771, NULL }, /* the H200 NVL is the card */
+	{ "RTXPRO6000", 98304, "RTX PRO 6000" },
+	{ "GB200", 196608, "GB200" },
+	{ "GB200", 189471, "GB200" },
+	/* one chip under a name of its own, and relatives that are none */
+	{ "NVIDIA H20-3e", 143771, "H20" },
+	{ "NVIDIA GH200 144G HBM3e", 146831, "GH200" },
+	{ "NVIDIA A100-SXM-64GB", 65536, "A100" },
+	{ "NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9856, NULL },
+	{ "NVIDIA A40-48Q", 49152, NULL },
+	{ "GRID T4-16Q", 16384, NULL },
+	{ "NVIDIA GeForce RTX 5090 D v2", 24463, "RTX 5090D v2" },
+	{ "NVIDIA GeForce RTX 5090 D", 24463, NULL },
+	{ "NVIDIA GB10", 0, "GB10" },
+	{ "NVIDIA GB10", 125525, "GB10" },
+	{ "NVIDIA RTX A4000 Laptop GPU", 8192, NULL },
+	{ "Quadro RTX 3000 with Max-Q Design", 6144, NULL },
+	{ "NVIDIA T1000", 8192, "T1000 8GB" },
+	{ "NVIDIA T1000 8GB", 8192, "T1000 8GB" },
+	{ "AMD Instinct MI300X VF", 196592, "MI300X" },
+	{ "NVIDIA Graphics Device", 24576, NULL },
 	/* nothing is guessed */
 	{ "", 0, NULL },
 	{ "NVIDIA", 0, NULL },
@@ -148,8 +175,8 @@ static void check_names(void)
 	}
 }
 
-/* Every canonical name finds its own row, with and without its memory, and no two rows share
- * a name. */
+/* Every canonical name finds its own row with its memory, and without it the first of that name;
+ * no two rows share both. */
 static void check_table(void)
 {
 	size_t n;
@@ -158,13 +185,15 @@ static void check_table(void)
 	for (size_t i = 0; i < n; i++) {
 		const struct gpu_model *m = gpu_find(t[i].name, 0);
 
-		CHECK(m == &t[i]);
-		if (t[i].memory_bytes)
+		CHECK(m && strcmp(m->name, t[i].name) == 0 && m <= &t[i]);
+		if (t[i].memory_bytes && !t[i].unspecific)
 			CHECK(gpu_find(t[i].name, t[i].memory_bytes) == &t[i]);
 		for (size_t j = 0; j < i; j++)
-			CHECK(strcmp(t[i].name, t[j].name) != 0);
+			CHECK(strcmp(t[i].name, t[j].name) != 0 ||
+				t[i].memory_bytes != t[j].memory_bytes);
 		CHECK(t[i].f32_gflops >= 0 && t[i].f32_gflops < 1000000);
-		CHECK(t[i].unspecific || t[i].memory_bytes);
+		/* without a memory only names stand there */
+		CHECK(t[i].unspecific || t[i].memory_bytes || !t[i].f32_gflops);
 	}
 	fprintf(stderr, "%zu models\n", n);
 }

@@ -47,5 +47,8 @@ int main(void)
 		"{\"gpus\":[{\"model\":\"L4\"}]}");
 	path_is("Unknown > unknown > GPU > Acme > X1",
 		"{\"gpus\":[{\"vendor\":\"Acme\",\"model\":\"ACME X1\",\"memory_bytes\":5}]}");
+	path_is("Unknown > unknown > GPU > NVIDIA > RTX 4090",
+		"{\"gpus\":[{\"vendor\":\"NVIDIA\",\"model\":\"T1000\",\"memory_bytes\":4294967296},"
+		"{\"model\":\"RTX 4090\"}]}");
 	TEST_END();
 }

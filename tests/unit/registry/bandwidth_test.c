@@ -1,6 +1,6 @@
 /* bandwidth_test.c - exchange: the slower way counts, only the very bytes count, and nobody can
  * take all. */
-#include "common/net/bandwidth_test.h"
+#include "common/registry/bandwidth_test.h"
 
 #include <sodium.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* metrics_text.c - Prometheus' text format as records. */
-#include "common/net/metrics_text.h"
+#include "common/registry/metrics_text.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 #include "kernels/bulk/peak.h"
 #include "tests/unit/test.h"
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#include "kernels/bulk/cpu.h"
+#include "kernels/bulk/cpu/cpu.h"
 #include "kernels/dev/dev_cpu.h"
-#include "kernels/grad/cpu.h"
+#include "kernels/grad/cpu/cpu.h"
 #include "kernels/lm/ops.h"
-#include "kernels/poc/cpu.h"
+#include "kernels/poc/cpu/cpu.h"
 #include "tests/unit/test.h"
 
 /* A table of function pointers has no NULL in it. */
@@ -34,7 +34,7 @@ static void check_names(void)
 
 	unsetenv("RNP_DEVICE");
 	unsetenv("RNP_ISA");
-	setenv("RNP_CUDA_PLUGIN", "/nonexistent/librnp_cuda.so", 1);
+	setenv("RNP_CUDA_PLUGIN", "tests/none/librnp_cuda.so", 1);
 	CHECK(dev_open(&d, NULL) == 0);
 	CHECK_TEXT("cpu", d.name);
 	dev_close(&d);

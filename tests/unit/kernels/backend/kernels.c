@@ -1,7 +1,7 @@
 /* kernels.c - Philox and SHA-256 are those of their papers, in every version that this
  * CPU runs. */
 #include "kernels/dev/philox.h"
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/crypto/sha256_rows.h"
 
 #include <sodium.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* blake2b.c - every level hashes as libsodium does, whatever the lengths of the
  * messages beside each other. */
-#include "kernels/grad/blake2b.h"
+#include "kernels/crypto/blake2b.h"
 
 #include <sodium.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * under them is held against plain arithmetic.
  *
  * long because each way to be wrong stands in it, and an arithmetic of its own. */
-#include "kernels/sig/ed25519.h"
+#include "kernels/crypto/ed25519.h"
 
 #include <sodium.h>
 #include <stdint.h>
@@ -74,8 +74,8 @@ static struct ed25519_table *table_of(const struct ed25519 *s, int n,
 	return n == 1 || next() % 6 == 0 ? ed25519_table_new(key) : NULL;
 }
 
-/* Verifies n cases from `first` on, each in memory of exactly its size; all but every with_tables-th
- * with a table of its key, none if it is 0. */
+/* Verifies n cases from `first` on, each in memory of exactly its size; all but every
+ * with_tables-th with a table of its key, none if it is 0. */
 static void verify_some(void (*verify)(struct ed25519 *, size_t), int first, int n,
 	int with_tables)
 {
@@ -381,7 +381,7 @@ static void test_lanes(void)
 }
 
 #ifdef __x86_64__
-#include "kernels/sig/field_ifma.h"
+#include "kernels/crypto/field_ifma.h"
 
 /* --- the field --------------------------------------------------------------------------- */
 

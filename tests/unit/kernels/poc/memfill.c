@@ -6,7 +6,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/dev/cpu.h"
-#include "kernels/poc/sha256_chain.h"
+#include "kernels/crypto/sha256_chain.h"
 #include "tests/unit/test.h"
 
 static void fill(memfill_fn fn, uint32_t *blocks, uint64_t lanes, uint64_t per_slice,

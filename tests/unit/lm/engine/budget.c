@@ -1,6 +1,6 @@
-/* budget.c - the budget of a step on a machine that is reckoned: it comes to what is wanted and stays there,
- * whatever interrupts single steps; where the machine becomes slower or faster it follows; steps that prompts did
- * not fill teach nothing. */
+/* budget.c - the budget of a step on a machine that is reckoned: it comes to what is wanted and
+ * stays there, whatever interrupts single steps; where the machine becomes slower or faster it
+ * follows; steps that prompts did not fill teach nothing. */
 #include "common/lm/engine/budget.h"
 
 #include "tests/unit/test.h"
@@ -15,7 +15,8 @@ static int64_t step_ns(uint32_t rows, int64_t row_ns)
 	return 4 * MS + rows * row_ns;
 }
 
-/* Takes n full steps, every fifth of which something interrupts for so long; returns the rows of all. */
+/* Takes n full steps, every fifth of which something interrupts for so long; returns the rows of
+ * all. */
 static uint64_t steps(struct lm_budget *b, int n, int64_t row_ns, int64_t interrupted_ns)
 {
 	uint64_t all = 0;

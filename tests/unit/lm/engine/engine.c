@@ -1,7 +1,8 @@
-/* engine.c - a seed's text is the same alone, among others, after a cache hit,
- * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
- * page and mix up no tokens; a window releases what lies after it; groups take turns; rows far into a text count for more; name spaces
- * share nothing; queues refuse what is too much; memory that runs out fails one answer alone.
+/* engine.c - a seed's text is the same alone, among others, after a cache hit, preempted, and
+ * however prompts are cut; ten thousand random requests with cancels lose no page and mix up no
+ * tokens; a window releases what lies after it; groups take turns; rows far into a text count for
+ * more; name spaces share nothing; queues refuse what is too much; memory that runs out fails one
+ * answer alone.
  *
  * long because every case runs on the same small models and requests. */
 #include "common/lm/engine/engine.h"
@@ -140,10 +141,10 @@ static void make_texts(void)
 	}
 }
 
-/* --- an engine driven by hand ------------------------------------------------------------------ */
+/* --- an engine driven by hand ------------------------------------------------------------- */
 
 struct asked {
-	struct lm_request a;
+	struct lm_answer a;
 	const struct text *t;
 	uint32_t heard, wrong, told;
 	bool done;
@@ -241,8 +242,8 @@ static void among_others(uint32_t pages, uint32_t streams, uint32_t rows, bool p
 		for (int i = 0; i < TEXTS; i++) {
 			ask(&all[i], &texts[i]);
 			all[i].a.group = (uint64_t)i % 3;
-			CHECK(lm_engine_accepts(e, all[i].a.tokens, all[i].a.prompt) ==
-				0);
+			CHECK(lm_engine_accepts(e, all[i].a.tokens, all[i].a.prompt,
+				      true) == 0);
 			lm_engine_submit(e, &all[i].a);
 		}
 		run_all(e);
@@ -280,8 +281,8 @@ static void cache_hit(void)
 	lm_engine_close(e);
 }
 
-/* The logprobs of prompts, told once each, whatever is in the cache, however they are cut, preempted or not,
- * beside others; also of prompts that nothing follows. */
+/* The logprobs of prompts, told once each, whatever is in the cache, however they are cut,
+ * preempted or not, beside others; also of prompts that nothing follows. */
 static void prompt_logprobs(uint32_t pages, uint32_t streams, uint32_t rows)
 {
 	struct lm_engine *e = open_engine(pages, streams, rows);
@@ -504,8 +505,8 @@ static void speculation(void)
 	lm_engine_close(e);
 }
 
-/* The same for proposals of a draft model: of one that is always right, the model itself, and of one
- * that hardly ever is; alone, and with so few pages that answers are preempted. */
+/* The same for proposals of a draft model: of one that is always right, the model itself, and of
+ * one that hardly ever is; alone, and with so few pages that answers are preempted. */
 static void drafts(void)
 {
 	struct model_file *other = NULL;
@@ -571,8 +572,8 @@ static void shared_drafts(void)
 	lm_engine_close(e);
 }
 
-/* The beginning of a text is evicted for another one, but its last window is there: what goes on with
- * the text computes only what is new. */
+/* The beginning of a text is evicted for another one, but its last window is there: what goes on
+ * with the text computes only what is new. */
 static void next_turn(const struct text *before)
 {
 	struct lm_engine *e = open_engine(17, 2, 32);
@@ -696,13 +697,23 @@ static void whole_cache(void)
 		(q.a.finish == LM_FINISH_LENGTH && q.heard == 2 * LM_PAGE - t.n + 1));
 	free(q.a.tokens);
 	t.n = 2 * LM_PAGE;
-	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, t.n));
+	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, t.n, true));
+	/* where nothing is generated it may fill all of it */
+	CHECK(lm_engine_accepts(e, t.prompt, t.n, false) == 0);
+	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, t.n + 1, false));
+	t.max = 0;
+	ask(&q, &t);
+	q.a.speculate = LM_PROPOSED_MAX;
+	lm_engine_submit(e, &q.a);
+	run_all(e);
+	CHECK(q.done && q.a.finish == LM_FINISH_LENGTH && q.heard == 0);
+	free(q.a.tokens);
 	t.prompt[0] = VOCAB;
-	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, 1));
+	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, 1, true));
 	lm_engine_close(e);
 }
 
-/* --- with a thread of its own ------------------------------------------------------------------ */
+/* --- with a thread of its own ------------------------------------------------------------- */
 
 /* Takes events until n answers have ended. */
 static void take_all(struct lm_events *box, struct lm_event_batch *news, uint32_t n)
@@ -738,7 +749,7 @@ static void free_at_once(void)
 	struct lm_service *s = NULL;
 	struct lm_event_batch news = { 0 };
 	static struct asked all[STREAMS];
-	struct lm_request *list[STREAMS];
+	struct lm_answer *list[STREAMS];
 	bool taken = true;
 
 	CHECK(lm_service_open(&s, weights, &config) == 0);
@@ -778,7 +789,7 @@ static void service(void)
 	struct lm_service_counts counts;
 	struct lm_event_batch news = { 0 };
 	static struct asked all[TEXTS];
-	struct lm_request *list[TEXTS];
+	struct lm_answer *list[TEXTS];
 
 	CHECK(lm_service_open(&s, weights, &config) == 0);
 	for (int i = 0; i < TEXTS; i++) {
@@ -799,7 +810,7 @@ static void service(void)
 	lm_events_free(box);
 }
 
-/* --- memory runs out --------------------------------------------------------------------------- */
+/* --- memory runs out ---------------------------------------------------------------------- */
 
 /* A sanitizer allocates by other means, and ends where there is nothing. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -856,8 +867,8 @@ static void recover(struct block *all, const struct rlimit *before)
 }
 
 /* Memory runs out in a step: one answer fails at most, the others are what they would be. Where
- * history is set, the last answer keeps one, which is allocated when it is admitted, and is the one that
- * fails. Returns how many failed. */
+ * history is set, the last answer keeps one, which is allocated when it is admitted, and is the one
+ * that fails. Returns how many failed. */
 static int run_out(int step, bool history)
 {
 	/* admission comes first in a step, so that the last answer asks first */

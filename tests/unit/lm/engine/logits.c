@@ -1,6 +1,6 @@
 /* logits.c - lm/logits: with a model file, a number of tokens to be fed at once and token ids,
- * prints the logits after each of the tokens, one line each: tests/lm-parity.bats holds them
- * against another engine. Alone it has nothing to check. */
+ * prints the logits after each of the tokens, one line each: tests/rnp-train/lm-parity.bats holds
+ * them against another engine. Alone it has nothing to check. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* grammar: what schemas let through and what not; masks against a token at a time; bounds; sequences.
+/* grammar: what schemas let through and what not; masks against a token at a time; bounds;
+ * sequences.
  *
  * `grammar --check` reads lines {"schema":S,"texts":[...]} and prints {"ok":[...]} or {"error":E}.
  * `grammar --walk N SEED` reads lines {"schema":S} and prints N texts that random walks through the
@@ -14,9 +15,10 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "common/json/json.h"
+#include "common/lm/grammar/dfa.h"
 #include "tests/unit/test.h"
 
-/* --- a vocabulary --------------------------------------------------------------------------------- */
+/* --- a vocabulary ------------------------------------------------------------------------- */
 
 static struct lm_vocabulary_token *tokens;
 static uint32_t token_count;
@@ -30,7 +32,8 @@ static void add_token(const char *text, size_t len, bool ends)
 		ends };
 }
 
-/* Every byte, what JSON's punctuation is merged into, numbers, and syllables in words; then an end. */
+/* Every byte, what JSON's punctuation is merged into, numbers, and syllables in words; then an
+ * end. */
 static void make_tokens(uint32_t words)
 {
 	static const char *const joined[] = { "{\"", "\":", "\": ", "\",", "\", \"",
@@ -77,7 +80,7 @@ static void free_tokens(void)
 	free(tokens);
 }
 
-/* --- helpers --------------------------------------------------------------------------------------- */
+/* --- helpers ------------------------------------------------------------------------------ */
 
 static struct lm_grammar *compile(const char *schema)
 {
@@ -138,7 +141,7 @@ static void refused(const char *schema, const char *where)
 	lm_grammar_free(g);
 }
 
-/* --- schemas ----------------------------------------------------------------------------------------- */
+/* --- schemas ------------------------------------------------------------------------------ */
 
 static void schemas(void)
 {
@@ -228,7 +231,454 @@ static void schemas(void)
 		"\"2eb8aa08-aa98-11ea-b4aa-73b441d1638\"\0");
 }
 
-/* A format takes its states once, however many properties have it. */
+static void more_formats(void)
+{
+	judge("{\"format\":\"hostname\",\"type\":\"string\"}",
+		"\"a\"\0\"a-1.example.com\"\0\"1.2\"\0",
+		"\"\"\0\"-a\"\0\"a-\"\0\"a..b\"\0\"a.\"\0\"a_b\"\0"
+		"\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"\0");
+	judge("{\"format\":\"duration\",\"type\":\"string\"}",
+		"\"P4DT12H30M5S\"\0\"P2W\"\0\"PT1H\"\0\"P1Y\"\0\"P1Y2M3D\"\0\"PT1M2S\"\0",
+		"\"P\"\0\"PT\"\0\"P1YT\"\0\"4D\"\0\"P1D2M\"\0\"P1Y1W\"\0\"P1Y1D\"\0\"PT1H1S\"\0");
+	judge("{\"format\":\"uri-reference\",\"type\":\"string\"}",
+		"\"\"\0\"/a/b\"\0\"a/b:c\"\0\"../a?b#c\"\0\"//host/p\"\0\"http://a.b:80/c?d#e\"\0\"#f\"\0\"urn:x\"\0",
+		"\"a b\"\0\":a\"\0\"\\\\\\\\a\"\0\"#a#b\"\0");
+	/* lengths that are counted beside an automaton, up to what is still needed */
+	judge("{\"format\":\"uri\",\"type\":\"string\",\"minLength\":1,\"maxLength\":12}",
+		"\"http://a.bcd\"\0\"a:b\"\0", "\"http://a.bcde\"\0\"\"\0\"a\"\0");
+	judge("{\"type\":\"string\",\"pattern\":\"^(ab|cdef)*$\",\"minLength\":3,\"maxLength\":5}",
+		"\"abab\"\0\"cdef\"\0", "\"ab\"\0\"ababab\"\0\"cdefab\"\0\"\"\0");
+	refused("{\"type\":\"string\",\"pattern\":\"^abc$\",\"maxLength\":2,\"minLength\":1}",
+		"no value");
+	judge("{\"anyOf\":[{\"type\":\"string\",\"pattern\":\"^a*$\",\"maxLength\":2},"
+	      "{\"type\":\"string\",\"pattern\":\"^b*$\",\"maxLength\":3}]}",
+		"\"aa\"\0\"bbb\"\0", "\"aaa\"\0\"bbbb\"\0");
+}
+
+/* What pydantic makes of five addresses: each of up to 2,083 characters. */
+static void bounded_addresses(void)
+{
+	struct lm_grammar *g;
+	struct buf text = BUF_INIT;
+
+	buf_adds(&text, "{\"type\":\"object\",\"properties\":{");
+	for (int i = 0; i < 5; i++)
+		buf_addf(&text,
+			"%s\"u%d\":{\"format\":\"uri\",\"minLength\":1,\"maxLength\":2083,\"type\":\"string\"}",
+			i ? "," : "", i);
+	buf_adds(&text, "}}");
+	g = compile(buf_text(&text));
+	CHECK(g != NULL);
+	CHECK(accepts(g, "{\"u4\":\"http://a.b/c\"}"));
+	buf_reset(&text);
+	buf_adds(&text, "{\"u0\":\"a:");
+	for (int i = 0; i < 2081; i++)
+		buf_addc(&text, 'x');
+	buf_adds(&text, "\"}");
+	CHECK(accepts(g, buf_text(&text)));
+	text.len -= 2;
+	buf_adds(&text, "x\"}");
+	CHECK(!accepts(g, buf_text(&text)));
+	lm_grammar_free(g);
+	buf_release(&text);
+}
+
+static void names_of_properties(void)
+{
+	judge("{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"additionalProperties\":{\"type\":\"boolean\"}}",
+		"{}\0{\"a\":true}\0", "{\"a\":1}\0");
+	judge("{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a-z]+$\",\"maxLength\":3},\"properties\":{\"AB\":{},\"ab\":{\"const\":1}}}",
+		"{}\0{\"ab\":1,\"xyz\":null}\0",
+		"{\"AB\":1}\0{\"abcd\":1}\0{\"\":1}\0{\"ab\":2}\0");
+	judge("{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"x\",\"y\"]}}",
+		"{\"x\":1,\"y\":[]}\0", "{\"z\":1}\0");
+	judge("{\"type\":\"object\",\"propertyNames\":{\"minLength\":2}}", "{\"xy\":1}\0",
+		"{\"x\":1}\0");
+	judge("{\"type\":\"object\",\"propertyNames\":false}", "{}\0", "{\"z\":1}\0");
+	judge("{\"type\":\"object\",\"propertyNames\":{\"type\":\"integer\"}}", "{}\0",
+		"{\"z\":1}\0");
+	judge("{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^a\"},\"patternProperties\":{\"b$\":{\"const\":1}},\"required\":[\"ab\"]}",
+		"{\"ab\":1,\"ac\":2}\0", "{\"ab\":2}\0{\"b\":1,\"ab\":1}\0{\"a\":1}\0");
+	refused("{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^a\"},\"required\":[\"b\"]}",
+		"no value");
+	refused("{\"propertyNames\":3}", "schema.propertyNames: ");
+	refused("{\"propertyNames\":{\"$ref\":\"#\"}}", "itself");
+	refused("{\"propertyNames\":{\"anyOf\":[{\"type\":\"string\"},{\"propertyNames\":{\"$ref\":\"#/propertyNames\"}}]}}",
+		"itself");
+}
+
+/* How many properties there are, beside those that must be there. */
+static void counts_of_properties(void)
+{
+	judge("{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":2}",
+		"{\"a\":1}\0{\"a\":1,\"b\":{}}\0", "{}\0{\"a\":1,\"b\":2,\"c\":3}\0");
+	judge("{\"type\":\"object\",\"maxProperties\":2,\"required\":[\"z\"]}",
+		"{\"z\":1}\0{\"a\":1,\"z\":2}\0{\"z\":1,\"a\":2}\0",
+		"{\"a\":1,\"b\":1,\"z\":1}\0{\"a\":1,\"b\":1}\0");
+	judge("{\"type\":\"object\",\"maxProperties\":0}", "{}\0", "{\"a\":1}\0");
+	judge("{\"type\":\"object\",\"minProperties\":2,\"properties\":{\"a\":{},\"b\":{\"const\":1},\"c\":false},"
+	      "\"additionalProperties\":false}",
+		"{\"a\":1,\"b\":1}\0{\"b\":1,\"a\":null}\0",
+		"{\"a\":1}\0{}\0{\"a\":1,\"c\":1}\0");
+	refused("{\"type\":\"object\",\"minProperties\":3,\"properties\":{\"a\":{},\"b\":{},\"c\":false},"
+		"\"additionalProperties\":false}",
+		"no value");
+	judge("{\"allOf\":[{\"minProperties\":1},{\"maxProperties\":1}],\"type\":\"object\"}",
+		"{\"a\":1}\0", "{}\0{\"a\":1,\"b\":1}\0");
+}
+
+/* Items that differ, where their values are few. */
+static void different_items(void)
+{
+	struct buf text = BUF_INIT;
+
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[\"red\",\"re\",1,1.0,2.5,null,true]}}",
+		"[]\0[\"re\",\"red\"]\0[1,\"red\",null,true,\"re\",2.5]\0[2.50,1.0]\0",
+		"[\"re\",\"re\"]\0[1,1.0]\0[null,1,null]\0[\"r\"]\0");
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2,\"items\":{\"type\":\"integer\",\"minimum\":3,\"maximum\":5}}",
+		"[5,3]\0[4,3,5]\0", "[3]\0[3,3]\0[3,4,5,3]\0");
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"boolean\"}}",
+		"[true,false]\0", "[true,true]\0");
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"pattern\":\"^[a-c]{1,2}$\"}}",
+		"[\"a\",\"ab\",\"ba\"]\0", "[\"ab\",\"ab\"]\0[\"d\"]\0");
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", "[1]\0",
+		"[1,1]\0");
+	refused("{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":3,\"items\":{\"type\":\"boolean\"}}",
+		"no value");
+	refused("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\"}}",
+		"schema.uniqueItems: ");
+	refused("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"array\",\"maxItems\":0}}",
+		"schema.uniqueItems: ");
+	buf_adds(&text,
+		"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[0");
+	for (int i = 1; i < 25; i++)
+		buf_addf(&text, ",%d", i);
+	buf_adds(&text, "]}}");
+	refused(buf_text(&text), "schema.uniqueItems: ");
+	buf_release(&text);
+}
+
+/* Numbers as other drafts and programs write their bounds. */
+static void bounds_of_numbers(void)
+{
+	judge("{\"type\":\"number\",\"multipleOf\":0.01}",
+		"1\0"
+		"0.07\0"
+		"-12.50\0"
+		"3.1\0",
+		"0.001\0"
+		"1e1\0"
+		"2.345\0");
+	judge("{\"multipleOf\":2.5,\"minimum\":-5,\"type\":\"number\"}",
+		"2.5\0"
+		"-5\0"
+		"7.5\0"
+		"10.0\0",
+		"2\0"
+		"-7.5\0"
+		"0.5\0");
+	judge("{\"multipleOf\":0.75,\"type\":\"integer\"}",
+		"3\0"
+		"6.0\0",
+		"1\0"
+		"0.75\0");
+	judge("{\"allOf\":[{\"multipleOf\":0.2},{\"multipleOf\":0.15}],\"type\":\"number\"}",
+		"0.6\0"
+		"3\0",
+		"0.2\0"
+		"0.3\0");
+	judge("{\"type\":\"integer\",\"multipleOf\":2}", "4.0\0", "3.0\0");
+	judge("{\"type\":\"number\",\"minimum\":3,\"exclusiveMinimum\":true,\"maximum\":5,\"exclusiveMaximum\":false}",
+		"3.1\0"
+		"5\0",
+		"3\0"
+		"5.1\0");
+	judge("{\"type\":\"number\",\"minimum\":-1.7976931348623157e308,\"maximum\":1e308}",
+		"0\0-5e10\0", "null\0");
+	judge("{\"type\":\"integer\",\"minimum\":0,\"maximum\":1e308}",
+		"12345678901234567890\0", "-1\0");
+	judge("{\"type\":\"integer\",\"minimum\":0,\"maximum\":1e60}",
+		"12345678901234567890\0", "-1\0");
+	refused("{\"type\":\"number\",\"minimum\":1e308}", "schema.minimum: ");
+}
+
+/* References by name: anchors, and the schema's own address. */
+static void references(void)
+{
+	judge("{\"$id\":\"https://example.com/a/root.json\",\"type\":\"array\",\"prefixItems\":[{\"$ref\":\"#n\"},{\"$ref\":\"root.json#/$defs/x\"},"
+	      "{\"$ref\":\"https://example.com/a/root.json#old\"}],\"items\":{\"$ref\":\"root.json\"},\"$defs\":{\"x\":{\"$anchor\":\"n\",\"type\":\"integer\"},"
+	      "\"y\":{\"$id\":\"#old\",\"type\":\"null\"}}}",
+		"[1,2,null]\0[1,2,null,[3]]\0",
+		"[\"a\"]\0[1,\"a\"]\0[1,2,3]\0[1,2,null,3]\0");
+	refused("{\"$ref\":\"#none\"}", "schema.$ref: '#none' is no schema");
+	refused("{\"$id\":\"a.json\",\"$ref\":\"b.json\"}", "schema.$ref: ");
+	refused("{\"properties\":{\"a\":{\"$id\":\"other.json\"}}}",
+		"schema.properties.a.$id: ");
+}
+
+/* What patterns of other programs have. */
+static void more_patterns(void)
+{
+	judge("{\"type\":\"string\",\"pattern\":\"^\\\\p{Lu}\\\\p{Letter}*[\\\\p{Nd}_]\\\\P{L}$\"}",
+		"\"Ab1.\"\0\"\xc3\x84\xc3\xa4_ \"\0\"\xd0\x96\xd9\xa3!\"\0",
+		"\"ab1.\"\0\"Ab1a\"\0\"A1\"\0");
+	judge("{\"type\":\"string\",\"pattern\":\"^\\\\p{Script=Greek}+$\"}",
+		"\"\xce\xb1\xce\xb2\"\0", "\"ab\"\0");
+	refused("{\"pattern\":\"\\\\p{Nonsense}\"}",
+		"property of characters that is not known");
+	judge("{\"type\":\"string\",\"pattern\":\"^(?=.*[A-Z])(?=.*\\\\d)(?!.*(x|[)]y))[A-Za-z\\\\d)]{3,5}$\"}",
+		"\"A1b\"\0\"ab1C)\"\0",
+		"\"abc\"\0\"A1\"\0\"A1x\"\0\"A1)y\"\0\"A1bcde\"\0");
+	judge("{\"type\":\"string\",\"pattern\":\"^(?!admin$)[a-z]+$\"}",
+		"\"adm\"\0\"admins\"\0", "\"admin\"\0\"A\"\0");
+	refused("{\"pattern\":\"^(?=a)b|c\"}", "looks around");
+	refused("{\"pattern\":\"a(?=b)\"}", "looks around");
+	refused("{\"pattern\":\"(?<!a)b\"}", "looks around");
+	judge("{\"type\":\"string\",\"pattern\":\"(?i)^ab[x-z]\\\\d$\"}",
+		"\"aBX1\"\0\"ABz2\"\0",
+		"\"ab1\"\0\"ab\xc3\xa4"
+		"1\"\0");
+	judge("{\"type\":\"string\",\"pattern\":\"^(?P<y>\\\\d{2})(?<m>a)$\"}",
+		"\"12a\"\0", "\"1a\"\0");
+	refused("{\"pattern\":\"(?i)\xc3\xa4\"}", "(?i) and characters beyond ASCII");
+	refused("{\"pattern\":\"(?s).\"}", "flags other than (?i)");
+}
+
+/* Words of others are notes, and a null says nothing but in const. */
+static void notes(void)
+{
+	judge("{\"type\":\"integer\",\"x-order\":1,\"errorMessage\":\"no\",\"propertyOrdering\":[\"a\"],\"enumNames\":[\"a\"],"
+	      "\"discriminator\":{\"propertyName\":\"t\"},\"markdownDescription\":\"d\",\"id\":\"a\",\"strict\":true,\"default\":null}",
+		"1\0", "\"a\"\0null\0");
+	judge("{\"type\":\"string\",\"pattern\":null,\"enum\":null,\"minLength\":null,\"format\":null,\"title\":null,\"uniqueItems\":null,"
+	      "\"anyOf\":null,\"if\":null}",
+		"\"a\"\0", "1\0");
+	judge("{\"type\":\"object\",\"properties\":null,\"required\":null,\"additionalProperties\":null,\"propertyNames\":null}",
+		"{\"a\":1}\0", "1\0");
+	judge("{\"type\":[\"array\",\"null\"],\"items\":null,\"prefixItems\":null,\"minItems\":null}",
+		"[1]\0null\0", "1\0");
+	judge("{\"anyOf\":[{\"not\":{}},{\"type\":\"integer\"}]}", "1\0",
+		"\"a\"\0null\0");
+	judge("{\"properties\":{\"a\":{\"not\":true}},\"type\":\"object\"}",
+		"{}\0{\"b\":1}\0", "{\"a\":1}\0");
+	judge("{\"const\":null}", "null\0", "1\0");
+	judge("{\"type\":\"string\",\"nullable\":true}", "\"a\"\0null\0", "1\0");
+	refused("{\"not\":{\"const\":1}}", "schema.not: ");
+	refused("{\"dependencies\":{\"a\":[\"b\"]}}", "schema.dependencies: ");
+}
+
+/* Names that nest in names, and many words that cannot be held beside much else, cost little. */
+static void costly_schemas(void)
+{
+	struct buf text = BUF_INIT, left = BUF_INIT;
+	struct lm_grammar_part p[] = { { .kind = LM_GRAMMAR_SCHEMA, .left_out = &left },
+		{ .kind = LM_GRAMMAR_END } };
+	struct lm_grammar *g = NULL;
+	json_t *schema;
+
+	for (int i = 0; i < 200; i++)
+		buf_adds(&text, "{\"propertyNames\":");
+	buf_adds(&text, "{}");
+	for (int i = 0; i < 200; i++)
+		buf_addc(&text, '}');
+	schema = json_parse_spelled(buf_text(&text), text.len, 300, "schema");
+	CHECK_FAILS(EX_DATAERR, lm_grammar_schema(&g, schema));
+	json_decref(schema);
+	buf_reset(&text);
+	buf_adds(&text, "{\"properties\":{");
+	for (int i = 0; i < 100; i++)
+		buf_addf(&text, "%s\"p%d\":{\"$ref\":\"#/$defs/w\"}", i ? "," : "", i);
+	buf_adds(&text,
+		"},\"$defs\":{\"w\":{\"not\":{\"const\":1},\"uniqueItems\":true,\"if\":{},\"then\":{}}},\"x\":[");
+	for (int i = 0; i < 20000; i++)
+		buf_adds(&text, i ? ",0" : "0");
+	buf_adds(&text, "]}");
+	schema = json_parse_spelled(buf_text(&text), text.len, 100, "schema");
+	p[0].schema = schema;
+	/* some 300 walks over the whole took 8 s */
+	CHECK(lm_grammar_parts(&g, p) == 0);
+	CHECK_TEXT(
+		"schema.$defs.w.if, schema.$defs.w.then, schema.$defs.w.not, schema.$defs.w.uniqueItems",
+		buf_text(&left));
+	lm_grammar_free(g);
+	json_decref(schema);
+	buf_reset(&left);
+	buf_reset(&text);
+	buf_adds(&text, "{\"properties\":{");
+	for (int i = 0; i < 40; i++)
+		buf_addf(&text, "%s\"p%d\":{\"not\":{\"const\":1}}", i ? "," : "", i);
+	buf_adds(&text, "}}");
+	schema = json_parse_spelled(buf_text(&text), text.len, 100, "schema");
+	p[0].schema = schema;
+	CHECK(lm_grammar_parts(&g, p) == 0);
+	CHECK(strstr(buf_text(&left), "schema.properties.p15.not, ...") != NULL);
+	lm_grammar_free(g);
+	json_decref(schema);
+	buf_reset(&text);
+	buf_adds(&text, "{\"allOf\":[");
+	for (int i = 0; i < 200; i++)
+		buf_addf(&text, "%s{\"patternProperties\":{\"^a%d\":{}}}", i ? "," : "",
+			i);
+	buf_adds(&text, "]}");
+	schema = json_parse_spelled(buf_text(&text), text.len, 100, "schema");
+	CHECK_FAILS(EX_DATAERR, lm_grammar_schema(&g, schema));
+	json_decref(schema);
+	buf_release(&text);
+	buf_release(&left);
+}
+
+/* --- what compiling spends ---------------------------------------------------------------- */
+
+/* Returns the steps that a schema takes, of which it is taken or refused; *taken. */
+static uint64_t steps_of(const char *schema, bool *taken)
+{
+	json_t *s = json_parse_spelled(schema, strlen(schema), 100, "schema");
+	struct lm_grammar_part p[] = { { .kind = LM_GRAMMAR_SCHEMA, .schema = s },
+		{ .kind = LM_GRAMMAR_END } };
+	struct lm_budget b = LM_GRAMMAR_BUDGET;
+	struct lm_grammar *g = NULL;
+
+	*taken = lm_grammar_parts_within(&g, p, &b) == 0;
+	err_clear();
+	lm_grammar_free(g);
+	json_decref(s);
+	return LM_GRAMMAR_STEPS_MAX - b.steps;
+}
+
+/* From one multiple to the next, not from one number to the next. */
+static void far_multiples(void)
+{
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"exclusiveMinimum\":-30,\"maximum\":25,\"multipleOf\":10}}",
+		"[]\0[-20,-10,0,10,20]\0", "[-30]\0[0,0]\0[5]\0[30]\0");
+	judge("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":7,\"exclusiveMaximum\":4000,\"multipleOf\":1000}}",
+		"[1000,3000,2000]\0", "[0]\0[4000]\0[1000,1000]\0");
+	/* 10^15 numbers, of which one is a multiple of all four */
+	refused("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":999999999999999,"
+		"\"allOf\":[{\"multipleOf\":10000},{\"multipleOf\":9999},{\"multipleOf\":9997},{\"multipleOf\":9973}]}}",
+		"too many states");
+}
+
+/* What is empty adds nothing to a pattern, however often it is repeated; what only looks so is paid
+ * for. */
+static void empty_patterns(void)
+{
+	bool taken;
+
+	CHECK(steps_of("{\"pattern\":\"^[a-z]{20}(|()){0,9999}$\"}", &taken) <
+		steps_of("{\"pattern\":\"^[a-z]{20}$\"}", &taken) + 100);
+	CHECK(steps_of("{\"pattern\":\"(((){9999}){9999}){9999}a\"}", &taken) < 20000);
+	CHECK(taken);
+	/* each round of it is looked at for each of 40 characters */
+	CHECK(steps_of(
+		      "{\"pattern\":\"(^|){0,5000}(a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u)?$\"}",
+		      &taken) > 500000);
+	judge("{\"pattern\":\"^(a|){2}(b||c){1,3}()*$\"}", "\"\"\0\"a\"\0\"aabcb\"\0",
+		"\"aaab\"\0\"bbbb\"\0");
+}
+
+/* A joined automaton costs as many automata as it is of, in steps and in memory. */
+static void joined_automata(void)
+{
+	const struct lm_dfa *parts[500];
+	struct lm_budget b = LM_GRAMMAR_BUDGET, before;
+	struct lm_dfa d, all;
+
+	CHECK(dfa_regex(&d, "^a{30}$", 7, "pattern", &b) == 0);
+	for (size_t i = 0; i < 500; i++)
+		parts[i] = &d;
+	before = b;
+	CHECK(dfa_product(&all, parts, 500, true, &b) == 0);
+	CHECK_I64(d.states, all.states);
+	CHECK(before.steps - b.steps >= (uint64_t)500 * d.states * d.intervals);
+	/* keys are given back */
+	CHECK_I64((int64_t)all.states * all.intervals, (int64_t)(before.words - b.words));
+	dfa_release(&all);
+	b.words = (uint64_t)500 * d.states / 2;
+	CHECK_FAILS(EX_DATAERR, dfa_product(&all, parts, 500, true, &b));
+	b.words = LM_GRAMMAR_WORDS_MAX;
+	/* a state is paid for before it is kept */
+	b.states = d.states - 1;
+	CHECK_FAILS(EX_DATAERR, dfa_product(&all, parts, 500, true, &b));
+	CHECK_I64(0, (int64_t)b.states);
+	dfa_release(&d);
+}
+
+/* An enum whose automaton cannot be made is an error. */
+static void enum_of_many_characters(void)
+{
+	struct buf text = BUF_INIT;
+
+	buf_adds(&text, "{\"enum\":[\"");
+	for (unsigned c = 0x3400; c < 0x3400 + DFA_CUT_MAX + 200; c += 2)
+		buf_addf(&text, "\\u%04x", c);
+	buf_adds(&text, "\"]}");
+	refused(buf_text(&text), "too many characters apart");
+	buf_release(&text);
+}
+
+/* Lists that are read again for each reference are paid for each time. */
+static void lists_read_again(void)
+{
+	static const char *const lists[] = { "{\"required\":[%s]}", "{\"enum\":[%s]}",
+		"{\"type\":\"string\",\"enum\":[1.5,%s]}",
+		"{\"oneOf\":[{\"enum\":[%s]},false]}" };
+
+	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+		struct buf names = BUF_INIT, text = BUF_INIT;
+		bool taken;
+
+		for (int k = 0; k < 2000; k++)
+			buf_addf(&names, "%s\"n%d\"", k ? "," : "", k);
+		buf_adds(&text, "{\"$defs\":{\"a\":");
+		buf_addf(&text, lists[i], buf_text(&names));
+		buf_adds(&text, "},\"allOf\":[{}");
+		for (int k = 0; k < 100; k++)
+			buf_adds(&text, ",{\"$ref\":\"#/$defs/a\"}");
+		buf_adds(&text, "]}");
+		CHECK(steps_of(buf_text(&text), &taken) >= 200000);
+		buf_release(&names);
+		buf_release(&text);
+	}
+}
+
+/* For a caller who may break them, words that cannot be held are left out and named, once each;
+ * what is wrong is an error all the same. */
+static void words_left_out(void)
+{
+	static const char text[] =
+		"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/d\"},\"b\":{\"$ref\":\"#/$defs/d\"},"
+		"\"c\":{\"type\":\"string\",\"pattern\":\"(?=x)y\",\"format\":\"iri\",\"maxLength\":2},"
+		"\"e\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\",\"multipleOf\":0.50001}]}},"
+		"\"minProperties\":2,\"additionalProperties\":{\"type\":\"null\"},"
+		"\"$defs\":{\"d\":{\"type\":\"array\",\"uniqueItems\":true}}}";
+	json_t *schema = json_parse_spelled(text, strlen(text), 100, "schema"),
+	       *wrong = json_pack("{s:i}", "type", 3);
+	struct buf left = BUF_INIT;
+	struct lm_grammar_part p[] = {
+		{ .kind = LM_GRAMMAR_SCHEMA, .schema = schema, .left_out = &left },
+		{ .kind = LM_GRAMMAR_END }
+	};
+	struct lm_grammar *g = NULL;
+
+	CHECK(lm_grammar_parts(&g, p) == 0);
+	CHECK_TEXT(
+		"schema.minProperties, schema.$defs.d.uniqueItems, schema.properties.c.pattern, "
+		"schema.properties.c.format, schema.properties.e.oneOf[1].multipleOf, "
+		"schema.properties.e.oneOf",
+		buf_text(&left));
+	CHECK(accepts(g, "{\"a\":[1,1],\"c\":\"zz\",\"e\":3}"));
+	CHECK(accepts(g, "{\"c\":\"zz\"}") && !accepts(g, "{}"));
+	CHECK(!accepts(g, "{\"c\":\"zzz\"}"));
+	CHECK(!accepts(g, "{\"d\":1}"));
+	lm_grammar_free(g);
+	p[0].schema = wrong;
+	CHECK_FAILS(EX_DATAERR, lm_grammar_parts(&g, p));
+	json_decref(schema);
+	json_decref(wrong);
+	buf_release(&left);
+}
+
+/* A format or a pattern takes its states once, however many properties have it. */
 static void many_dates(void)
 {
 	json_t *properties = json_object(), *schema;
@@ -239,7 +689,12 @@ static void many_dates(void)
 	for (int i = 0; i < LM_GRAMMAR_PROPERTIES_MAX; i++) {
 		snprintf(name, sizeof name, "p%d", i);
 		json_object_set_new(properties, name,
-			json_pack("{s:s,s:s}", "type", "string", "format", "date-time"));
+			i % 2 ? json_pack("{s:s,s:s}", "type", "string", "format",
+					"date-time") :
+				/* its greatest length is its own */
+				json_pack("{s:s,s:s,s:i}", "type", "string", "pattern",
+					"^[a-z]{1,60}(-[a-z0-9]{1,60}){0,9}$",
+					"maxLength", 100 + i));
 	}
 	schema = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
 	CHECK(lm_grammar_schema(&g, schema) == 0);
@@ -247,6 +702,7 @@ static void many_dates(void)
 	CHECK_I64(36,
 		(int64_t)lm_matcher_push(m,
 			"{\"p7\":\"2024-02-29T23:59:60Z\",\"p9\":\"2x4", 38));
+	CHECK(accepts(g, "{\"p6\":\"abc-d\"}") && !accepts(g, "{\"p6\":\"abc-\"}"));
 	lm_matcher_free(m);
 	lm_grammar_free(g);
 	json_decref(schema);
@@ -259,7 +715,9 @@ static void bounds(void)
 
 	refused("{\"properties\":{\"a\":{\"not\":{\"type\":\"null\"}}}}",
 		"schema.properties.a.not: this keyword is not supported");
-	refused("{\"type\":\"object\",\"minProperties\":1}", "schema.minProperties: ");
+	refused("{\"type\":\"object\",\"minProperties\":2}", "schema.minProperties: ");
+	refused("{\"type\":\"object\",\"maxProperties\":1,\"required\":[\"a\",\"b\"]}",
+		"no value");
 	refused("{\"items\":[{},{\"uniqueItems\":true}]}",
 		"schema.items[1].uniqueItems: ");
 	refused("{\"type\":\"text\"}", "schema.type: ");
@@ -271,12 +729,12 @@ static void bounds(void)
 	refused("{\"pattern\":\"^(a|b)*a(a|b){20}$\"}", "schema");
 	refused("{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "schema.oneOf: ");
 	refused("{\"multipleOf\":99991}", "schema.multipleOf: ");
-	refused("{\"multipleOf\":0.5}", "schema.multipleOf: ");
+	refused("{\"multipleOf\":0.50001}", "schema.multipleOf: ");
 	refused("{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no value");
 	refused("{\"enum\":[]}", "no value");
 	refused("{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
 		"no value");
-	refused("{\"format\":\"hostname\"}", "schema.format: ");
+	refused("{\"format\":\"idn-hostname\"}", "schema.format: ");
 	refused("3", "schema: must be an object");
 	/* deep enough, and no deeper */
 	g = compile("{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}");
@@ -298,7 +756,7 @@ static void bounds(void)
 	buf_release(&deep);
 }
 
-/* --- masks ------------------------------------------------------------------------------------------- */
+/* --- masks -------------------------------------------------------------------------------- */
 
 static bool bit(const uint64_t *bits, uint32_t i)
 {
@@ -464,6 +922,11 @@ static void patterns(void)
 	static const struct lm_grammar_part all[] = {
 		{ .kind = LM_GRAMMAR_CHOICE, .choices = both }, { 0 }
 	};
+	static const struct lm_grammar_part words[] = {
+		{ .kind = LM_GRAMMAR_PATTERN,
+			.text = "^(?:größer|gr|[\xc3\xa4-\xc3\xa9]{2})$" },
+		{ 0 }
+	};
 	static const struct lm_grammar_part bad[] = {
 		{ .kind = LM_GRAMMAR_PATTERN, .text = "(" }, { 0 }
 	};
@@ -479,10 +942,20 @@ static void patterns(void)
 	CHECK(!accepts(g, "(7)"));
 	CHECK(!accepts(g, "("));
 	lm_grammar_free(g);
+	/* characters of several bytes end with the last of them */
+	CHECK(lm_grammar_parts(&g, words) == 0);
+	CHECK(accepts(g, "größer"));
+	CHECK(accepts(g, "gr"));
+	CHECK(accepts(g, "éä"));
+	CHECK(!accepts(g, "gr\xc3"));
+	CHECK(!accepts(g, "gr\xc3\xb6"));
+	CHECK(!accepts(g, "éê"));
+	CHECK(!accepts(g, "\xc0\xa4\xc3\xa4"));
+	lm_grammar_free(g);
 	CHECK_FAILS(EX_DATAERR, lm_grammar_parts(&g, bad));
 }
 
-/* --- as a filter -------------------------------------------------------------------------------------- */
+/* --- as a filter -------------------------------------------------------------------------- */
 
 static json_t *check_line(struct lm_grammar *g, const json_t *line)
 {
@@ -616,6 +1089,22 @@ int main(int argc, char **argv)
 		return rc;
 	}
 	schemas();
+	more_formats();
+	bounded_addresses();
+	names_of_properties();
+	notes();
+	counts_of_properties();
+	different_items();
+	bounds_of_numbers();
+	references();
+	more_patterns();
+	words_left_out();
+	costly_schemas();
+	far_multiples();
+	empty_patterns();
+	joined_automata();
+	lists_read_again();
+	enum_of_many_characters();
 	many_dates();
 	bounds();
 	masks();

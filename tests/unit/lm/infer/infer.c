@@ -1,8 +1,8 @@
-/* infer.c - answering computes what training computes; a row's bits are its own,
- * whatever goes with it in a pass, however a prompt was cut and wherever its pages lie, at
- * every level of the CPU and for every type of weights, packed or not; pages are nobody's, one's or shared,
- * and no other, and their memory is there before they are; tokens that a GPU replays; refusals.
- * long because all of it runs the same small models. */
+/* infer.c - answering computes what training computes; a row's bits are its own, whatever goes with
+ * it in a pass, however a prompt was cut and wherever its pages lie, at every level of the CPU and
+ * for every type of weights, packed or not; pages are nobody's, one's or shared, and no other, and
+ * their memory is there before they are; tokens that a GPU replays; refusals. long because all of
+ * it runs the same small models. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>
@@ -161,8 +161,8 @@ static void alone(struct lm_weights *w, int s, float logits[LENGTH][VOCAB])
 	lm_stream_close(stream);
 }
 
-/* Passes of a changing mix of conversations and pieces, and the logits that each received. One in four is so
- * large that the last layer is not restricted to the rows whose logits are wanted. */
+/* Passes of a changing mix of conversations and pieces, and the logits that each received. One in
+ * four is so large that the last layer is not restricted to the rows whose logits are wanted. */
 static void together(struct lm_weights *w, uint32_t logits, struct heard *h)
 {
 	struct lm_forward_limits limits = { .rows = ROWS_MAX,
@@ -453,8 +453,9 @@ static void shared_pages(struct lm_weights *w)
 	free(want);
 }
 
-/* ThreadSanitizer keeps a shadow as large as what is touched, and it is resident, too: of 33.9 MB that 16.8 MB of
- * pages took, half lay below all our addresses. AddressSanitizer's is an eighth, for which bounds have room. */
+/* ThreadSanitizer keeps a shadow as large as what is touched, and it is resident, too: of 33.9 MB
+ * that 16.8 MB of pages took, half lay below all our addresses. AddressSanitizer's is an eighth,
+ * for which bounds have room. */
 #ifdef __SANITIZE_THREAD__
 #define MEASURES false
 #else
@@ -471,8 +472,8 @@ static uint64_t resident(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The first tokens of a text find the memory of what they write, to a huge page, and not that of a part of each
- * layer: 6 ms for 2 MB in a virtual machine, while other streams wait. */
+/* The first tokens of a text find the memory of what they write, to a huge page, and not that of a
+ * part of each layer: 6 ms for 2 MB in a virtual machine, while other streams wait. */
 static void found_where_written(struct lm_weights *w)
 {
 	enum { PAGES_ALL = 16384 };
@@ -495,8 +496,8 @@ static void found_where_written(struct lm_weights *w)
 	lm_cache_close(c);
 }
 
-/* The memory of pages that nobody had is there before they are used, no more than was asked for at a
- * time; what a text has is not touched, also where it takes pages meanwhile. */
+/* The memory of pages that nobody had is there before they are used, no more than was asked for at
+ * a time; what a text has is not touched, also where it takes pages meanwhile. */
 static void touched(struct lm_weights *w)
 {
 	enum { PAGES_ALL = 16384, AHEAD = 4096 };
@@ -543,7 +544,7 @@ static void touched(struct lm_weights *w)
 	free(want);
 }
 
-/* --- graphs ------------------------------------------------------------------------------------ */
+/* --- graphs ------------------------------------------------------------------------------- */
 
 static struct dev_ops counting;
 static const struct dev_ops *counted;
@@ -597,8 +598,8 @@ static bool open_emulation(struct dev *d)
 
 enum { TEXT = 138, BESIDE = 4 }; /* beyond the positions that one graph is for */
 
-/* A text whose beginning is read at once and whose last twelve tokens one by one, each beside two of `BESIDE`
- * others where `more`. */
+/* A text whose beginning is read at once and whose last twelve tokens one by one, each beside two
+ * of `BESIDE` others where `more`. */
 static void speak(struct lm_weights *w, bool more, float logits[12][VOCAB])
 {
 	struct lm_forward_limits limits = { .rows = TEXT,
@@ -636,8 +637,8 @@ static void speak(struct lm_weights *w, bool more, float logits[12][VOCAB])
 	lm_cache_close(c);
 }
 
-/* Tokens that a GPU replays as graphs have the bits of those that are launched; graphs are made anew where attention
- * is divided another way; a device that captures nothing goes on. */
+/* Tokens that a GPU replays as graphs have the bits of those that are launched; graphs are made
+ * anew where attention is divided another way; a device that captures nothing goes on. */
 static void graphs(const struct model_file *s)
 {
 	static float want[12][VOCAB], got[12][VOCAB];
@@ -677,7 +678,8 @@ static void graphs(const struct model_file *s)
 	dev_close(&d);
 }
 
-/* Tokens whose layers a GPU makes together have the bits of those of which it makes each by itself. */
+/* Tokens whose layers a GPU makes together have the bits of those of which it makes each by
+ * itself. */
 static void groups(enum lm_type type)
 {
 	static float want[12][VOCAB], got[12][VOCAB];
@@ -705,8 +707,9 @@ static void groups(enum lm_type type)
 	CHECK_I64(0, grouped);
 	speak(w, true, got);
 	CHECK(memcmp(want, got, sizeof want) == 0);
-	/* of each layer q, k and v, and g and u, and what quantises its input: of passes that are launched
-	 * or captured; with bf16 of the prompt, too, of which nobody wants logits: those of the first layer */
+	/* of each layer q, k and v, and g and u, and what quantises its input: of passes that are
+	 * launched or captured; with bf16 of the prompt, too, of which nobody wants logits: those
+	 * of the first layer */
 	CHECK(grouped > 2 && grouped % 4 == (type == LM_BF16 ? 2 : 0));
 	lm_weights_close(w);
 	model_file_close(s);
@@ -715,8 +718,8 @@ static void groups(enum lm_type type)
 
 enum { CUT_TEXT = 170, PIECES_MAX = 7 };
 
-/* The logits of all tokens of two conversations side by side, of which the first is read in pieces of these sizes,
- * the second in one of each as long. */
+/* The logits of all tokens of two conversations side by side, of which the first is read in pieces
+ * of these sizes, the second in one of each as long. */
 static void read_in_pieces(struct lm_weights *w, enum lm_cache_type type,
 	const uint32_t *pieces, float (*logits)[VOCAB])
 {
@@ -754,8 +757,8 @@ static void read_in_pieces(struct lm_weights *w, enum lm_cache_type type,
 	lm_cache_close(c);
 }
 
-/* On a GPU, too, a row's bits are its own: other kernels make one row, eight, 32, 64 and more of each type of
- * weights, and attention of few rows and of many. */
+/* On a GPU, too, a row's bits are its own: other kernels make one row, eight, 32, 64 and more of
+ * each type of weights, and attention of few rows and of many. */
 static void cut_anywhere(void)
 {
 	static const uint32_t sizes[][PIECES_MAX] = { { CUT_TEXT },

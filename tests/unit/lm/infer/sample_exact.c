@@ -1,7 +1,8 @@
-/* sample_exact.c - each draw is the one that the definition gives, evaluated plainly: bias and penalties
- * token by token, a mask, all tokens sorted, their shares added up one by one, and a walk over those that
- * are left. Sharp and flat rows, ties, infinities, NaN, small and large vocabularies; and the same
- * tokens at every level of instructions: the program runs itself again at the others. */
+/* sample_exact.c - each draw is the one that the definition gives, evaluated plainly: bias and
+ * penalties token by token, a mask, all tokens sorted, their shares added up one by one, and a walk
+ * over those that are left. Sharp and flat rows, ties, infinities, NaN, small and large
+ * vocabularies; and the same tokens at every level of instructions: the program runs itself again
+ * at the others. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -157,7 +158,7 @@ static void check(struct lm_scratch *w, const struct lm_sampling *s, bool masks,
 	unclear += !clear;
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------- */
 
 enum kind { SMOOTH, PEAKS, STEPS, EQUAL, ODD, KINDS };
 
@@ -261,7 +262,8 @@ static void check_rows(struct lm_scratch *w, struct rng *r, uint32_t count, int 
 	}
 }
 
-/* Both top_p and the ties at its edge leave the fewest that reach it, the lowest ids of equal ones. */
+/* Both top_p and the ties at its edge leave the fewest that reach it, the lowest ids of equal
+ * ones. */
 static void check_ties(struct lm_scratch *w)
 {
 	struct lm_sampling s;

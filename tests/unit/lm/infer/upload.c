@@ -1,7 +1,7 @@
-/* upload.c - what is copied later is what was asked for: weights through two buffers, and the rows of passes that
- * nobody waits for. The device is the CPU with memory that is its own as far as the program knows; it makes copies as
- * late as dev.h allows, from what is in the host's memory then, and none may use memory again that another may still
- * read. */
+/* upload.c - what is copied later is what was asked for: weights through two buffers, and the rows
+ * of passes that nobody waits for. The device is the CPU with memory that is its own as far as the
+ * program knows; it makes copies as late as dev.h allows, from what is in the host's memory then,
+ * and none may use memory again that another may still read. */
 #include "common/lm/infer/upload.h"
 
 #include <stdlib.h>

@@ -127,6 +127,8 @@ static void check_refused(void)
 		LLAMA(",\"rms_norm_eps\":0"),
 		LLAMA(",\"rope_theta\":-1"),
 		LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2}"),
+		LLAMA(",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":2}"),
+		LLAMA(",\"rope_parameters\":{\"partial_rotary_factor\":0.5}"),
 		LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"),
 		LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}"),
 		LLAMA(",\"rope_scaling\":7"),
@@ -163,6 +165,8 @@ static void check_families(void)
 		"{\"model_type\":\"qwen3\",\"partial_rotary_factor\":0.5," SIZES "}",
 		GEMMA3 ",\"use_bidirectional_attention\":true}",
 		GEMMA3 ",\"layer_types\":[\"full_attention\"]}",
+		GEMMA3
+		",\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":8}}}",
 		GEMMA3 ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
 		"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1],"
 		"\"short_factor\":[1]}," SIZES "}",
@@ -198,6 +202,16 @@ static void check_families(void)
 	/* Phi-3-mini-128k's published factor of attention */
 	CHECK(c.fused && c.rope.kind == LM_ROPE_LONG && c.rope.original_context == 4096 &&
 		fabs(c.rope.magnitude - 1.1902380714238083) < 1e-12 &&
+		c.rope.long_factors[1] == 2.5f);
+	/* as transformers 5 writes it: all at one place */
+	CHECK_I64(0,
+		read_text(&c,
+			"{\"model_type\":\"phi3\",\"head_dim\":8,\"max_position_embeddings\":131072,"
+			"\"rope_parameters\":{\"rope_type\":\"longrope\",\"rope_theta\":5000,"
+			"\"partial_rotary_factor\":0.5,\"original_max_position_embeddings\":4096,"
+			"\"long_factor\":[1,2.5],\"short_factor\":[1,1.5]}," SIZES "}",
+			NULL));
+	CHECK(c.rope.rotary == 4 && c.rope.base == 5000 &&
 		c.rope.long_factors[1] == 2.5f);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		CHECK_FAILS(EX_DATAERR, read_text(&c, bad[i], NULL));

@@ -193,7 +193,7 @@ static void check_blocks(enum lm_type type)
 	free(fast);
 }
 
-/* Writes blocks of a type as f32, for tests/lm-parity.bats. */
+/* Writes blocks of a type as f32, for tests/rnp-train/lm-parity.bats. */
 static int convert(const char *name)
 {
 	unsigned char block[LM_SUPER_BLOCK];

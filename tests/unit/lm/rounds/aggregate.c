@@ -1,7 +1,7 @@
 /* aggregate.c - each rule is a direct evaluation of its formula in double, whatever
  * the chunks, the threads and the order in which deltas came; a rule holds against what it is
  * there for. */
-#include "common/lm/train/aggregate.h"
+#include "common/lm/rounds/aggregate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #endif
 
 #include "common/base/rng.h"
-#include "common/lm/train/aggregate_x86.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/aggregate_x86.h"
+#include "common/lm/rounds/outer.h"
 #include "tests/unit/test.h"
 
 enum { N = 3 * AGGREGATE_BLOCK + 77, K = 10 };
@@ -372,8 +372,8 @@ static void names(void)
 	aggregate_release(&a);
 }
 
-/* The fast sums have the bits of the plain ones: each product and each sum rounded by itself, lane by
- * lane. */
+/* The fast sums have the bits of the plain ones: each product and each sum rounded by itself, lane
+ * by lane. */
 static void fast_sums(void)
 {
 	enum { LEN = 133 };

@@ -1,7 +1,7 @@
 /* outer.c - each rule is a direct evaluation of its formula in double within one
  * rounding an array, for rounds on end and in any cut into chunks; streaming with one fragment
  * and no overlap is DiLoCo, bit for bit. */
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/outer.h"
 
 #include <math.h>
 #include <sysexits.h>
@@ -239,30 +239,30 @@ static void feedback(void)
 
 static void both_ways(void)
 {
-	float began[N], ended[N], delta[N], theta[N], pub[N], u[N];
+	float began[N], ended[N], delta[N], theta[N], published[N], u[N];
 
 	for (int i = 0; i < N; i++) {
 		began[i] = number(1, (uint64_t)i);
 		ended[i] = number(2, (uint64_t)i);
-		pub[i] = number(3, (uint64_t)i);
+		published[i] = number(3, (uint64_t)i);
 		u[i] = number(4, (uint64_t)i);
 	}
 	outer_delta(delta, began, ended, N);
 	for (int i = 0; i < N; i++)
 		CHECK(delta[i] == began[i] - ended[i]);
 	memcpy(theta, ended, sizeof theta);
-	outer_merge(theta, pub, 0.25, N);
+	outer_merge(theta, published, 0.25, N);
 	for (int i = 0; i < N; i++)
-		CHECK(close_to(0.25 * (double)ended[i] + 0.75 * (double)pub[i], theta[i],
-			0));
+		CHECK(close_to(0.25 * (double)ended[i] + 0.75 * (double)published[i],
+			theta[i], 0));
 	/* a = 0: a worker goes on from what is published, whatever it had */
 	theta[3] = NAN;
-	outer_merge(theta, pub, 0, N);
-	CHECK(memcmp(theta, pub, sizeof pub) == 0);
-	memcpy(theta, pub, sizeof pub);
+	outer_merge(theta, published, 0, N);
+	CHECK(memcmp(theta, published, sizeof published) == 0);
+	memcpy(theta, published, sizeof published);
 	outer_publish(theta, u, N);
 	for (int i = 0; i < N; i++)
-		CHECK(theta[i] == pub[i] + u[i]);
+		CHECK(theta[i] == published[i] + u[i]);
 }
 
 /* Every tensor is in one fragment, due once a round; one fragment is due when a round ends, and

@@ -1,7 +1,7 @@
 /* update.c - the step over containers is the formulas' on whole arrays; workers that
- * take the update have the coordinator's pub bit for bit; nothing depends on threads;
+ * take the update have the coordinator's published bit for bit; nothing depends on threads;
  * containers from strangers that are not what they should be are refused. */
-#include "common/lm/train/update.h"
+#include "common/lm/rounds/update.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static const struct update_range whole[] = { { 0, N } };
 
 /* A coordinator of its own memory. */
 struct side {
-	float theta[N], pub[N], v[N], buffer[N], last[N];
+	float theta[N], published[N], v[N], buffer[N], last[N];
 	struct outer_dn dn;
 	struct buf update;
 	struct update_result result;
@@ -82,7 +82,7 @@ static struct side *side_new(void)
 	struct side *s = xcalloc(1, sizeof *s);
 
 	fill(s->theta, 77, 1);
-	memcpy(s->pub, s->theta, sizeof s->pub);
+	memcpy(s->published, s->theta, sizeof s->published);
 	s->dn = (struct outer_dn){ .rate = 0.7, .beta = 0.9 };
 	return s;
 }
@@ -97,7 +97,7 @@ static void side_free(struct side *s)
 static int make(struct side *s, struct update_options *o, struct buf *containers,
 	size_t k, const struct update_range *ranges, size_t nranges)
 {
-	struct update_arrays a = { s->theta, s->pub, s->v, s->buffer,
+	struct update_arrays a = { s->theta, s->published, s->v, s->buffer,
 		o->aggregate.kind == AGGREGATE_CCLIP ? s->last : NULL, ranges, nranges };
 	struct update_delta list[K];
 
@@ -176,7 +176,7 @@ static void rules(void)
 	release(containers);
 }
 
-/* Every method of the update: a receiver ends with pub; nothing is lost for good. */
+/* Every method of the update: a receiver ends with published; nothing is lost for good. */
 static void updates(void)
 {
 	static const char *const methods[] = { "none", "lossless", "q4", "q8", "ecq:0.5",
@@ -196,18 +196,20 @@ static void updates(void)
 		double left = 0, before = 0;
 
 		o.nesterov.momentum = 0;
-		memcpy(worker, s->pub, sizeof worker);
+		memcpy(worker, s->published, sizeof worker);
 		for (int round = 0; round < 12; round++) {
 			struct stream from = { &s->update, 0 };
 
 			CHECK(make(s, &o, round ? nothing : containers, round ? 1 : K,
 				      whole, 1) == 0);
-			CHECK(update_take(&cpu, worker, whole, 1, from_buf, &from) == 0);
+			CHECK(update_take(&cpu, methods[m], worker, whole, 1, from_buf,
+				      &from) == 0);
 			CHECK(from.at == s->update.len);
-			CHECK(memcmp(worker, s->pub, sizeof worker) == 0);
+			CHECK(memcmp(worker, s->published, sizeof worker) == 0);
 			left = 0;
 			for (int i = 0; i < N; i++)
-				left += pow((double)s->theta[i] - (double)s->pub[i], 2);
+				left += pow((double)s->theta[i] - (double)s->published[i],
+					2);
 			if (!round)
 				before = left;
 		}
@@ -243,7 +245,8 @@ static void threads(void)
 			CHECK(make(more, &o, containers, K, whole, 1) == 0);
 		}
 		CHECK(memcmp(one->theta, more->theta, sizeof one->theta) == 0);
-		CHECK(memcmp(one->pub, more->pub, sizeof one->pub) == 0);
+		CHECK(memcmp(one->published, more->published, sizeof one->published) ==
+			0);
 		CHECK(memcmp(one->last, more->last, sizeof one->last) == 0);
 		CHECK(memcmp(one->result.hash, more->result.hash, 32) == 0);
 		CHECK(memcmp(one->result.norm, more->result.norm, K * sizeof(double)) ==
@@ -306,7 +309,7 @@ static void fragments(void)
 		if (in)
 			CHECK(s->theta[i] == all->theta[i] && s->v[i] == all->v[i]);
 		else
-			CHECK(s->pub[i] == s->theta[i] && s->v[i] == 0);
+			CHECK(s->published[i] == s->theta[i] && s->v[i] == 0);
 	}
 	release(containers);
 	side_free(s);
@@ -339,7 +342,7 @@ static int checked(const struct buf *b, uint64_t n)
 	struct stream from = { b, 0 };
 	double norm;
 
-	return update_check(&cpu, n, from_buf, &from, &norm);
+	return update_check(&cpu, NULL, n, from_buf, &from, &norm, NULL);
 }
 
 static void strangers(void)
@@ -352,10 +355,13 @@ static void strangers(void)
 
 	encode(&b, deltas[0], N, "lossless");
 	from = (struct stream){ &b, 0 };
-	CHECK(update_check(&cpu, N, from_buf, &from, &norm) == 0);
+	CHECK(update_check(&cpu, "lossless", N, from_buf, &from, &norm, NULL) == 0);
 	for (int i = 0; i < N; i++)
 		want += (double)deltas[0][i] * (double)deltas[0][i];
 	CHECK(fabs(norm - sqrt(want)) < 1e-9 * norm);
+	from = (struct stream){ &b, 0 };
+	CHECK_FAILS(EX_DATAERR,
+		update_check(&cpu, "q4", N, from_buf, &from, &norm, NULL));
 	CHECK_FAILS(EX_DATAERR, checked(&b, N - 1));
 	CHECK_FAILS(EX_DATAERR, checked(&b, N + 1));
 	b.len -= 5;

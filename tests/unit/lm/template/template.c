@@ -3,7 +3,7 @@
  *
  * `template --time` prints how long a conversation of 40,000 bytes takes (processor time).
  * `template FILE` renders FILE with each line of standard input, an object of variables, and
- * prints {"text":...} or {"error":...}: tests/template.bats holds it against others. */
+ * prints {"text":...} or {"error":...}: tests/rnp-serve/template.bats holds it against others. */
 #include "common/lm/template/template.h"
 
 #include <stdlib.h>

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/lm/token/token_pre.h"
-#include "common/lm/token/token_train.h"
+#include "common/lm/token/inside.h"
+#include "common/lm/token/pre.h"
+#include "common/lm/token/train.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "tests/unit/test.h"
@@ -65,6 +66,50 @@ static void check_merges(void)
 	lm_token_close(t);
 }
 
+/* As Hugging Face's tokenizers read it, the last of two equal merges counts; what is written from
+ * it has one of them, so that it counts wherever it is read. */
+static void check_repeated_merges(void)
+{
+	struct lm_token *t = json_of(HEAD TAIL("null", BYTE_LEVEL,
+		"\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+		"\"merges\":[\"a b\",\"b c\",[\"a\",\"b\"]]"));
+	struct lm_token_about about;
+	struct buf merge = BUF_INIT;
+
+	CHECK_IDS("0 4", t, "abc");
+	lm_token_describe(t, &about);
+	CHECK_I64(2, about.merges);
+	lm_token_merge(t, 1, &merge);
+	CHECK_TEXT("a b", buf_text(&merge));
+	buf_release(&merge);
+	lm_token_close(t);
+}
+
+/* A stranger's text is read no further than it is worth. */
+static void check_most(void)
+{
+	struct lm_token *t = json_of(HEAD TAIL("null", BYTE_LEVEL, SMALL));
+	size_t n = LM_TOKEN_WORD_MAX + 1;
+	char *word = xmalloc(n);
+	struct buf ids = BUF_INIT;
+
+	memset(word, 'a', n);
+	CHECK_I64(0, lm_token_encode_most(t, &ids, "abc  abc", 8, false, NULL, 4));
+	CHECK_I64(4 * 4, (int64_t)ids.len);
+	CHECK_I64(1, lm_token_encode_most(t, &ids, "a", 1, false, NULL, 4));
+	buf_reset(&ids);
+	CHECK_I64(1, lm_token_encode_most(t, &ids, "abc  abc", 8, false, NULL, 3));
+	buf_reset(&ids);
+	/* without a merge: no token has more than four bytes */
+	CHECK_I64(1, lm_token_encode_most(t, &ids, word, 1000, false, NULL, 99));
+	CHECK_I64(0, (int64_t)ids.len);
+	CHECK_FAILS(EX_DATAERR, lm_token_encode_most(t, &ids, word, n, false, NULL, n));
+	CHECK_I64(0, lm_token_encode_most(t, &ids, word, n - 1, false, NULL, n));
+	buf_release(&ids);
+	free(word);
+	lm_token_close(t);
+}
+
 static void check_ignore_merges(void)
 {
 	struct lm_token *t = json_of(HEAD TAIL("null", BYTE_LEVEL,
@@ -100,7 +145,6 @@ static void check_special(void)
 	lm_token_close(t);
 }
 
-/* Llama 2's way: blanks as U+2581, one before the text, bytes for what has no token. */
 /* Tokens around a gap have their usual names, and are special; only then something else ends what
  * is filled in. */
 static void check_fill(void)
@@ -127,23 +171,124 @@ static void check_fill(void)
 #undef ADDED
 }
 
+/* Llama 2's way: a normaliser makes blanks U+2581 and puts one before a text. more: of the model;
+ * added: further tokens. */
+#define LLAMA2(added, more)                                                                             \
+	HEAD "{\"id\":0,\"content\":\"<unk>\",\"special\":true}" added TAIL(                            \
+		"{\"type\":\"Sequence\",\"normalizers\":["                                              \
+		"{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},"                                  \
+		"{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]}", \
+		"null",                                                                                 \
+		"\"unk_token\":\"<unk>\"," more                                                         \
+		"\"vocab\":{\"<unk>\":0,\"\xe2\x96\x81\":1,\"a\":2,"                                    \
+		"\"\xe2\x96\x81"                                                                        \
+		"a\":3,\"<0xC3>\":4,\"<0xA4>\":5,\"\\n\":6},\"merges\":[\"\xe2\x96\x81 a\"]")
+
 static void check_byte_fallback(void)
 {
-	struct lm_token *t = json_of(HEAD "{\"id\":0,\"content\":\"<unk>\",\"special\":true}" TAIL(
-		"{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},"
-		"{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]}",
-		"null",
-		"\"unk_token\":\"<unk>\",\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"\xe2\x96\x81\":1,\"a\":2,"
-		"\"\xe2\x96\x81"
-		"a\":3,\"<0xC3>\":4,\"<0xA4>\":5,\"\\n\":6},\"merges\":[\"\xe2\x96\x81 a\"]"));
+	static const char umlaut[] = "\xc3\xa4"
+				     "a";
+	struct lm_token *t = json_of(
+		LLAMA2("", "\"byte_fallback\":true,\"fuse_unk\":true,"));
 
 	CHECK_IDS("3 3 1 3", t, "a a  a");
-	CHECK_IDS("1 4 5 2", t,
-		"\xc3\xa4"
-		"a");
+	CHECK_IDS("1 4 5 2", t, umlaut);
 	CHECK_IDS("1 0 2", t, "xyza"); /* three unknown ones in a row are one token */
 	CHECK_IDS("3 6 2", t, "a\na");
 	CHECK_IDS("", t, "");
+	lm_token_close(t);
+	t = json_of(LLAMA2("", "")); /* without the words both are off */
+	CHECK_IDS("1 0 2", t, umlaut);
+	CHECK_IDS("1 0 0 0 2", t, "xyza");
+	lm_token_close(t);
+}
+
+/* What stands beside a name decides whether it is the token, and what the token takes with it. */
+static void check_flags(void)
+{
+#define WORD(more)                                                 \
+	HEAD "{\"id\":7,\"content\":\"ba\",\"special\":false" more \
+	     "}" TAIL("null", BYTE_LEVEL, SMALL)
+	struct lm_token *t = json_of(WORD(",\"single_word\":true"));
+
+	CHECK_IDS("7", t, "ba");
+	CHECK_IDS("1 0 2", t, "bac"); /* within a word it is none */
+	CHECK_IDS("7 3 7", t, "ba ba");
+	CHECK_IDS("4 1 0 7", t, "abba-ba");
+	CHECK_IDS("1 0", t, "ba_");
+	CHECK_IDS("1 0", t,
+		"\xc3\xa9"
+		"ba");
+	CHECK_IDS("7", t,
+		"\xe2\x80\x94"
+		"ba\xe2\x80\x94");
+	lm_token_close(t);
+	/* the property White_Space; four of the blanks are tokens where they are not stripped */
+	t = json_of(WORD(",\"lstrip\":true,\"rstrip\":true"));
+	CHECK_IDS("0 7 1", t,
+		"a \xc2\xa0\xe3\x80\x80 \t"
+		"ba \xe2\x80\x83 \xe2\x80\xaf\n"
+		"b");
+	lm_token_close(t);
+#define MARK ",{\"id\":7,\"content\":\"<m>\",\"special\":true"
+	t = json_of(LLAMA2(MARK ",\"normalized\":true}", ""));
+	CHECK_TEXT("7", ids_of(t, "<m>", 3, true));
+	CHECK_TEXT("3 7 3", ids_of(t, "a <m> a", 7, true));
+	CHECK_TEXT("3 7 2", ids_of(t, "a <m>a", 6, true));
+	CHECK_TEXT("3 0 0 0", ids_of(t, "a<m>", 4, true)); /* no blank: not its name */
+	CHECK_TEXT("7 1 7", ids_of(t, "<m>  <m>", 8, true));
+	lm_token_close(t);
+	t = json_of(LLAMA2(MARK ",\"normalized\":false}", ""));
+	CHECK_TEXT("3 1 7 1 3", ids_of(t, "a <m> a", 7, true));
+	CHECK_TEXT("3 7", ids_of(t, "a<m>", 4, true));
+	lm_token_close(t);
+}
+
+/* An embedding model's text ends with a token that its answers do not end with. */
+static void check_last(void)
+{
+	static const char text[] = HEAD
+		"{\"id\":7,\"content\":\"<e>\",\"special\":true},{\"id\":8,\"content\":\"<b>\",\"special\":true}],"
+		"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
+		"{\"SpecialToken\":{\"id\":\"<e>\"}}]},\"unused\":[" TAIL("null",
+			BYTE_LEVEL, SMALL);
+	static const char config[] = "{\"eos_token\":\"<b>\"}";
+	struct buf json = BUF_INIT, told = BUF_INIT;
+	struct lm_token *t = NULL, *again = NULL;
+
+	CHECK(lm_token_read_json(&t, text, strlen(text), config, strlen(config), "t") ==
+		0);
+	CHECK_I64(7, lm_token_last(t));
+	CHECK_I64(8, lm_token_eos(t));
+	CHECK(lm_token_write_json(t, &json) == 0);
+	lm_token_write_config(t, &told);
+	CHECK(lm_token_read_json(&again, json.data, json.len, told.data, told.len, "j") ==
+		0);
+	CHECK_I64(7, lm_token_last(again));
+	CHECK_I64(8, lm_token_eos(again));
+	lm_token_close(t);
+	lm_token_close(again);
+	t = json_of(HEAD TAIL("null", BYTE_LEVEL, SMALL));
+	CHECK_I64(-1, lm_token_last(t));
+	lm_token_close(t);
+	buf_release(&json);
+	buf_release(&told);
+}
+
+/* Added tokens beyond the model's rows are text; another token there is no such model's. */
+static void check_rows(void)
+{
+	static const char added[] = HEAD
+		"{\"id\":7,\"content\":\"<x>\",\"special\":true}" TAIL("null", BYTE_LEVEL,
+			SMALL);
+	struct lm_token *t = NULL;
+
+	CHECK(token_read_json(&t, added, strlen(added), NULL, 0, 7, "t") == 0);
+	CHECK_I64(7, lm_token_count(t));
+	CHECK_TEXT("", ids_of(t, "<x>", 3, true));
+	lm_token_close(t);
+	CHECK(token_read_json(&t, added, strlen(added), NULL, 0, 6, "t") == 0);
+	CHECK_I64(8, lm_token_count(t));
 	lm_token_close(t);
 }
 
@@ -240,7 +385,7 @@ static void check_refused(void)
 	CHECK_FAILS(EX_DATAERR, pre_by_name(&p, "no-such-pre", &habits));
 	CHECK_FAILS(EX_DATAERR, pre_by_name(&p, "", &habits));
 	CHECK_FAILS(EX_DATAERR, pre_by_name(&p, "gpt-2|phi-2", &habits));
-	CHECK_FAILS(EX_NOINPUT, lm_token_open(&t, "/nonexistent/tokenizer.json", 0));
+	CHECK_FAILS(EX_NOINPUT, lm_token_open(&t, "tests/none/tokenizer.json", 0));
 }
 
 /* A stranger's pattern that backtracks without end is stopped. */
@@ -733,7 +878,11 @@ static void check_written(const char *name)
 	CHECK(memcmp(x, y, 32) == 0);
 	random_text(&text, &r, 1500000); /* some 4 MB */
 	CHECK(lm_token_encode(t, &a, text.data, text.len, false) == 0);
-	CHECK(lm_token_encode_long(again, &b, text.data, text.len, false) == 0);
+	for (size_t at = 0, end; at < text.len; at = end) {
+		end = lm_token_cut(again, text.data, text.len, at + (1 << 20));
+		CHECK(lm_token_encode_piece(again, &b, text.data + at, end - at, false,
+			      at == 0) == 0);
+	}
 	CHECK(a.len == b.len && memcmp(a.data, b.data, a.len) == 0);
 	lm_token_close(t);
 	lm_token_close(again);
@@ -793,10 +942,15 @@ static void check_stream(void)
 int main(void)
 {
 	check_merges();
+	check_repeated_merges();
+	check_most();
 	check_ignore_merges();
 	check_special();
 	check_fill();
 	check_byte_fallback();
+	check_flags();
+	check_last();
+	check_rows();
 	check_bin();
 	check_refused();
 	check_slow_pattern();

@@ -63,8 +63,8 @@ static int backward(struct ddp *p)
 	return rc < 0 ? -1 : ddp_grad_ready(p, 0, at);
 }
 
-/* Ranks of a machine share the host's memory; GPUs have their own, and where two ranks share one, they need
- * twice as much of it. */
+/* Ranks of a machine share the host's memory; GPUs have their own, and where two ranks share one,
+ * they need twice as much of it. */
 static int memories(struct worker *w, struct ddp *p)
 {
 	struct dev host = { .name = "cpu", .is_host = true }, gpu = { .name = "gpu" };

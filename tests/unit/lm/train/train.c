@@ -3,7 +3,7 @@
  * and hooks change nothing; refusals. (long because the model in f64 stands beside its
  * gradients) */
 #include "common/lm/train/flat.h"
-#include "common/lm/train/outer.h"
+#include "common/lm/rounds/outer.h"
 #include "common/lm/train/train.h"
 
 #include <math.h>

@@ -111,8 +111,8 @@ static int ask_torch(const struct lm_config *c, const float *parameters,
 	write_file("model.json", text, strlen(text));
 	write_file("parameters.f32", parameters, total(c) * sizeof *parameters);
 	write_file("batch.u32", batch, sizeof *batch * STEPS * 2 * ROWS);
-	snprintf(command, sizeof command, "/usr/bin/python3 tests/llama_torch.py step %s",
-		directory);
+	snprintf(command, sizeof command,
+		"/usr/bin/python3 tests/tools/llama_torch.py step %s", directory);
 	status = system(command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

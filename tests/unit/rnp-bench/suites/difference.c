@@ -1,7 +1,7 @@
 /* difference.c - difference and the sampler's two decisions. uses: cmd/rnp-bench */
-#include "cmd/rnp-bench/difference.h"
+#include "cmd/rnp-bench/suites/difference.h"
 
-#include "cmd/rnp-bench/measure.h"
+#include "cmd/rnp-bench/suites/measure.h"
 #include "tests/unit/test.h"
 
 static void check_verdicts(void)

@@ -1,6 +1,6 @@
-/* fit.c - the line and the crossings of numbers that can be worked out by hand.
+/* line_fit.c - the line and the crossings of numbers that can be worked out by hand.
  * uses: cmd/rnp-bench */
-#include "cmd/rnp-bench/fit.h"
+#include "cmd/rnp-bench/suites/line_fit.h"
 
 #include <math.h>
 

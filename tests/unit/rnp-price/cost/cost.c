@@ -1,8 +1,8 @@
 /* cost.c - what an hour costs, rounded up; RNP-004's table of break-even prices. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/cost/cost.h"
 
-#include "cmd/rnp-price/price_table.h"
+#include "cmd/rnp-price/cost/price_table.h"
 #include "common/json/json.h"
 #include "tests/unit/test.h"
 
@@ -12,7 +12,7 @@ static int parse(struct costs *c, const char *text)
 	int rc;
 
 	CHECK(obj != NULL);
-	rc = cost_parse(c, obj, "costs", NULL, 0, NULL);
+	rc = cost_parse(c, obj, "costs", NULL, 0);
 	json_decref(obj);
 	return rc;
 }

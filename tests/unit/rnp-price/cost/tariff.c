@@ -1,12 +1,12 @@
 /* tariff.c - tariff, keys: hours of zones and days, day-ahead files, dollars, and keys that
  * nobody knows. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/tariff.h"
+#include "cmd/rnp-price/cost/tariff.h"
 
 #include <unistd.h>
 
-#include "cmd/rnp-price/cost.h"
-#include "cmd/rnp-price/keys.h"
+#include "cmd/rnp-price/cost/cost.h"
+#include "cmd/rnp-price/text/keys.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -24,7 +24,7 @@ static int64_t at(const char *time)
 static int read_text(int64_t *uusd, const char *text, const char *base, const char *from)
 {
 	json_t *v = json_parse(text, strlen(text), 8, "text");
-	int rc = tariff_read(uusd, v, "costs", base, at(from));
+	int rc = tariff_read(uusd, v, "costs", base, NULL, at(from));
 
 	json_decref(v);
 	return rc;
@@ -156,7 +156,8 @@ static void check_amounts(void)
 		json_t *v = json_loads(rows[i].text, JSON_DECODE_ANY, NULL);
 		int64_t uusd = -1;
 
-		if (keys_amount_of(v, "x", INT64_C(1000000000000), &uusd) < 0)
+		if (keys_amount_of(v, "x", &amount_usd, NULL, INT64_C(1000000000000),
+			    &uusd) < 0)
 			uusd = -1;
 		CHECK_I64(rows[i].uusd, uusd);
 		json_decref(v);

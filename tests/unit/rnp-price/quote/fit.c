@@ -1,11 +1,10 @@
 /* fit.c - coefficients come back from prices that were made with them; strangers move
  * little. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/fit_core.h"
+#include "cmd/rnp-price/quote/fit.h"
 
 #include <math.h>
 
-#include "cmd/rnp-price/fit_record.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "tests/unit/test.h"

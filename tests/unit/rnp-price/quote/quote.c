@@ -1,6 +1,6 @@
 /* quote.c - just under the lowest comparable rival, never under the floor, and why. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/quote_core.h"
+#include "cmd/rnp-price/quote/core.h"
 
 #include <stdlib.h>
 

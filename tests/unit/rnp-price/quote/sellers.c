@@ -1,6 +1,6 @@
 /* sellers.c - sellers: which are believed, who copies our price, and who does not. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/sellers.h"
+#include "cmd/rnp-price/quote/sellers.h"
 
 #include <math.h>
 

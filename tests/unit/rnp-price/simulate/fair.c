@@ -1,7 +1,7 @@
 /* fair.c - shares of time on several GPU models: the paper's example, and random programs against
  * a plain simplex. */
 /* uses: cmd/rnp-price */
-#include "cmd/rnp-price/fair.h"
+#include "cmd/rnp-price/simulate/fair.h"
 
 #include <math.h>
 
@@ -107,8 +107,8 @@ static void check_shares(const struct fair_class *c, int n, const double *capaci
 	CHECK(least >= t * (1 - 1e-9));
 }
 
-/* Gavel's example, section 4.1: jobs that are 4, 3 and 2 times as fast on a V100 as on a K80, one of
- * each; the paper prints the optimum as {0.45, 0}, {0.45, 0.09}, {0.09, 0.91}. */
+/* Gavel's example, section 4.1: jobs that are 4, 3 and 2 times as fast on a V100 as on a K80, one
+ * of each; the paper prints the optimum as {0.45, 0}, {0.45, 0.09}, {0.09, 0.91}. */
 static void test_paper(void)
 {
 	double fast[] = { 4, 3, 2 }, capacity[] = { 1, 1 };

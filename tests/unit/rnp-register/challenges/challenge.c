@@ -1,6 +1,6 @@
 /* challenge.c - when a node is challenged next, by what became of its last challenges. */
 /* uses: cmd/rnp-register */
-#include "cmd/rnp-register/registry_asked.h"
+#include "cmd/rnp-register/challenges/table.h"
 
 #include <stdio.h>
 
@@ -14,12 +14,12 @@
 static void draw(int failed, double *mean, double *most)
 {
 	struct registry g = { .config = { .challenge_every_ms = 1000000 } };
-	struct asked a = { .failed = failed };
+	struct challenged a = { .failed = failed };
 
 	*mean = *most = 0;
 	for (int i = 0; i < DRAWS; i++) {
 		int64_t from_ns = clock_mono_ns();
-		double until = (double)(asked_due_ns(&g, &a) - from_ns) / 1e12;
+		double until = (double)(challenged_due_ns(&g, &a) - from_ns) / 1e12;
 
 		CHECK(until >= 0);
 		*mean += until / DRAWS;
@@ -44,13 +44,13 @@ static void less_often(void)
 
 static void at_once(void)
 {
-	struct asked a = { .failed = 0 };
+	struct challenged a = { .failed = 0 };
 
 	for (; a.failed < 3; a.failed++)
-		CHECK(asked_at_once(&a));
-	CHECK(!asked_at_once(&a));
+		CHECK(challenged_at_once(&a));
+	CHECK(!challenged_at_once(&a));
 	a.failed = 1000;
-	CHECK(!asked_at_once(&a));
+	CHECK(!challenged_at_once(&a));
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* limits.c - allowances by address and node, and what joining costs when many join. */
 /* uses: cmd/rnp-register */
-#include "cmd/rnp-register/registry_limits.h"
+#include "cmd/rnp-register/storage/limits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,9 +35,10 @@ static void buckets(void)
 	limits_free(l);
 }
 
-/* A client that has used nothing is evicted first, one that has used up its allowance stays, but for
- * one that shares a set with three others like it: the key of the hash is random, so that nobody can
- * bring that about, and of 1,000 in 16,384 sets of four one run in a hundred has such a set. */
+/* A client that has used nothing is evicted first, one that has used up its allowance stays, but
+ * for one that shares a set with three others like it: the key of the hash is random, so that
+ * nobody can bring that about, and of 1,000 in 16,384 sets of four one run in a hundred has such a
+ * set. */
 static void eviction(void)
 {
 	struct limits_config config = { .bytes_per_day = 1000 };

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "cmd/rnp-reward/paystate.h"
+#include "cmd/rnp-reward/chain/paystate.h"
 #include "tests/unit/test.h"
 
 /* --- the rules ------------------------------------------------------------------------------- */
@@ -13,6 +13,7 @@ static struct pay_view view(enum pay_seen a, enum pay_seen b, enum pay_seen c,
 	int64_t height)
 {
 	return (struct pay_view){ .servers = 3,
+		.given = 3,
 		.last_valid = 1000,
 		.sent_to = 1,
 		.final_height = { height, height, height },
@@ -42,23 +43,29 @@ static void check_rules(void)
 	CHECK(decide(view(PAY_SEEN_FINAL, PAY_NULL, PAY_NULL, 1001)) == PAY_CONFIRMED);
 	CHECK(decide(view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_NULL, 900)) ==
 		PAY_FINALISED);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NO_ANSWER, PAY_SEEN_FINAL_ERROR,
-		      900)) == PAY_FAILED);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_ERROR, PAY_SEEN_FINAL_ERROR,
-		      900)) == PAY_FAILED);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NO_ANSWER, PAY_NO_ANSWER, 900)) ==
-		PAY_SENT);
-	/* one that knows nothing of it yet, or of no error */
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NULL, PAY_SEEN_FINAL_ERROR, 1000)) ==
-		PAY_SENT);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NULL, PAY_SEEN_FINAL_ERROR, 1001)) ==
-		PAY_FAILED);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN, PAY_SEEN_FINAL_ERROR, 1001)) ==
-		PAY_SENT);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_CONFIRMED, PAY_SEEN_FINAL_ERROR,
-		      1001)) == PAY_CONFIRMED);
-	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 900)) ==
-		PAY_CONFIRMED);
+	/* final by a majority, whatever one says against it: its height does not matter either */
+	for (enum pay_seen lie = PAY_NO_ANSWER; lie <= PAY_SEEN_FINAL_ERROR; lie++) {
+		v = view(PAY_SEEN_FINAL, lie, PAY_SEEN_FINAL, 1001);
+		CHECK(decide(v) == PAY_FINALISED);
+		v.given_up = true;
+		v.final_height[1] = lie % 2 ? 0 : 1000000;
+		CHECK(decide(v) == PAY_FINALISED);
+		/* one of two is none, nor one of three */
+		v.final_height[1] = 1001;
+		v.servers = v.given = 2;
+		CHECK(decide(v) ==
+			(lie == PAY_SEEN_FINAL ? PAY_FINALISED : PAY_CONFIRMED));
+		v.given = 3;
+		CHECK(decide(v) ==
+			(lie == PAY_SEEN_FINAL ? PAY_FINALISED : PAY_CONFIRMED));
+	}
+	/* of those that were given: two of four are no majority, three of five are */
+	v = view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_NULL, 900);
+	v.given = 4;
+	CHECK(decide(v) == PAY_CONFIRMED);
+	v.given = 5;
+	v.seen[2] = PAY_SEEN_FINAL;
+	CHECK(decide(v) == PAY_FINALISED);
 	/* a height that is not above the last, from any server; its number */
 	v = view(PAY_NULL, PAY_NULL, PAY_NULL, 1001);
 	v.final_height[0] = 1000;
@@ -72,11 +79,71 @@ static void check_rules(void)
 	v = view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 2000);
 	CHECK(pay_decide(PAY_EXPIRED, &v, NULL) == PAY_EXPIRED);
 	/* one server alone: final by its word, never given up */
-	v.servers = 1;
+	v.servers = v.given = 1;
 	CHECK(pay_decide(PAY_SENT, &v, NULL) == PAY_FINALISED);
 	v.seen[0] = PAY_NULL;
 	v.sent_to = 0;
 	CHECK(pay_decide(PAY_SENT, &v, NULL) == PAY_SENT);
+}
+
+/* What becomes of these answers without a person's word, and with it. */
+static const char *doubt(enum pay_seen a, enum pay_seen b, enum pay_seen c,
+	int64_t height)
+{
+	struct pay_view v = view(a, b, c, height);
+	static char text[40];
+	enum pay_status before = pay_decide(PAY_SENT, &v, NULL);
+
+	v.given_up = true;
+	snprintf(text, sizeof text, "%s %s %s", pay_status_names[before],
+		pay_is_doubtful(&v) ? "doubt" : "-",
+		pay_status_names[pay_decide(PAY_SENT, &v, NULL)]);
+	return text;
+}
+
+/* That it has failed is never taken from servers, however many say so. */
+static void check_doubts(void)
+{
+	const enum pay_seen failed = PAY_SEEN_FINAL_ERROR, none = PAY_NO_ANSWER;
+	struct pay_view v;
+
+	CHECK_TEXT("sent doubt failed", doubt(failed, failed, failed, 2000));
+	CHECK_TEXT("sent doubt failed", doubt(failed, none, failed, 900));
+	CHECK_TEXT("sent doubt failed", doubt(failed, PAY_SEEN_ERROR, failed, 900));
+	CHECK_TEXT("sent - sent", doubt(failed, none, none, 900));
+	/* that it paid nothing is what one that calls it failed says, too */
+	CHECK_TEXT("sent - expired", doubt(failed, PAY_NULL, PAY_NULL, 1001));
+	CHECK_TEXT("sent - expired", doubt(failed, PAY_NULL, none, 1001));
+	CHECK_TEXT("sent - sent", doubt(failed, PAY_NULL, PAY_NULL, 1000));
+	/* one that knows nothing of it yet, or of no error; a person is contradicted, too */
+	CHECK_TEXT("sent - sent", doubt(failed, PAY_NULL, failed, 1000));
+	CHECK_TEXT("sent doubt failed", doubt(failed, PAY_NULL, failed, 1001));
+	CHECK_TEXT("sent - sent", doubt(failed, PAY_SEEN, failed, 1001));
+	CHECK_TEXT("confirmed - confirmed",
+		doubt(failed, PAY_SEEN_CONFIRMED, failed, 1001));
+	CHECK_TEXT("confirmed - confirmed", doubt(failed, PAY_SEEN_FINAL, failed, 1001));
+	/* a person is needed where the third does not answer, or the sender alone agrees */
+	CHECK_TEXT("sent - expired", doubt(PAY_NULL, PAY_NULL, none, 1001));
+	CHECK_TEXT("sent - sent", doubt(PAY_NULL, PAY_NULL, none, 1000));
+	CHECK_TEXT("sent - sent", doubt(PAY_NULL, none, none, 1001));
+	CHECK_TEXT("sent - sent", doubt(PAY_NULL, PAY_NULL, PAY_SEEN_ERROR, 1001));
+	CHECK_TEXT("sent - sent", doubt(none, none, none, 1001));
+	/* two of five are no majority, three are; those that were left out count */
+	v = view(none, PAY_NULL, PAY_NULL, 1001);
+	v.given = 4;
+	CHECK(decide(v) == PAY_SENT);
+	v.given = v.servers = 5;
+	v.final_height[3] = v.final_height[4] = -1;
+	CHECK(decide(v) == PAY_SENT);
+	v.final_height[3] = 1001;
+	v.seen[3] = PAY_NULL;
+	CHECK(decide(v) == PAY_EXPIRED);
+	/* one server: two are needed for an end by itself, a person's word suffices with it */
+	v = view(failed, none, none, 1001);
+	v.servers = v.given = 1;
+	CHECK(decide(v) == PAY_SENT && pay_is_doubtful(&v));
+	v.given_up = true;
+	CHECK(decide(v) == PAY_FAILED);
 }
 
 static void check_last_valid(void)
@@ -88,7 +155,11 @@ static void check_last_valid(void)
 	CHECK_I64(-1, pay_last_valid(100000, (int64_t[]){ 1000, 1000, 1000 }, 3));
 	CHECK_I64(-1, pay_last_valid(1100, (int64_t[]){ 1000, -1, -1 }, 3));
 	CHECK_I64(1150, pay_last_valid(1100, (int64_t[]){ 1000 }, 1));
+	/* one far ahead could keep it in flight for ever; one behind or silent does nothing */
 	CHECK_I64(-1, pay_last_valid(1100, (int64_t[]){ 1000, 5000, 1000 }, 3));
+	CHECK_I64(5150, pay_last_valid(5100, (int64_t[]){ 5000, 0, 4990 }, 3));
+	CHECK_I64(-1, pay_last_valid(5100, (int64_t[]){ 5000, 0, -1 }, 3));
+	CHECK_I64(-1, pay_last_valid(5100, (int64_t[]){ 5000, 0 }, 2));
 	CHECK_I64(-1, pay_last_valid(-1, (int64_t[]){ 1000, 1000 }, 2));
 }
 
@@ -151,8 +222,8 @@ static void add(struct world w)
 	states[nstates++] = w;
 }
 
-/* The two invariants: a transaction that is given up, or called failed (in this world none fails), can never land, and
- * has not; one that is called final is final. */
+/* The two invariants: a transaction that is given up, or called failed (in this world none fails),
+ * can never land, and has not; one that is called final is final. */
 static void check_world(const struct setting *s, const struct world *w)
 {
 	if (w->status == PAY_EXPIRED || w->status == PAY_FAILED)
@@ -202,6 +273,7 @@ static void poll(const struct setting *s, struct world w)
 		for (int b = 0; b < answers(s, 1); b++)
 			for (int c = 0; c < answers(s, 2); c++) {
 				struct pay_view v = { .servers = SERVERS,
+					.given = SERVERS,
 					.last_valid = w.last_valid,
 					.sent_to = 1u << s->sender };
 
@@ -297,6 +369,7 @@ static void check_model(void)
 int main(void)
 {
 	check_rules();
+	check_doubts();
 	check_last_valid();
 	check_model();
 	TEST_END();

@@ -2,9 +2,9 @@
 /* uses: cmd/rnp-reward */
 #include <stdlib.h>
 
-#include "cmd/rnp-reward/core.h"
-#include "cmd/rnp-reward/expr.h"
-#include "cmd/rnp-reward/usage_read.h"
+#include "cmd/rnp-reward/epoch/core.h"
+#include "cmd/rnp-reward/policy/expr.h"
+#include "cmd/rnp-reward/epoch/usage_read.h"
 #include "common/base/buf.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
@@ -278,7 +278,7 @@ static void check_tables(void)
 		start(names[i]);
 		for (int t = 0; t < rules.scope.ntables; t++) {
 			json_object_foreach((json_t *)rules.tables[t], row, value) {
-				uint32_t m = rules_model_add(&rules, row, 0);
+				uint32_t m = rules_model(&rules, row, 0);
 
 				CHECK_TEXT(row, rules.models[m].name);
 				CHECK(rules.models[m].rows.present[t]);

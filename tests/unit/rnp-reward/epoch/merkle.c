@@ -1,7 +1,7 @@
 /* merkle.c - the tree of the public Solana distributors. The expected hashes were
- * computed with Python's hashlib, see tests/merkle.py. */
+ * computed with Python's hashlib, see tests/tools/merkle.py. */
 /* uses: cmd/rnp-reward */
-#include "cmd/rnp-reward/merkle.h"
+#include "cmd/rnp-reward/epoch/merkle.h"
 
 #include <stdlib.h>
 

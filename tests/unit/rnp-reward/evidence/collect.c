@@ -1,11 +1,11 @@
-/* gather.c - usage of nodes whose records are given: what is kept of a node's record says what the record
- * says, the order of records does not matter, and what is left out leaves nothing behind. */
+/* collect.c - usage of nodes whose records are given: what is kept of a node's record says what the
+ * record says, the order of records does not matter, and what is left out leaves nothing behind. */
 /* uses: cmd/rnp-reward */
-#include "cmd/rnp-reward/gather.h"
+#include "cmd/rnp-reward/evidence/collect.h"
 
 #include <stdlib.h>
 
-#include "cmd/rnp-reward/gather_item.h"
+#include "cmd/rnp-reward/evidence/collect_item.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/record/facts.h"
@@ -26,7 +26,8 @@ static void check_fact(const json_t *whole, const json_t *kept, const char *name
 	CHECK(strcmp(a.cause, b.cause) == 0);
 }
 
-/* All that gather_usage.c reads of a node record, of this one and with each field taken out. */
+/* All that cmd/rnp-reward/evidence/collect_usage.c reads of a node record, of this one and with
+ * each field taken out. */
 static void check_facts(json_t *node)
 {
 	static const char *const names[] = { "wallet", "gpu_model", "gpu_count",
@@ -35,7 +36,7 @@ static void check_facts(json_t *node)
 	struct buf text = BUF_INIT;
 	json_t *kept;
 
-	gather_item_facts(node, &text);
+	collect_item_facts(node, &text);
 	kept = json_parse_object(text.data, text.len, "facts");
 	CHECK(kept != NULL);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -83,9 +84,9 @@ static void test_facts(void)
 
 /* --- receipts and uptimes -------------------------------------------------------------------- */
 
-static struct gather_item receipt(int64_t from_ms, int64_t to_ms, int64_t gpu_s)
+static struct collect_item receipt(int64_t from_ms, int64_t to_ms, int64_t gpu_s)
 {
-	struct gather_item item = { .kind = GATHER_RECEIPT,
+	struct collect_item item = { .kind = COLLECT_RECEIPT,
 		.node = NODE,
 		.from_ms = from_ms,
 		.to_ms = to_ms,
@@ -103,16 +104,16 @@ static struct gather_item receipt(int64_t from_ms, int64_t to_ms, int64_t gpu_s)
 }
 
 /* Returns a field of the only node's usage. */
-static int64_t usage_of(struct gather *g, const char *key)
+static int64_t usage_of(struct collect *g, const char *key)
 {
 	struct buf text = BUF_INIT;
 	json_t *usage;
 	int64_t v;
 
 	if (!g->order)
-		gather_finish(g);
+		collect_finish(g);
 	CHECK(g->n == 1);
-	gather_usage_write(g, 0, -1, &text);
+	collect_usage_write(g, 0, -1, &text);
 	usage = json_parse_object(text.data, text.len, "usage");
 	v = json_integer_value(json_object_get(usage, key));
 	json_decref(usage);
@@ -121,14 +122,14 @@ static int64_t usage_of(struct gather *g, const char *key)
 }
 
 /* One GPU, which is proven. */
-static void prove_gpu(struct gather *g)
+static void prove_gpu(struct collect *g)
 {
-	struct gather_item node = {
-		.kind = GATHER_NODE,
+	struct collect_item node = {
+		.kind = COLLECT_NODE,
 		.node = NODE,
 		.text = "{\"at\":\"1970-01-01T00:00:00Z\",\"gpus\":[{\"model\":\"x\",\"uuid\":\"GPU-1\"}]}"
 	};
-	struct gather_item verdict = { .kind = GATHER_VERDICT,
+	struct collect_item verdict = { .kind = COLLECT_VERDICT,
 		.node = NODE,
 		.passed = true,
 		.names_record = true,
@@ -138,29 +139,29 @@ static void prove_gpu(struct gather *g)
 	node.sha256[0] = 1;
 	verdict.sha256[0] = 2;
 	verdict.node_record[0] = 1;
-	gather_device_key("GPU-1", &verdict.proven[0]);
-	CHECK(gather_take(g, &node, "node") == 0);
-	CHECK(gather_take(g, &verdict, "verdict") == 0);
+	collect_device_key("GPU-1", &verdict.proven[0]);
+	CHECK(collect_take(g, &node, "node") == 0);
+	CHECK(collect_take(g, &verdict, "verdict") == 0);
 }
 
 /* Three receipts of one start: one GPU cannot have done both short ones, whichever comes first. */
 static void test_order(void)
 {
-	const struct gather_item some[] = { receipt(0, 1000000, 1000),
+	const struct collect_item some[] = { receipt(0, 1000000, 1000),
 		receipt(0, 1000000, 999), receipt(0, 5000000, 3000) };
 	static const int orders[][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
 		{ 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
 
 	for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
-		struct gather g;
+		struct collect g;
 
-		gather_init(&g, 0, EPOCH_MS, NULL);
+		collect_init(&g, 0, EPOCH_MS, NULL);
 		prove_gpu(&g);
 		for (int i = 0; i < 3; i++)
-			CHECK(gather_take(&g, &some[orders[k][i]], "receipt") == 0);
-		CHECK(gather_take(&g, &some[0], "again") == 0);
+			CHECK(collect_take(&g, &some[orders[k][i]], "receipt") == 0);
+		CHECK(collect_take(&g, &some[0], "again") == 0);
 		CHECK(usage_of(&g, "gpu_worked_s") == 4000);
-		gather_release(&g);
+		collect_release(&g);
 	}
 }
 
@@ -169,27 +170,27 @@ static void test_refused(void)
 {
 	const struct span good[] = { { 0, 1000 }, { 1000, 3000 } },
 			  bad[] = { { 5000, 60000 }, { 6000, 7000 } };
-	struct gather_item up = { .kind = GATHER_UPTIME,
+	struct collect_item up = { .kind = COLLECT_UPTIME,
 		.node = NODE,
 		.to_ms = EPOCH_MS,
 		.spans = good,
 		.nspans = 2 };
-	struct gather_item all = receipt(0, 1000, 1);
-	struct gather g;
+	struct collect_item all = receipt(0, 1000, 1);
+	struct collect g;
 
-	gather_init(&g, 0, EPOCH_MS, NULL);
-	CHECK(gather_take(&g, &up, "up") == 0);
+	collect_init(&g, 0, EPOCH_MS, NULL);
+	CHECK(collect_take(&g, &up, "up") == 0);
 	up.spans = bad;
-	CHECK(gather_take(&g, &up, "up") < 0);
+	CHECK(collect_take(&g, &up, "up") < 0);
 	all.credits = JSON_SAFE_INTEGER_MAX;
-	CHECK(gather_take(&g, &all, "first") == 0);
+	CHECK(collect_take(&g, &all, "first") == 0);
 	all.sha256[0]++;
-	CHECK(gather_take(&g, &all, "too much") < 0);
+	CHECK(collect_take(&g, &all, "too much") < 0);
 	err_clear();
 	CHECK(usage_of(&g, "up_s") == 3);
 	CHECK(usage_of(&g, "earned_uusd") == 1);
 	CHECK(usage_of(&g, "worked_s") == 1);
-	gather_release(&g);
+	collect_release(&g);
 }
 
 /* --- many ------------------------------------------------------------------------------------ */
@@ -199,22 +200,22 @@ static void test_refused(void)
 /* Each node is found again, whatever else has come since, and they come out in order. */
 static void test_many(void)
 {
-	struct gather_item up = { .kind = GATHER_UPTIME, .to_ms = EPOCH_MS };
-	struct gather g;
+	struct collect_item up = { .kind = COLLECT_UPTIME, .to_ms = EPOCH_MS };
+	struct collect g;
 
-	gather_init(&g, 0, EPOCH_MS, NULL);
+	collect_init(&g, 0, EPOCH_MS, NULL);
 	for (int round = 0; round < 2; round++)
 		for (int i = 0; i < MANY; i++) {
 			snprintf(up.node, sizeof up.node, "%d",
 				(int)((unsigned)i * 7919 % MANY));
-			CHECK(gather_take(&g, &up, "up") == 0);
+			CHECK(collect_take(&g, &up, "up") == 0);
 		}
 	CHECK(g.n == MANY);
-	gather_finish(&g);
+	collect_finish(&g);
 	for (int i = 1; i < MANY; i++)
-		CHECK(strcmp(gather_address(&g, (size_t)i - 1),
-			      gather_address(&g, (size_t)i)) < 0);
-	gather_release(&g);
+		CHECK(strcmp(collect_address(&g, (size_t)i - 1),
+			      collect_address(&g, (size_t)i)) < 0);
+	collect_release(&g);
 }
 
 int main(void)

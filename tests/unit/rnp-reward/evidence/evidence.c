@@ -1,7 +1,7 @@
 /* evidence.c - signed records that are read from their text are those that JSON and schema accept,
  * with the same values, hashes and signers; and those that our programs write are read so. */
 /* uses: cmd/rnp-reward */
-#include "cmd/rnp-reward/evidence_plain.h"
+#include "cmd/rnp-reward/evidence/plain.h"
 
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/signature.h"
-#include "tests/unit/rnp-reward/evidence_same.h"
+#include "tests/unit/rnp-reward/evidence/evidence_same.h"
 #include "tests/unit/test.h"
 
 #define NODE  "7Rs4zKWK8KxYTDqjWZTDyQhrbj3H8BrYxYzHLxYnJ6Gb"

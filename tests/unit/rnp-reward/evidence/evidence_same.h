@@ -1,24 +1,24 @@
-/* evidence_same.h - compares what evidence_plain.c reads from a line with what JSON and schema say
- * of it, for the unit test and the fuzz target. */
-#ifndef RNP_TESTS_UNIT_RNP_REWARD_EVIDENCE_SAME_H
-#define RNP_TESTS_UNIT_RNP_REWARD_EVIDENCE_SAME_H
+/* evidence_same.h - compares what cmd/rnp-reward/evidence/plain.c reads from a line with what JSON
+ * and schema say of it, for the unit test and the fuzz target. */
+#ifndef RNP_TESTS_UNIT_RNP_REWARD_EVIDENCE_EVIDENCE_SAME_H
+#define RNP_TESTS_UNIT_RNP_REWARD_EVIDENCE_EVIDENCE_SAME_H
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/evidence.h"
-#include "cmd/rnp-reward/evidence_plain.h"
+#include "cmd/rnp-reward/evidence/evidence.h"
+#include "cmd/rnp-reward/evidence/plain.h"
 #include "common/base/err.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
-static inline const char *same_verdict(const struct gather_item *a,
-	const struct gather_item *b)
+static inline const char *same_verdict(const struct collect_item *a,
+	const struct collect_item *b)
 {
-	for (int i = 0; i < GATHER_READINGS; i++) {
-		const json_t *v = json_object_get(b->readings, gather_readings[i]);
+	for (int i = 0; i < COLLECT_READINGS; i++) {
+		const json_t *v = json_object_get(b->readings, collect_readings[i]);
 
 		if (a->reading[i] != (v ? json_integer_value(v) : -1) ||
 			(v && !json_is_integer(v)))
@@ -43,15 +43,15 @@ static inline bool same_facts(const json_t *record, const struct buf *more)
 	struct buf facts = BUF_INIT;
 	bool same;
 
-	gather_item_facts(record, &facts);
+	collect_item_facts(record, &facts);
 	same = facts.len == more->len && memcmp(facts.data, more->data, more->len) == 0;
 	buf_release(&facts);
 	return same;
 }
 
 /* a is that of the text, b that of JSON. */
-static inline const char *same_item(const struct gather_item *a,
-	const struct gather_item *b, const struct buf *more)
+static inline const char *same_item(const struct collect_item *a,
+	const struct collect_item *b, const struct buf *more)
 {
 	size_t bytes = b->nspans * sizeof *b->spans;
 
@@ -59,7 +59,7 @@ static inline const char *same_item(const struct gather_item *a,
 		return "another kind or node";
 	if (a->from_ms != b->from_ms || a->to_ms != b->to_ms || a->at_ms != b->at_ms)
 		return "another time";
-	if (a->kind == GATHER_NODE)
+	if (a->kind == COLLECT_NODE)
 		return same_facts(b->record, more) ? NULL : "other facts";
 	if (a->nspans != b->nspans || more->len != bytes ||
 		(bytes && memcmp(more->data, b->spans, bytes) != 0))
@@ -67,7 +67,7 @@ static inline const char *same_item(const struct gather_item *a,
 	if (a->gpu_s != b->gpu_s || a->earned_uusd != b->earned_uusd ||
 		a->credits != b->credits)
 		return "another receipt";
-	return a->kind == GATHER_VERDICT ? same_verdict(a, b) : NULL;
+	return a->kind == COLLECT_VERDICT ? same_verdict(a, b) : NULL;
 }
 
 /* Whether the two hashes that are signed are those of the record. */
@@ -91,15 +91,15 @@ static inline const char *same_record(const struct evidence_plain *p,
 {
 	const char *trusted[] = { key->address }, *differs;
 	struct evidence e = { .trust = { trusted, 1 } };
-	struct gather_item item;
+	struct collect_item item;
 	bool good;
 
 	if (!record || schema_check(record, "line", NULL) < 0)
 		return "it fits no schema";
-	if (gather_item_read(&item, p->item.kind, record, "line") < 0)
+	if (collect_item_read(&item, p->item.kind, record, "line") < 0)
 		return "it cannot be read";
 	differs = same_item(&p->item, &item, more);
-	gather_item_release(&item);
+	collect_item_release(&item);
 	if (differs)
 		return differs;
 	if (!same_hashes(p, record))

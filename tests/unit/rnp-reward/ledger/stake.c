@@ -1,5 +1,5 @@
 /* stake.c - the rule for stakes, case by case. uses: cmd/rnp-reward */
-#include "cmd/rnp-reward/stake_core.h"
+#include "cmd/rnp-reward/ledger/stake_moves.h"
 #include "tests/unit/test.h"
 
 static enum stake_move decide(bool challenged, int64_t passed_ppm, bool up,

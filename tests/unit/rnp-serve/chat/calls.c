@@ -1,15 +1,16 @@
 /* calls.c - how models call tools: formats learned from templates, calls found in text that
  * comes in any pieces, and grammars that let through nothing but calls that keep to the schemas.
  *
- * `calls FILE` prints the format that a template's file gives, as JSON, for template.bats. */
+ * `calls FILE` prints the format that a template's file gives, as JSON, for
+ * tests/rnp-serve/template.bats. */
 /* uses: cmd/rnp-serve */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/call_text.h"
-#include "cmd/rnp-serve/request.h"
-#include "cmd/rnp-serve/tool_grammar.h"
-#include "cmd/rnp-serve/tool_prompt.h"
+#include "cmd/rnp-serve/chat/call_text.h"
+#include "cmd/rnp-serve/request/request.h"
+#include "cmd/rnp-serve/chat/tool_grammar.h"
+#include "cmd/rnp-serve/chat/tool_prompt.h"
 #include "common/base/io.h"
 #include "common/base/rng.h"
 #include "common/json/json.h"
@@ -141,7 +142,7 @@ static void formats(void)
 	lm_token_close(t);
 }
 
-/* --- calls in text --------------------------------------------------------------------------------- */
+/* --- calls in text ------------------------------------------------------------------------ */
 
 /* Tools whose names begin alike. */
 static struct tools read_tools(bool parallel)
@@ -260,7 +261,7 @@ static void plain_text(const struct call_format *f, const struct tools *tools)
 	buf_release(&content);
 }
 
-/* --- grammars ------------------------------------------------------------------------------------------ */
+/* --- grammars ----------------------------------------------------------------------------- */
 
 /* The letters' vocabulary, with one token that ends a text. */
 static struct lm_vocabulary *vocabulary(const struct lm_token *t, uint32_t end)
@@ -315,10 +316,13 @@ static void grammars(const struct call_format *f, const struct lm_token *t,
 	struct lm_vocabulary *v = vocabulary(t, 97);
 	const struct tool *bad = NULL;
 	struct lm_grammar *g = NULL;
+	struct buf left = BUF_INIT;
 	struct rng r;
 	int ended = 0;
 
-	CHECK(tool_grammar(&g, f, tools, false, NULL, &bad) == 0);
+	CHECK(tool_grammar(&g, f, tools, false, NULL, &left, &bad) == 0);
+	CHECK_TEXT("", buf_text(&left));
+	buf_release(&left);
 	for (uint64_t seed = 0; g && seed < 40; seed++) {
 		struct buf text = BUF_INIT, content = BUF_INIT;
 		struct lm_matcher *m = lm_matcher_new(g, v);
@@ -375,8 +379,10 @@ static void calls(void)
 
 static void refused(void)
 {
-	json_t *list = json_pack("[{s:s,s:{s:s,s:{s:{s:{s:{}}}}}}]", "type", "function",
-		"function", "name", "f", "parameters", "properties", "a", "not");
+	json_t *list = json_pack("[{s:s,s:{s:s,s:b,s:{s:{s:{s:b}}}}}]", "type",
+		"function", "function", "name", "f", "strict", 1, "parameters",
+		"properties", "a", "uniqueItems", 1);
+	struct buf left = BUF_INIT;
 	struct tools_error e;
 	struct tools tools = { 0 };
 	const struct tool *bad = NULL;
@@ -386,15 +392,68 @@ static void refused(void)
 
 	CHECK(learn(&f, t, tagged) == 0);
 	CHECK(tools_read(&tools, list, NULL, true, &e) == 0);
-	CHECK_FAILS(EX_DATAERR, tool_grammar(&g, &f, &tools, true, NULL, &bad));
+	CHECK_FAILS(EX_DATAERR, tool_grammar(&g, &f, &tools, true, NULL, &left, &bad));
 	CHECK(bad && strcmp(bad->name, "f") == 0);
+	/* of a tool that is not strict the word is left out, and told */
+	tools.at[0].strict = false;
+	CHECK(tool_grammar(&g, &f, &tools, true, NULL, &left, &bad) == 0);
+	CHECK_TEXT("f.schema.properties.a.uniqueItems", buf_text(&left));
+	lm_grammar_free(g);
+	/* one whose schema is wrong takes any object, and the others stay as they are */
+	buf_reset(&left);
+	json_object_set_new(tools.at[0].schema, "properties", json_array());
+	CHECK(tool_grammar(&g, &f, &tools, true, NULL, &left, &bad) == 0);
+	CHECK_TEXT("f.schema", buf_text(&left));
+	lm_grammar_free(g);
+	tools.at[0].strict = true;
+	CHECK_FAILS(EX_DATAERR, tool_grammar(&g, &f, &tools, true, NULL, &left, &bad));
+	buf_release(&left);
 	tools_release(&tools);
 	call_format_release(&f);
 	lm_token_close(t);
 	json_decref(list);
 }
 
-/* --- what models are told ------------------------------------------------------------------------------- */
+/* Tools that are too much together: one budget serves all of a request, and those for which nothing
+ * is left take any object. */
+static void costly(void)
+{
+	json_t *list = json_array();
+	struct buf left = BUF_INIT;
+	struct tools_error e;
+	struct tools tools = { 0 };
+	const struct tool *bad = NULL;
+	struct lm_grammar *g = NULL;
+	struct lm_token *t = letters();
+	struct call_format f;
+	char name[16], pattern[64];
+
+	for (int i = 0; i < 60; i++) {
+		snprintf(name, sizeof name, "f%02d", i);
+		snprintf(pattern, sizeof pattern, "^[ab]*a[ab]{11}%02d$", i);
+		json_array_append_new(list,
+			json_pack("{s:s,s:{s:s,s:{s:{s:{s:s,s:s}}}}}", "type", "function",
+				"function", "name", name, "parameters", "properties", "a",
+				"type", "string", "pattern", pattern));
+	}
+	CHECK(learn(&f, t, tagged) == 0);
+	CHECK(tools_read(&tools, list, NULL, true, &e) == 0);
+	CHECK(tool_grammar(&g, &f, &tools, true, NULL, &left, &bad) == 0);
+	CHECK(!strstr(buf_text(&left), "f00.schema") &&
+		strstr(buf_text(&left), "f59.schema") != NULL);
+	lm_grammar_free(g);
+	buf_reset(&left);
+	tools.at[59].strict = true;
+	CHECK_FAILS(EX_DATAERR, tool_grammar(&g, &f, &tools, true, NULL, &left, &bad));
+	CHECK(bad && strcmp(bad->name, "f59") == 0);
+	buf_release(&left);
+	tools_release(&tools);
+	call_format_release(&f);
+	lm_token_close(t);
+	json_decref(list);
+}
+
+/* --- what models are told ----------------------------------------------------------------- */
 
 static void prompts(void)
 {
@@ -472,6 +531,7 @@ int main(int argc, char **argv)
 	formats();
 	calls();
 	refused();
+	costly();
 	prompts();
 	TEST_END();
 }

@@ -1,12 +1,12 @@
-/* logprobs.c - logprobs of completions as parallel arrays: offsets in characters also where tokens are parts of
- * one, names of bytes, the same name once, a prompt before an answer; and for how long a device that failed is
- * told. */
+/* logprobs.c - logprobs of completions as parallel arrays: offsets in characters also where tokens
+ * are parts of one, names of bytes, the same name once, a prompt before an answer; and for how long
+ * a device that failed is told. */
 /* uses: cmd/rnp-serve */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-serve/models.h"
-#include "cmd/rnp-serve/text_logprobs.h"
+#include "cmd/rnp-serve/model/pool.h"
+#include "cmd/rnp-serve/chat/text_logprobs.h"
 #include "common/json/json.h"
 #include "tests/unit/test.h"
 
@@ -114,13 +114,13 @@ static void same_name(void)
 
 static void failing(void)
 {
-	struct lm_engine_counts c = { .failing = MODELS_FAILING - 1, .failed_ns = 5 };
+	struct lm_engine_counts c = { .failing = MODEL_POOL_FAILING - 1, .failed_ns = 5 };
 
-	CHECK(!models_fails(&c, 6));
+	CHECK(!model_pool_fails(&c, 6));
 	c.failing++;
-	CHECK(models_fails(&c, 6));
-	CHECK(models_fails(&c, 4 + INT64_C(10000000000)));
-	CHECK(!models_fails(&c, 5 + INT64_C(10000000000)));
+	CHECK(model_pool_fails(&c, 6));
+	CHECK(model_pool_fails(&c, 4 + INT64_C(10000000000)));
+	CHECK(!model_pool_fails(&c, 5 + INT64_C(10000000000)));
 }
 
 int main(void)

@@ -1,0 +1,56 @@
+/* index.c - grows tables of indices. */
+#include "common/base/index.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+
+#define SLOTS_MIN 64
+
+static uint64_t seed;
+static pthread_once_t seeded = PTHREAD_ONCE_INIT;
+
+static void make_seed(void)
+{
+	/* the address is random, too, should the kernel have nothing yet */
+	if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
+		seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)clock_mono_ns();
+}
+
+uint64_t hash_seed(void)
+{
+	pthread_once(&seeded, make_seed);
+	return seed;
+}
+
+void hash_index_reserve(struct hash_index *ix)
+{
+	struct hash_index grown = { .n = ix->n };
+
+	if (5 * (ix->n + 1) <= 4 * ix->cap)
+		return;
+	grown.cap = ix->cap ? ix->cap + ix->cap / 2 : SLOTS_MIN;
+	grown.slots = xcalloc(grown.cap, sizeof *grown.slots);
+	for (size_t i = 0; i < ix->cap; i++) {
+		uint64_t slot = ix->slots[i];
+		size_t at = (size_t)((unsigned __int128)(slot >> 32) * grown.cap >> 32);
+
+		if (!slot)
+			continue;
+		while (grown.slots[at])
+			at = at + 1 < grown.cap ? at + 1 : 0;
+		grown.slots[at] = slot;
+	}
+	free(ix->slots);
+	*ix = grown;
+}
+
+void hash_index_release(struct hash_index *ix)
+{
+	free(ix->slots);
+	memset(ix, 0, sizeof *ix);
+}
