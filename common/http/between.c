@@ -155,6 +155,8 @@ void http_proxy_name(const struct http_request *q, char out[HTTP_SITE_MAX])
 	const char *host = strstr(q->url, "://"), *proxy = q->proxy;
 
 	out[0] = '\0';
+	if (q->unix_socket)
+		return;
 	host = host ? host + 3 : q->url;
 	if (!proxy && !is_excluded(host, strcspn(host, ":/?#")))
 		proxy = proxy_of_environment(strncasecmp(q->url, "https:", 6) == 0);

@@ -18,8 +18,8 @@ static const char *shown(const struct http_request *q, char out[SHOWN_MAX])
 	const char *url = q->url;
 	size_t n = strcspn(url, "?");
 
-	if (q->name)
-		return q->name;
+	if (q->name || q->unix_socket)
+		return q->name ? q->name : q->unix_socket;
 	/* the last: the person's URL may end in /v1 itself */
 	for (size_t at = n; at-- > 0;)
 		if (strncmp(url + at, "/v1/", 4) == 0) {

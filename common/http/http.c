@@ -200,7 +200,8 @@ static void set_limits(CURL *curl, const struct http_request *q)
 	SET(CURLOPT_QUICK_EXIT, 1L);
 	SET(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(CURLOPT_REDIR_PROTOCOLS_STR, scheme);
-	SET(CURLOPT_FOLLOWLOCATION, q->no_redirects || q->signer ? 0L : 1L);
+	SET(CURLOPT_FOLLOWLOCATION,
+		q->no_redirects || q->signer || q->unix_socket ? 0L : 1L);
 	SET(CURLOPT_MAXREDIRS, REDIRECTS_MAX);
 	SET(CURLOPT_POSTREDIR, (long)CURL_REDIR_POST_ALL);
 	SET(CURLOPT_CONNECTTIMEOUT_MS,
@@ -214,6 +215,11 @@ static void set_limits(CURL *curl, const struct http_request *q)
 		SET(CURLOPT_CAINFO, q->ca_file);
 	if (q->proxy)
 		SET(CURLOPT_PROXY, q->proxy);
+	if (q->unix_socket) {
+		/* with a proxy of the environment, libcurl would ask that one */
+		SET(CURLOPT_PROXY, "");
+		SET(CURLOPT_UNIX_SOCKET_PATH, q->unix_socket);
+	}
 }
 
 static void set_body(CURL *curl, struct http_transfer *t)
@@ -488,17 +494,13 @@ static void sleep_ms(const struct http_request *q, int64_t ms)
 			return;
 }
 
-static int check_scheme(const char *u)
-{
-	if (strncasecmp(u, "http://", 7) == 0 || strncasecmp(u, "https://", 8) == 0)
-		return 0;
-	return err_set(EX_USAGE, "'%s' is not an http or https URL (http://HOST)", u);
-}
-
 static int prepare(struct http *h, const struct http_request *q)
 {
-	if (check_scheme(q->url) < 0 || http_curl_open() < 0)
+	if (http_check_scheme(q->url) < 0 || http_curl_open() < 0)
 		return -1;
+	if (q->unix_socket && strlen(q->unix_socket) > HTTP_SOCKET_MAX)
+		return err_set(EX_USAGE, "'%s' is longer than a socket's path may be, %d",
+			q->unix_socket, HTTP_SOCKET_MAX);
 	if (!h->curl)
 		h->curl = http_curl.easy_init();
 	if (!h->multi)
@@ -567,34 +569,4 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
 		return http_transfer_decide(&t);
 	return (r->status == 304 && q->etag) || is_complete(&t) ? 0 :
 								  http_fail_status(&t);
-}
-
-/* --- URLs ---------------------------------------------------------------------------------- */
-
-int http_url(struct buf *out, const char *base, const char *path)
-{
-	size_t n = strlen(base);
-
-	if (check_scheme(base) < 0)
-		return -1;
-	if (strpbrk(base, "?# \t\r\n"))
-		return err_set(EX_USAGE, "'%s' has a query, a fragment or a space", base);
-	while (n && base[n - 1] == '/')
-		n--;
-	buf_add(out, base, n);
-	buf_adds(out, path);
-	return 0;
-}
-
-void http_escape(struct buf *out, const char *text)
-{
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-			(c >= '0' && c <= '9') || strchr("-._~", c))
-			buf_addc(out, (char)c);
-		else
-			buf_addf(out, "%%%02X", c);
-	}
 }

@@ -17,8 +17,9 @@
 
 struct key;
 
-#define HTTP_ETAG_MAX 256
-#define HTTP_IP_MAX   64
+#define HTTP_ETAG_MAX   256
+#define HTTP_IP_MAX     64
+#define HTTP_SOCKET_MAX 107 /* bytes of a path in struct sockaddr_un, without its NUL */
 
 #define HTTP_SOCKETS_MAX 16
 
@@ -112,9 +113,12 @@ struct http_sink {
 
 /* One request. Zero or NULL means the default. */
 struct http_request {
-	const char *method;         /* GET, or POST when there is a body */
-	const char *url;            /* http:// or https://, nothing else */
-	const char *name;           /* of the server in errors; default: url */
+	const char *method; /* GET, or POST when there is a body */
+	const char *url;    /* http:// or https://, nothing else */
+	const char *name;   /* of the server in errors; default: unix_socket, url */
+	/* Where it is given, this unix socket answers in place of the URL's host, and neither a
+	 * proxy nor a redirect is followed; at most HTTP_SOCKET_MAX bytes, or 64. */
+	const char *unix_socket;
 	const char *const *headers; /* "Name: value" ..., then NULL; default: none */
 	const char *content_type;   /* of the body; default application/json */
 	const void *body;

@@ -27,6 +27,9 @@ extern struct http_curl {
 	void (*slist_free_all)(struct curl_slist *);
 } http_curl;
 
+/* Whether a URL is http or https. Returns 0, or -1 (64). */
+int http_check_scheme(const char *url);
+
 /* Opens libcurl. Returns 0, or -1 (69) when there is none. */
 int http_curl_open(void);
 
