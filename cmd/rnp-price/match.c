@@ -4,9 +4,9 @@
 
 #include "cmd/rnp-price/match/auction.h"
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/match/core.h"
+#include "common/market/core.h"
 #include "cmd/rnp-price/match/read.h"
-#include "cmd/rnp-price/match/place.h"
+#include "common/market/place.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"

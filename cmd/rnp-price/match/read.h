@@ -2,7 +2,7 @@
 #ifndef RNP_PRICE_MATCH_READ_H
 #define RNP_PRICE_MATCH_READ_H
 
-#include "cmd/rnp-price/match/core.h"
+#include "common/market/core.h"
 #include "common/base/index.h"
 #include "common/base/mem.h"
 

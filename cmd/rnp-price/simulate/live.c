@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cmd/rnp-price/match/core.h"
+#include "common/market/core.h"
 #include "cmd/rnp-price/simulate/player.h"
 #include "common/base/mem.h"
 

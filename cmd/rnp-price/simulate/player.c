@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match/share.h"
+#include "common/market/share.h"
 #include "common/base/mem.h"
 
 #define QUEUE_1_S (8 * 3600.0)

@@ -1,13 +1,13 @@
 /* pods.h - plays traces of pods that share the GPUs of nodes. Pure.
  *
- * The policies that choose a node are those that Weng et al. compare (see match/place.h). */
+ * The policies that choose a node are those that Weng et al. compare (see common/market/place.h). */
 #ifndef RNP_PRICE_SIMULATE_PODS_H
 #define RNP_PRICE_SIMULATE_PODS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/match/place.h"
+#include "common/market/place.h"
 
 #define PODS_PERCENTS 131 /* of the GPUs that a trace asks for, 0 to 130 */
 

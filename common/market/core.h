@@ -11,8 +11,8 @@
  *
  * Nodes that are alike but for price and load share a group with heaps by free GPUs, so that a
  * placement costs the number of kinds of nodes and not the number of nodes. */
-#ifndef RNP_PRICE_MATCH_CORE_H
-#define RNP_PRICE_MATCH_CORE_H
+#ifndef RNP_COMMON_MARKET_CORE_H
+#define RNP_COMMON_MARKET_CORE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match/parts.h"
-#include "cmd/rnp-price/match/share.h"
+#include "common/market/parts.h"
+#include "common/market/share.h"
 #include "common/base/mem.h"
 
 int match_rank(const struct match *m, const struct match_job *j)

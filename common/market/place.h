@@ -4,8 +4,8 @@
  * fragments for a class of pods which it cannot use there, all of them if it cannot run there at
  * all; the expectation is over the classes by frequency. Their fragmentation gradient descent
  * (fgd) chooses the node whose expected fragmentation grows least. */
-#ifndef RNP_PRICE_MATCH_PLACE_H
-#define RNP_PRICE_MATCH_PLACE_H
+#ifndef RNP_COMMON_MARKET_PLACE_H
+#define RNP_COMMON_MARKET_PLACE_H
 
 #include <stddef.h>
 #include <stdint.h>

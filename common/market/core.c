@@ -1,12 +1,12 @@
 /* core.c - matches jobs with nodes as time passes: see core.h. */
-#include "cmd/rnp-price/match/core.h"
+#include "common/market/core.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match/parts.h"
-#include "cmd/rnp-price/match/share.h"
+#include "common/market/parts.h"
+#include "common/market/share.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 

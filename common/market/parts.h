@@ -1,10 +1,10 @@
 /* parts.h - what the files of core.h share: the state of a cluster, and what may be done
  * with it. */
-#ifndef RNP_PRICE_MATCH_PARTS_H
-#define RNP_PRICE_MATCH_PARTS_H
+#ifndef RNP_COMMON_MARKET_PARTS_H
+#define RNP_COMMON_MARKET_PARTS_H
 
-#include "cmd/rnp-price/match/core.h"
-#include "cmd/rnp-price/match/place.h"
+#include "common/market/core.h"
+#include "common/market/place.h"
 #include "common/base/index.h"
 
 /* --- heap.c: binary heaps of nodes by score, with removal from the middle ------------------------

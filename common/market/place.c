@@ -1,5 +1,5 @@
 /* place.c - classes of pods, and the fragments that they leave: see place.h. */
-#include "cmd/rnp-price/match/place.h"
+#include "common/market/place.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cmd/rnp-price/match/parts.h"
+#include "common/market/parts.h"
 #include "common/base/mem.h"
 
 /* --- why not ------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* heap.c - binary heaps of nodes: see parts.h. */
-#include "cmd/rnp-price/match/parts.h"
+#include "common/market/parts.h"
 
 #include "common/base/mem.h"
 

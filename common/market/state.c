@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-price/match/parts.h"
+#include "common/market/parts.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
