@@ -89,6 +89,7 @@ if (existing)
 	for (const wallet of readFileSync(existing, "utf8").split("\n").filter(Boolean))
 		setAccount(await ata(wallet), tokenAccount(wallet, 0));
 
+const hashesAt = new Map(); // blockhash: height at which it was made
 let height = 1000, hashHeight = 1000, forks = 0, landFailures = false, snapshot = null;
 let lies = [[], [], []], landed = new Map(), late = [], oldHash = svm.latestBlockhash(), frozen = [null, null, null];
 const executed = [];
@@ -148,10 +149,12 @@ function block() {
 		oldHash = svm.latestBlockhash();
 		svm.expireBlockhash();
 		hashHeight = height;
+		hashesAt.set(svm.latestBlockhash(), height);
 	}
 	if (!existsSync(dir + "/front.json"))
 		process.exit(0);
 }
+hashesAt.set(svm.latestBlockhash(), height);
 setTimeout(block, Number(blockMs));
 
 const lying = (server, lie) => lies[server].includes(lie);
@@ -217,6 +220,11 @@ const methods = {
 			addressOf(createHash("sha256").update(String(Math.random())).digest()) : svm.latestBlockhash();
 		const valid = hashHeight + VALID + (lying(s, "early") ? -1000 : 0) + (lying(s, "ahead") ? 100000 : 0);
 		return { context: context(), value: { blockhash, lastValidBlockHeight: valid } };
+	},
+	// a hash that is younger than what is final is not known yet
+	isBlockhashValid: (s, [hash]) => {
+		const slot = lying(s, "behind") ? heightFor(s, "finalized") : height - FINAL, made = hashesAt.get(hash);
+		return { context: { slot }, value: lying(s, "fresh") || (made <= slot && slot <= made + VALID) };
 	},
 	getMultipleAccounts: (s, [list]) => ({ context: context(), value: list.map((a) => accountFor(s, a)) }),
 	getSignatureStatuses: (s, [list]) => ({ context: context(), value: list.map((x) => statusFor(s, x)) }),

@@ -785,6 +785,7 @@ static int run(int n, char **args)
 	buf_release(&run.foreign_signatures);
 	pay_release_refused(&run);
 	buf_release(&run.denials);
+	buf_release(&run.hashes);
 	key_release(&key);
 	opt_list_release(&opts.rpc);
 	opt_list_release(&opts.trust);

@@ -171,6 +171,19 @@ int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *la
 	return 0;
 }
 
+int rpc_read_hash_good(const json_t *result, bool *good, int64_t *slot,
+	const char *where)
+{
+	const json_t *value = value_of(result);
+
+	*good = json_is_true(value);
+	if (!json_is_boolean(value) ||
+		!read_height(json_object_get(json_object_get(result, "context"), "slot"),
+			slot))
+		return no_form(where, "whether the blockhash is good");
+	return 0;
+}
+
 /* Reads null, or an account with its data in base64. */
 static int read_account(const json_t *v, struct rpc_account *out, const char *where)
 {
@@ -428,6 +441,22 @@ int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
 
 	json_push(params, options(commitment, NULL));
 	return ask_height(r, "getBlockHeight", params, "the block height", out);
+}
+
+int rpc_hash_good(struct rpc *r, const struct solana_key *hash, bool *good, int64_t *slot)
+{
+	json_t *params = json_array(), *result;
+	char text[ADDRESS_MAX];
+	int rc = -1;
+
+	address_format(hash->bytes, text);
+	json_push_text(params, text);
+	json_push(params, options("finalized", NULL));
+	result = ask(r, "isBlockhashValid", params);
+	if (result)
+		rc = rpc_read_hash_good(result, good, slot, r->peer.name);
+	json_decref(result);
+	return rc;
 }
 
 int rpc_first_slot(struct rpc *r, int64_t *out)

@@ -66,6 +66,9 @@ const char *rpc_why_no_wallet(const struct rpc_account *a);
 int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX]);
 int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid);
 int rpc_height(struct rpc *r, const char *commitment, int64_t *out);
+/* Asks whether a blockhash is good at the newest finalised slot. */
+int rpc_hash_good(struct rpc *r, const struct solana_key *hash, bool *good,
+	int64_t *slot);
 int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key *keys,
 	int n, struct rpc_account *out);
 int rpc_send(struct rpc *r, const void *transaction, size_t len);
@@ -114,6 +117,8 @@ int rpc_read_past(const json_t *result, struct rpc_past out[RPC_PAST_MAX],
 int rpc_read_transaction(const json_t *result, unsigned char out[SOLANA_TX_BYTES_MAX],
 	size_t *len, const char *where);
 int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *last_valid,
+	const char *where);
+int rpc_read_hash_good(const json_t *result, bool *good, int64_t *slot,
 	const char *where);
 
 void rpc_release(struct rpc *r);

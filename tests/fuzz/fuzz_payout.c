@@ -58,6 +58,7 @@ static void fuzz_answer(const char *text, size_t size)
 	struct solana_key hash;
 	int64_t last_valid;
 	size_t len;
+	bool good;
 	int n;
 
 	must(failed >= -1 && failed < SOLANA_INSTRUCTIONS_MAX);
@@ -78,6 +79,8 @@ static void fuzz_answer(const char *text, size_t size)
 			strlen(past[i].memo) < RPC_MEMO_BYTES_MAX && past[i].at_s >= 0);
 	if (rpc_read_transaction(result, bytes, &len, "fuzz") == 0)
 		must(len <= sizeof bytes);
+	if (rpc_read_hash_good(result, &good, &last_valid, "fuzz") == 0)
+		must(last_valid >= 0 && last_valid <= RPC_HEIGHT_MAX);
 	if (rpc_read_blockhash(result, &hash, &last_valid, "fuzz") == 0)
 		must(last_valid >= 0 && last_valid <= RPC_HEIGHT_MAX);
 	json_decref(result);

@@ -766,6 +766,39 @@ rude() {
 	ledger_agrees
 }
 
+@test "pay: signed with a height far ahead, it ends when most have seen its blockhash go, and none denies it" {
+	owe 3
+	front 8 5
+	is() { rnp-reward pay --store db --status | grep -q "\"$1\""; }
+	for fresh in "" ', "fresh"'; do
+		# most of them say what is far ahead while it signs, and nothing lands
+		control "{\"lies\": [[\"ahead\", \"drop\"$fresh], [\"ahead\", \"drop\"], [\"drop\"]]}" >/dev/null
+		paying -q --timeout 120s
+		"${command[@]}" >out 2>err 3>&- &
+		pid=$!
+		wait_until 'it is sent' is sent
+		control "{\"lies\": [[\"drop\"$fresh], [\"drop\"], [\"drop\"]]}" >/dev/null
+		# one that says that it is good, still
+		if [[ $fresh ]]; then
+			passed=$(control '{}' | jq '.height + 400')
+			have_passed() { (($(control '{}' | jq .height) >= passed)); }
+			wait_until 'the blockhash to go' have_passed
+			sleep 0.2
+			! is expired || fail "given up"
+			control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+		fi
+		wait_until 'it expires' is expired
+		control '{"lies": [[], [], []]}' >/dev/null
+		wait "$pid" || fail "$(cat err)"
+		audit
+		ledger_agrees
+		rm -f db*
+		also=(--shared)
+		owe 3 2
+		pool=$(control '{}' | jq .payer)
+	done
+}
+
 @test "pay: kill -9 at any instant, while servers lie: each wallet is paid once, none is lost" {
 	killed=0 seed=1
 	owe 40

@@ -35,19 +35,24 @@ static int count(const struct pay_view *v, enum pay_seen seen)
 	return n;
 }
 
+/* Whether a server says that the transaction can no longer land. */
+static bool over(const struct pay_view *v, int server)
+{
+	return v->hash_gone[server] || v->final_height[server] > v->last_valid;
+}
+
 static bool expired(const struct pay_view *v, int *contradiction)
 {
 	int votes = 0, against = 0, who = -1, least = majority(v->given);
 
 	for (int i = 0; i < v->servers; i++) {
 		bool trace = v->seen[i] > PAY_NULL;
-		bool early = v->final_height[i] >= 0 &&
-			v->final_height[i] <= v->last_valid;
+		bool early = v->final_height[i] >= 0 && !over(v, i);
 
 		if (trace || early) {
 			against++;
 			who = i;
-		} else if (v->seen[i] == PAY_NULL && v->final_height[i] > v->last_valid &&
+		} else if (v->seen[i] == PAY_NULL && over(v, i) &&
 			!(v->sent_to >> i & 1)) {
 			votes++;
 		}
@@ -66,7 +71,7 @@ static bool nobody_contradicts(const struct pay_view *v)
 	for (int i = 0; i < v->servers; i++)
 		if (v->seen[i] == PAY_SEEN || v->seen[i] == PAY_SEEN_CONFIRMED ||
 			v->seen[i] == PAY_SEEN_FINAL ||
-			(v->seen[i] == PAY_NULL && v->final_height[i] <= v->last_valid))
+			(v->seen[i] == PAY_NULL && !over(v, i)))
 			return false;
 	return true;
 }
@@ -127,6 +132,19 @@ bool pay_is_near(int64_t height, const int64_t *heights, int servers)
 	return height >= 0;
 }
 
+void pay_hash_note(struct pay_hash_seen *s, int64_t slot, bool good)
+{
+	/* behind one address may stand several servers: an older slot of one says nothing */
+	s->gone = !good && s->good_slot && slot >= s->good_slot;
+	if (good && slot >= s->good_slot)
+		s->good_slot = slot + 1;
+}
+
+bool pay_is_far(int64_t final_height, int64_t last_valid)
+{
+	return final_height >= 0 && last_valid - final_height > 2 * PAY_VALID_BLOCKS;
+}
+
 int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 {
 	int64_t greatest = -1;
@@ -137,7 +155,9 @@ int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 	for (int i = 0; i < servers; i++)
 		near += pay_is_near(heights[i], heights, servers);
 	/* Which of them is right is unknown: the greatest height is safe, so that few that are far
-	 * behind do no harm, but one far ahead would keep a payment in flight forever. */
+	 * behind do no harm, but one far ahead would keep a payment in flight forever. Where most
+	 * of them are far ahead it stays so until its blockhash is seen to go (pay_hash_note) by a run
+	 * that was there while it was good; a later run never knows whether a server is behind. */
 	if (greatest < 0 || near < majority(servers) || claimed < 0 ||
 		claimed > greatest + 2 * PAY_VALID_BLOCKS)
 		return -1;

@@ -6,10 +6,10 @@
  * The one thing that must never happen is that a transaction is given up while it can still
  * land, or after it has landed: its payments would be made twice. So it expires only if
  *   - more than half of the servers, and at least two, say so, those that it was sent to not
- *     counted: a finalised height above its last valid one, requested first, and then, requested
- *     with its history, a status that is null;
+ *     counted: a finalised height above its last valid one, or a blockhash that has gone (see
+ *     hash_gone), requested first, and then, requested with its history, a status that is null;
  *   - no server at all contradicts this, neither with a trace of the transaction nor with a
- *     finalised height that is not above.
+ *     finalised height that is not above, unless the blockhash has gone there.
  * That it has landed and failed is what servers say, and nothing proves it: two that collude
  * could have everything paid twice. So it has failed only if a person has looked and says so
  * (given_up), and no server has seen it without an error, or does not know it at a height at
@@ -56,8 +56,23 @@ struct pay_view {
 	int64_t last_valid; /* last block height at which the transaction can land */
 	uint32_t sent_to;   /* bit per server that it was ever sent to */
 	int64_t final_height[PAY_SERVERS_MAX]; /* requested before seen; -1: no answer */
+	/* The blockhash was good at a finalised slot of this server and no longer is at a later one:
+	 * see pay_hash_note. Requested before seen. */
+	bool hash_gone[PAY_SERVERS_MAX];
 	enum pay_seen seen[PAY_SERVERS_MAX];
 };
+
+/* What one server has said of one blockhash, in the order in which it was asked. */
+struct pay_hash_seen {
+	int64_t good_slot; /* the greatest finalised slot at which it was good, plus 1; 0: none */
+	bool gone;         /* as the last answer says */
+};
+
+/* Notes an answer to isBlockhashValid, at finalised commitment: the slot, and whether the hash is
+ * good there. That it is not good means nothing by itself: a server that is behind does not know
+ * the hash yet, and none ever knows that of a fork. But what was good at a finalised slot, and is
+ * not at a later one, was in the chain that stays, and is too old for every block after it. */
+void pay_hash_note(struct pay_hash_seen *s, int64_t slot, bool good);
 
 /* Returns the next state of a transaction: the same state, or a later one. *contradiction (may
  * be NULL) is set to the server that alone prevents the expiry, or -1. */
@@ -70,6 +85,10 @@ bool pay_is_doubtful(const struct pay_view *v);
 
 /* Whether a height is less than a blockhash's life behind the greatest; -1, no answer, is not. */
 bool pay_is_near(int64_t height, const int64_t *heights, int servers);
+
+/* Whether a server's finalised height is so far below the last valid one that somebody has lied
+ * about heights: the transaction would be in flight for as long as the chain needs to get there. */
+bool pay_is_far(int64_t final_height, int64_t last_valid);
 
 /* Returns the last height at which a transaction with a blockhash can land, from what one
  * server says of the blockhash and what all say of the present height (-1: no answer). It is

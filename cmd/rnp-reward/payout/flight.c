@@ -420,7 +420,8 @@ static int ask_nonces(struct pay_run *run, int server, const struct ledger_tx *l
 	return 0;
 }
 
-/* Asks one server: its finalised height and nonces first, then the statuses of the signatures. */
+/* Asks one server: its finalised height, nonces and blockhashes first, then the statuses of the
+ * signatures. */
 static void ask_server(struct pay_run *run, int server, const struct ledger_tx *list,
 	struct views *v, int n)
 {
@@ -432,6 +433,8 @@ static void ask_server(struct pay_run *run, int server, const struct ledger_tx *
 			heights[i] = height;
 	else
 		n = 0;
+	if (n)
+		pay_ask_hashes(run, server);
 	if (!n || ask_nonces(run, server, list, n, heights) < 0 ||
 		rpc_statuses(&run->servers[server], v->signatures, n, seen) < 0) {
 		prog_detail("%s", err_get()->text);
@@ -440,6 +443,7 @@ static void ask_server(struct pay_run *run, int server, const struct ledger_tx *
 	}
 	for (int i = 0; i < n; i++) {
 		v->list[i].final_height[server] = heights[i];
+		v->list[i].hash_gone[server] = pay_hash_gone(run, server, &list[i]);
 		v->list[i].seen[server] = seen[i];
 	}
 }
@@ -462,6 +466,8 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 	}
 	for (int s = 0; s < run->n; s++)
 		ask_server(run, s, list, v, n);
+	for (int i = 0; i < n; i++)
+		pay_watch_hash(run, &list[i], &v->list[i]);
 }
 
 static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view *v)

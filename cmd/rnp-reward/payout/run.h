@@ -56,6 +56,7 @@ struct pay_run {
 	uint32_t avoid;     /* bit per server that sends none if others can */
 	uint32_t denied;    /* bit per server whose denials the user was warned of */
 	struct buf denials; /* an array of struct pay_denial */
+	struct buf hashes;  /* see hashes.c */
 	/* transactions with a lower id are left to a later run; how many of these are in flight */
 	int64_t behind;
 	int nbehind;
@@ -214,6 +215,20 @@ void pay_note_denials(struct pay_run *run, const struct ledger_tx *tx,
 
 /* Returns which server denies a payment of this run that counts as made, in words; or NULL. */
 const char *pay_denied(const struct pay_run *run, int64_t tx);
+
+/* --- hashes.c: whether blockhashes have gone ------------------------------------------------- */
+
+/* Watches the blockhash of a transaction from now on, if any server's finalised height is far below
+ * its last valid one. */
+void pay_watch_hash(struct pay_run *run, const struct ledger_tx *tx,
+	const struct pay_view *v);
+
+/* Asks a server about all blockhashes that are watched; one that does not answer has said
+ * nothing. */
+void pay_ask_hashes(struct pay_run *run, int server);
+
+/* Whether this server has seen the blockhash of a transaction go. */
+bool pay_hash_gone(const struct pay_run *run, int server, const struct ledger_tx *tx);
 
 /* --- flight.c: what is in flight --------------------------------------------------------- */
 

@@ -1,7 +1,9 @@
 /* paystate.c - the rules one by one, and a model checker: a chain, a payer that
  * follows the rules, and servers that answer anything; every order of events up to depth 16.
  * uses: cmd/rnp-reward */
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/chain/paystate.h"
@@ -146,6 +148,59 @@ static void check_doubts(void)
 	CHECK(decide(v) == PAY_FAILED);
 }
 
+static bool gone_after(const char *answers)
+{
+	struct pay_hash_seen s = { 0 };
+	int64_t slot;
+	char good;
+	int used;
+
+	for (; sscanf(answers, " %" SCNd64 "%c%n", &slot, &good, &used) == 2;
+		answers += used)
+		pay_hash_note(&s, slot, good == 'g');
+	return s.gone;
+}
+
+/* slots, with g(ood) or n(ot) */
+static void check_hash_note(void)
+{
+	CHECK(gone_after("100g 250n"));
+	CHECK(gone_after("100g 101n"));
+	/* never known there: the server is behind, or the hash is another fork's */
+	CHECK(!gone_after("100n 101n 400n"));
+	/* another server behind the same address is behind */
+	CHECK(!gone_after("100g 99n"));
+	CHECK(!gone_after("100g 100n"));
+	CHECK(!gone_after("100g 150g 120n"));
+	CHECK(!gone_after("150g 100g 120n"));
+	/* the last answer counts */
+	CHECK(!gone_after("100g 250n 251g"));
+	CHECK(!gone_after("100g 250n 90n"));
+}
+
+/* What becomes of it when heights say that it can still land. */
+static void check_hash_gone(void)
+{
+	struct pay_view v = view(PAY_NULL, PAY_NULL, PAY_NULL, 900);
+	int blame;
+
+	v.hash_gone[1] = v.hash_gone[2] = true;
+	/* the sender does not say so, and has answered */
+	CHECK(pay_decide(PAY_SENT, &v, &blame) == PAY_SENT);
+	CHECK_I64(0, blame);
+	v.hash_gone[0] = true;
+	CHECK(decide(v) == PAY_EXPIRED);
+	v.hash_gone[2] = false;
+	CHECK(decide(v) == PAY_SENT);
+	/* a height that is above says the same */
+	v.final_height[2] = 1001;
+	CHECK(decide(v) == PAY_EXPIRED);
+	v = view(PAY_NULL, PAY_NULL, PAY_SEEN, 900);
+	v.hash_gone[0] = v.hash_gone[1] = v.hash_gone[2] = true;
+	CHECK(decide(v) == PAY_SENT);
+	CHECK(!pay_is_far(700, 1000) && pay_is_far(699, 1000) && !pay_is_far(-1, 1000));
+}
+
 static void check_last_valid(void)
 {
 	CHECK_I64(1150, pay_last_valid(1100, (int64_t[]){ 1000, 998, 990 }, 3));
@@ -245,7 +300,7 @@ static enum pay_seen truth(const struct world *w)
 static int answers(const struct setting *s, int server)
 {
 	if (s->liars >> server & 1)
-		return 1 + 4 * 7;
+		return 1 + 4 * 7 * 2;
 	return s->silent >> server & 1 ? 2 : 1;
 }
 
@@ -256,12 +311,15 @@ static void answer(const struct setting *s, const struct world *w, int server, i
 
 	v->final_height[server] = final_height(w);
 	v->seen[server] = truth(w);
+	v->hash_gone[server] = final_height(w) > DEAD;
 	if (s->liars >> server & 1 && which) {
-		v->final_height[server] = heights[(which - 1) / 7];
+		v->hash_gone[server] = (which - 1) / 28;
+		v->final_height[server] = heights[(which - 1) / 7 % 4];
 		v->seen[server] = (enum pay_seen)((which - 1) % 7);
 	} else if (which) {
 		v->final_height[server] = -1;
 		v->seen[server] = PAY_NO_ANSWER;
+		v->hash_gone[server] = false;
 	}
 }
 
@@ -370,6 +428,8 @@ int main(void)
 {
 	check_rules();
 	check_doubts();
+	check_hash_note();
+	check_hash_gone();
 	check_last_valid();
 	check_model();
 	TEST_END();
