@@ -8,15 +8,14 @@
 #include "cmd/rnp-register/challenges/table.h"
 #include "cmd/rnp-register/storage/query.h"
 #include "common/base/clock.h"
-#include "common/base/mem.h"
-#include "common/base/sha256.h"
 #include "common/registry/bandwidth_test.h"
 #include "common/http/sign.h"
+#include "common/httpd/nonces.h"
 #include "common/httpd/sign.h"
 #include "common/record/uptime.h"
 
 /* Signed requests per challenge: one transfer each way, and retries while others transfer. */
-#define NONCES_MAX       64
+#define SIGNED_READS_MAX 64
 #define SIGNED_AGE_MAX_S 60
 
 int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c)
@@ -55,31 +54,27 @@ static bool find_node_key(void *ctx, const char *keyid,
 		address_parse(keyid, "keyid", public_key) == 0;
 }
 
+/* Counts a signed request about the node's open challenge; false: there were too many. */
+static bool counts(const struct signed_read *s)
+{
+	struct challenged *a;
+	bool may;
+
+	pthread_mutex_lock(&s->g->challenger->lock);
+	a = challenged_find_open(s->g->challenger, s->node, s->id);
+	may = a && a->signed_reads < SIGNED_READS_MAX;
+	if (may)
+		a->signed_reads++;
+	pthread_mutex_unlock(&s->g->challenger->lock);
+	return may;
+}
+
 /* A request that somebody has overheard is not answered a second time (replay). */
 static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
 {
 	const struct signed_read *s = ctx;
-	unsigned char hash[SHA256_BYTES];
-	bool seen = true;
-	struct challenged *a;
-	uint64_t first;
 
-	(void)until_s; /* the challenge closes earlier */
-	sha256(hash, nonce, strlen(nonce));
-	memcpy(&first, hash, sizeof first);
-	pthread_mutex_lock(&s->g->challenger->lock);
-	a = challenged_find_open(s->g->challenger, address, s->id);
-	if (a && a->nnonces < NONCES_MAX) {
-		seen = false;
-		for (int i = 0; i < a->nnonces; i++)
-			seen = seen || a->nonces[i] == first;
-		if (!a->nonces)
-			a->nonces = xcalloc(NONCES_MAX, sizeof *a->nonces);
-		if (!seen)
-			a->nonces[a->nnonces++] = first;
-	}
-	pthread_mutex_unlock(&s->g->challenger->lock);
-	return seen;
+	return nonces_seen(s->g->nonces, address, nonce, until_s) || !counts(s);
 }
 
 /* Only the node itself may transfer for its challenge. Returns false with r filled. */

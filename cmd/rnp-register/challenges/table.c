@@ -19,11 +19,9 @@ void challenged_close(struct registry_challenger *ch, struct challenged *a)
 		ch->open_bytes -= poc_plan_answer_bytes(a->c);
 	free(a->c);
 	json_decref(a->record);
-	free(a->nonces);
 	a->c = NULL;
 	a->record = NULL;
-	a->nonces = NULL;
-	a->nnonces = 0;
+	a->signed_reads = 0;
 	a->has_roots = false;
 }
 

@@ -43,10 +43,8 @@ struct challenged {
 	int64_t delivered_ns; /* when the open one was first delivered */
 	struct poc_challenge *c; /* the open one, or NULL */
 	json_t *record;
-	/* first bytes of the signed requests about the open one; NULL: none came */
-	uint64_t *nonces;
-	int nnonces;
-	bool has_roots; /* the answer's roots have arrived */
+	int signed_reads; /* signed requests about the open one */
+	bool has_roots;   /* the answer's roots have arrived */
 	unsigned char roots[POC_HASH_BYTES];
 	int64_t roots_ns; /* and when, since delivered_ns */
 	/* The instant of an announced joint challenge, on the monotonic clock, or 0; and the

@@ -7,6 +7,14 @@
 #include "cmd/rnp-register/challenges/challenge.h"
 #include "cmd/rnp-register/challenges/verdict.h"
 #include "cmd/rnp-register/storage/twins.h"
+#include "common/httpd/nonces.h"
+
+/* A read waits up to 25 s, and a nonce is kept for two minutes and the clocks' skew: that is 10,000
+ * clients who all read all the time. */
+#define NONCES 262144
+
+/* Parts that bring tables of their own. */
+static const struct store_module *const modules[] = { NULL };
 
 int registry_open(struct registry *g, const struct registry_config *config)
 {
@@ -16,12 +24,13 @@ int registry_open(struct registry *g, const struct registry_config *config)
 	g->config = *config;
 	g->limits = limits_new(&config->limits);
 	g->twins = twins_new();
+	g->nonces = nonces_new(NONCES, true);
 	pthread_mutex_init(&g->pools_lock, NULL);
 	if (config->challenge_every_ms) {
 		hooks.heartbeat = registry_challenge_for;
 		hooks.closed = registry_challenge_closed;
 	}
-	if (registry_db_open(&g->db, config->db_path, config->bytes_max) == 0 &&
+	if (registry_db_open(&g->db, config->db_path, config->bytes_max, modules) == 0 &&
 		(!config->challenge_every_ms ||
 			(registry_challenger_open(g) == 0 &&
 				registry_verdicts_open(g) == 0)) &&
@@ -39,6 +48,7 @@ void registry_close(struct registry *g)
 	registry_db_close(&g->db);
 	limits_free(g->limits);
 	twins_free(g->twins);
+	nonces_free(g->nonces);
 	free(g->pools);
 	g->pools = NULL;
 	pthread_mutex_destroy(&g->pools_lock);

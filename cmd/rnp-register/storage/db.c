@@ -428,7 +428,7 @@ static int apply(struct registry_db *db, struct registry_put *p)
 
 /* Reports the results of all records: either the whole transaction is now in effect, or none of
  * it. */
-static void finish_all(struct registry_put *list, bool ok)
+static void finish_all(struct registry_db *db, struct registry_put *list, bool ok)
 {
 	while (list) {
 		struct registry_put *p = list;
@@ -436,6 +436,8 @@ static void finish_all(struct registry_put *list, bool ok)
 		list = p->next;
 		if (!ok)
 			p->stored = STORED_FAILED;
+		if (db->hooks.stored && p->what != PUT_JOB && p->stored <= STORED_FIRST)
+			db->hooks.stored(db->hooks.ctx, p);
 		p->done(p, p->done_ctx);
 		json_decref(p->extra);
 		json_decref(p->record);
@@ -474,7 +476,7 @@ static void store_all(struct registry_db *db, struct registry_put *list)
 	db->commits++;
 	if (db->bytes_max)
 		read_used(db);
-	finish_all(list, rc >= 0);
+	finish_all(db, list, rc >= 0);
 }
 
 static void *write_records(void *arg)
@@ -563,7 +565,8 @@ void registry_db_quick_done(struct registry_db *db)
 	pthread_mutex_unlock(&db->quick_lock);
 }
 
-int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max)
+int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max,
+	const struct store_module *const *modules)
 {
 	memset(db, 0, sizeof *db);
 	db->bytes_max = bytes_max;
@@ -577,7 +580,8 @@ int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max
 	pthread_cond_init(&db->reader_free, NULL);
 	db->writer = xcalloc(1, sizeof *db->writer);
 	if (store_open(&db->store, path, schema_steps, false) == 0 &&
-		prepare_all(db) == 0 && open_readers(db, path) == 0)
+		store_modules(&db->store, modules) == 0 && prepare_all(db) == 0 &&
+		open_readers(db, path) == 0)
 		return 0;
 	registry_db_close(db);
 	return -1;

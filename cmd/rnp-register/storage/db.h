@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "common/record/key.h"
+#include "common/store/modules.h"
 #include "common/store/store.h"
 
 #define REGISTRY_READERS 8
@@ -94,6 +95,8 @@ struct registry_hooks {
 	/* A record with `closes` was stored, or was stored already. Returns 0, or -1 with
 	 * err_set, which fails the transaction. */
 	int (*closed)(void *ctx, const char *challenge_sha256);
+	/* After the commit: a record is stored (STORED_NEW or STORED_FIRST). */
+	void (*stored)(void *ctx, const struct registry_put *p);
 };
 
 struct registry_writer; /* prepared statements of the writing connection */
@@ -125,11 +128,12 @@ struct registry_db {
 	_Atomic uint64_t commits;
 };
 
-/* Opens or creates the database; beyond bytes_max (0: no limit) it stores only what cannot
- * wait. ":memory:" stores nothing on disk and runs everything in one thread. A module that
- * needs statements of its own on the writer's connection (db->store) prepares them between open
- * and start. Returns 0 or -1 as store_open. */
-int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max);
+/* Opens or creates the database, with the tables of modules (ends with NULL); beyond bytes_max
+ * (0: no limit) it stores only what cannot wait. ":memory:" stores nothing on disk and runs
+ * everything in one thread. A module that needs statements of its own on the writer's connection
+ * (db->store) prepares them between open and start. Returns 0 or -1 as store_open. */
+int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max,
+	const struct store_module *const *modules);
 
 /* Starts the writer; hooks are copied. Returns 0 or -1. */
 int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks);

@@ -41,7 +41,8 @@ struct registry {
 	struct registry_challenger *challenger; /* NULL: none are issued */
 	struct registry_verdicts *verdicts;     /* NULL likewise */
 	struct limits *limits;
-	struct twins *twins; /* storage/twins.h */
+	struct twins *twins;   /* storage/twins.h */
+	struct nonces *nonces; /* of all signed requests */
 	_Atomic uint64_t stored, refused;
 
 	/* the progress of pages/uptime.h */

@@ -158,7 +158,7 @@ struct coordinator {
 	struct lm_token *token;
 	struct lm_shards data, valid;
 	struct shuffle shuffle;
-	struct protocol_nonces *nonces; /* has a lock of its own */
+	struct nonces *nonces; /* has a lock of its own */
 	struct httpd *server;
 	struct parent *parent; /* parent.h; NULL: none */
 	int64_t post_ns; /* of the main thread: receipts are posted again from then on */

@@ -29,6 +29,9 @@
 /* after the median of arrivals: machines that are equal differ so much */
 #define SLACK_MS 1000
 
+/* of signed requests; the oldest of more go */
+#define NONCES 65536
+
 /* --- what the run is ------------------------------------------------------------------------ */
 
 static int set_method(char to[PROTOCOL_METHOD_MAX], const char *method)
@@ -551,7 +554,7 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->rounds.wake, &attr);
 	pthread_condattr_destroy(&attr);
-	g->nonces = protocol_nonces_new();
+	g->nonces = nonces_new(NONCES, false);
 	buf_addf(&dir, "%s/coordinate", o->model);
 	g->dir = buf_take(&dir);
 	if (!rundir_has(o->model, "config.json"))
@@ -585,7 +588,7 @@ void coordinate_close_all(struct coordinator *g)
 	lm_token_close(g->token);
 	rundir_release(&g->hold);
 	key_release(&g->key);
-	protocol_nonces_free(g->nonces);
+	nonces_free(g->nonces);
 	pthread_mutex_destroy(&g->rounds.lock);
 	pthread_mutex_destroy(&g->intake.check_lock);
 	pthread_mutex_destroy(&g->intake.pieces_lock);

@@ -1,10 +1,8 @@
 /* sign.c - signed requests of a run over a network. */
 #include "cmd/rnp-train/wire/sign.h"
 
-#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-train/wire/protocol.h"
@@ -17,8 +15,6 @@
 #define COMPONENTS      "\"@method\" \"@path\" \"@query\" \"rnp-run\""
 #define COMPONENTS_BODY COMPONENTS " \"content-digest\""
 #define NONCE_BYTES     16
-#define NONCES          65536
-#define NONCE_HASH      16
 #define MAX_AGE_S       300
 
 int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const char *url,
@@ -66,64 +62,10 @@ int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const ch
 	return rc < 0 ? -1 : n;
 }
 
-/* --- nonces ----------------------------------------------------------------------------------- */
-
-struct protocol_nonces {
-	pthread_mutex_t lock;
-	unsigned char key[crypto_shorthash_KEYBYTES];
-	/* A table of sets of four: a new one takes the place of the oldest of its set. */
-	struct nonce {
-		uint64_t hash;
-		int64_t until_s;
-	} seen[NONCES / 4][4];
-};
-
-struct protocol_nonces *protocol_nonces_new(void)
-{
-	struct protocol_nonces *n = xcalloc(1, sizeof *n);
-
-	pthread_mutex_init(&n->lock, NULL);
-	randombytes_buf(n->key, sizeof n->key);
-	return n;
-}
-
-void protocol_nonces_free(struct protocol_nonces *n)
-{
-	if (!n)
-		return;
-	pthread_mutex_destroy(&n->lock);
-	free(n);
-}
-
-static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
-{
-	struct protocol_nonces *n = ctx;
-	unsigned char text[KEY_ADDRESS_MAX + 256];
-	uint64_t hash;
-	struct nonce *set, *oldest;
-	bool there = false;
-	int len = snprintf((char *)text, sizeof text, "%s %s", address, nonce);
-
-	if (len >= (int)sizeof text)
-		return true; /* nobody of ours has one so long */
-	crypto_shorthash((unsigned char *)&hash, text, (size_t)len, n->key);
-	pthread_mutex_lock(&n->lock);
-	set = oldest = n->seen[hash % (NONCES / 4)];
-	for (int i = 0; i < 4; i++) {
-		there = there || (set[i].hash == hash && set[i].until_s);
-		if (set[i].until_s < oldest->until_s)
-			oldest = &set[i];
-	}
-	if (!there)
-		*oldest = (struct nonce){ hash, until_s };
-	pthread_mutex_unlock(&n->lock);
-	return there;
-}
-
 /* --- verification ----------------------------------------------------------------------------- */
 
 enum protocol_who protocol_verify(const struct httpd_request *q, bool with_body,
-	const char *run, struct protocol_nonces *seen, char address[KEY_ADDRESS_MAX],
+	const char *run, struct nonces *seen, char address[KEY_ADDRESS_MAX],
 	char reason[256])
 {
 	struct httpsig_policy policy = { .required = with_body ? COMPONENTS_BODY :
@@ -133,7 +75,7 @@ enum protocol_who protocol_verify(const struct httpd_request *q, bool with_body,
 		.max_age_s = MAX_AGE_S,
 		.skew_s = PROTOCOL_SKEW_MS / 1000,
 		.nonce_required = true,
-		.nonce_seen = seen ? nonce_seen : NULL,
+		.nonce_seen = seen ? nonces_seen : NULL,
 		.ctx = seen };
 	const char *of = httpd_header(q, "rnp-run");
 	struct httpsig_result result, again;

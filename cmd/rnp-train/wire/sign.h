@@ -6,6 +6,7 @@
 #ifndef RNP_TRAIN_WIRE_SIGN_H
 #define RNP_TRAIN_WIRE_SIGN_H
 
+#include "common/httpd/nonces.h"
 #include "common/httpd/sign.h"
 #include "common/record/key.h"
 
@@ -18,19 +19,13 @@ int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const ch
 	const struct content_digest *body, const char *run, const struct key *key,
 	int64_t now_s);
 
-/* Nonces that were seen, so that a request is taken once. Its memory is bounded: when it is full
- * the oldest go. Any thread. */
-struct protocol_nonces;
-struct protocol_nonces *protocol_nonces_new(void);
-void protocol_nonces_free(struct protocol_nonces *n);
-
 enum protocol_who { PROTOCOL_GOOD, PROTOCOL_CLOCK, PROTOCOL_UNSIGNED };
 
 /* Finds the signer of a request: address receives it. with_body: q->body is complete and is
  * covered by the signature. PROTOCOL_CLOCK: only the client's clock is wrong. reason: one line,
- * if the signature is not good. */
+ * if the signature is not good. seen: nonces of such requests; may be NULL. */
 enum protocol_who protocol_verify(const struct httpd_request *q, bool with_body,
-	const char *run, struct protocol_nonces *seen, char address[KEY_ADDRESS_MAX],
+	const char *run, struct nonces *seen, char address[KEY_ADDRESS_MAX],
 	char reason[256]);
 
 #endif

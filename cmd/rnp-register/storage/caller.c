@@ -1,0 +1,38 @@
+/* caller.c - finds the signer of a private read. */
+#include "cmd/rnp-register/storage/caller.h"
+
+#include <stdio.h>
+
+#include "common/base/clock.h"
+#include "common/http/sign.h"
+#include "common/httpd/nonces.h"
+#include "common/httpd/sign.h"
+#include "common/record/uptime.h"
+
+#define AGE_MAX_S 60
+
+bool registry_caller(struct registry *g, const struct httpd_request *q,
+	struct httpd_reply *r, char address[KEY_ADDRESS_MAX])
+{
+	const struct httpsig_policy policy = { .required = HTTP_SIGN_COMPONENTS,
+		.tag = HTTP_SIGN_TAG,
+		.now_s = clock_now_ms() / 1000,
+		.max_age_s = AGE_MAX_S,
+		.skew_s = UPTIME_SKEW_MS / 1000,
+		.nonce_required = true,
+		.nonce_seen = nonces_seen,
+		.ctx = g->nonces };
+	struct httpsig_result result;
+	enum httpsig_outcome outcome = httpd_verify(q, false, &policy, &result);
+	char text[400];
+
+	if (outcome == HTTPSIG_GOOD) {
+		snprintf(address, KEY_ADDRESS_MAX, "%s", result.address);
+		return true;
+	}
+	snprintf(text, sizeof text,
+		"only the owner may ask this, by requests that his key signed (RFC 9421): %s",
+		outcome == HTTPSIG_ABSENT ? "this one is not signed" : result.reason);
+	httpd_ask_signature(r, text);
+	return false;
+}
