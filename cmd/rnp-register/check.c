@@ -421,7 +421,7 @@ static int print_page(const json_t *record)
 
 struct session {
 	struct policy policy;
-	bool all_qualified;
+	bool any, all_qualified;
 };
 
 static int check_record(void *session, const struct record *r)
@@ -434,6 +434,7 @@ static int check_record(void *session, const struct record *r)
 	if (schema_check(r->json, r->where, "rnp.node") < 0)
 		return -1;
 	record = evaluate(&s->policy, r->json, &qualified);
+	s->any = true;
 	s->all_qualified = s->all_qualified && qualified;
 	rc = out_for_people() ? print_page(record) : out_record(record);
 	json_decref(record);
@@ -449,6 +450,8 @@ static int run(int nargs, char **args)
 		return err_report();
 	rc = records_each(args, nargs, JSON_RECORD_BYTES_MAX, check_record, &s);
 	policy_release(&s.policy);
+	if (rc == 0 && !s.any)
+		rc = err_set(EX_DATAERR, "there is no rnp.node record to check");
 	if (rc < 0)
 		return err_report();
 	return s.all_qualified ? EX_OK : EXIT_NO;

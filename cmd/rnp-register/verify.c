@@ -48,10 +48,14 @@ static void write_check(struct lines_job *job, const json_t *record,
 	json_decref(check);
 }
 
+struct verified {
+	atomic_bool any, any_bad;
+};
+
 /* Signatures are verified together: eight cost little more than one. */
 static void verify_lines(void *ctx, struct lines_job *jobs, int n)
 {
-	atomic_bool *any_bad = ctx;
+	struct verified *v = ctx;
 	struct signature_result r[LINES_GROUP];
 	json_t *records[LINES_GROUP] = { NULL };
 	int of[LINES_GROUP], nrecords = 0;
@@ -69,7 +73,8 @@ static void verify_lines(void *ctx, struct lines_job *jobs, int n)
 	signature_verify_many((const json_t *const *)records, (size_t)nrecords, r);
 	for (int i = 0; i < nrecords; i++) {
 		if (!r[i].ok)
-			atomic_store(any_bad, true);
+			atomic_store(&v->any_bad, true);
+		atomic_store(&v->any, true);
 		write_check(&jobs[of[i]], records[i], &r[i]);
 		json_decref(records[i]);
 	}
@@ -77,16 +82,19 @@ static void verify_lines(void *ctx, struct lines_job *jobs, int n)
 
 static int run(int nargs, char **args)
 {
-	atomic_bool any_bad = false;
+	struct verified v = { false, false };
 	struct lines l;
 	int rc;
 
 	lines_open(&l, args, nargs, JSON_RECORD_BYTES_MAX);
-	rc = lines_map_groups(&l, verify_lines, out_lines, NULL, &any_bad);
+	rc = lines_map_groups(&l, verify_lines, out_lines, NULL, &v);
 	lines_close(&l);
+	/* what made no record, such as a command before in the pipe, has not shown anything */
+	if (rc == 0 && !atomic_load(&v.any))
+		rc = err_set(EX_DATAERR, "there is nothing to verify");
 	if (rc < 0)
 		return err_report();
-	return atomic_load(&any_bad) ? EXIT_NO : EX_OK;
+	return atomic_load(&v.any_bad) ? EXIT_NO : EX_OK;
 }
 
 const struct command command_verify = {

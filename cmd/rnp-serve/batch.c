@@ -66,7 +66,8 @@ struct batch {
 	pthread_mutex_t lock; /* protects done */
 	pthread_cond_t ready;
 	struct item *first, **end; /* in the order of the input */
-	int64_t pending, lines, failed;
+	int64_t pending, lines, failed, answers; /* answers: of this run */
+	char refusal[300];                       /* what the first that failed was told */
 	int fd; /* the file of --resume; -1: standard output */
 	/* what was answered in an earlier run, as long as there are lines to skip: how many, and
 	 * the next one's */
@@ -308,6 +309,25 @@ static void item_free(struct item *item)
 	free(item);
 }
 
+/* Counts an answer, and keeps the words of the first refusal. */
+static void note(struct batch *b, const struct item *item)
+{
+	json_error_t unused;
+	json_t *body;
+	const char *text;
+
+	b->answers++;
+	if (item->reply.status == 200 || b->failed++)
+		return;
+	body = json_loadb(item->reply.body.data, item->reply.body.len, 0, &unused);
+	text = json_string_value(
+		json_object_get(json_object_get(body, "error"), "message"));
+	snprintf(b->refusal, sizeof b->refusal, "line %lld: %d, %s",
+		(long long)(b->lines - b->pending + 1), item->reply.status,
+		text ? text : "without a reason");
+	json_decref(body);
+}
+
 /* Writes the finished answers in order; waits for the oldest while more than `limit` are
  * pending. */
 static int write_ready(struct batch *b, int64_t limit)
@@ -324,7 +344,7 @@ static int write_ready(struct batch *b, int64_t limit)
 		pthread_mutex_unlock(&b->lock);
 		if (!done)
 			break;
-		b->failed += item->reply.status != 200;
+		note(b, item);
 		rc = write_answer(b, item);
 		b->first = item->next;
 		if (!b->first)
@@ -433,11 +453,14 @@ static int run(int n, char **args)
 	buf_release(&b.answered);
 	if (b.fd >= 0)
 		close(b.fd);
+	if (rc == 0 && b.failed && b.failed == b.answers)
+		rc = err_set(EX_DATAERR, "none of %lld lines was answered: %s",
+			(long long)b.failed, b.refusal);
 	if (rc < 0)
 		return err_report();
 	if (b.failed)
-		prog_warn("%lld of %lld lines were refused", (long long)b.failed,
-			(long long)b.lines);
+		prog_warn("%lld of %lld lines were refused: %s", (long long)b.failed,
+			(long long)b.lines, b.refusal);
 	return EX_OK;
 }
 

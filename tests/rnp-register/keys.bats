@@ -304,8 +304,9 @@ EOF
 	run_split rnp-register verify in
 	assert_success
 	assert_equal "$output" "$(printf '{"kind":"rnp.check","v":1,"ok":true,"signer":"%s"}\n' $FIXED_ADDRESS $FIXED_ADDRESS)"
-	run_split rnp-register verify </dev/null
-	assert_success
+	# a pipe in which nothing came has not shown anything
+	refused 65 "there is nothing to verify" rnp-register verify </dev/null
+	refused 65 "there is no rnp.node record to check" rnp-register check --policy testnet </dev/null
 }
 
 @test "verify: a changed, added or removed field is found" {

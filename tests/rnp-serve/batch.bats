@@ -57,6 +57,23 @@ questions() {
 		map(.custom_id) == [null,"a",null,"b","c","d"] and .[3].response.body.error.param == "n"' out
 }
 
+@test "batch: where every line is refused it says so and why, and ends with 65" {
+	echo '{"custom_id":"b","url":"/v1/completions","body":{"prompt":"x","n":99}}' >bad
+	cat bad bad >in
+	run rnp-serve batch --model "$DIR/model" in
+	assert_failure 65
+	assert_line --regexp '^rnp-serve: none of 2 lines was answered: line 1: 400, .*n'
+	# the answers are there all the same; what an earlier run has answered does not count
+	assert_equal "$(jq -c '.response.status_code?' <<<"$output" 2>/dev/null | xargs)" "400 400"
+	questions 1 >good
+	rnp-serve batch --model "$DIR/model" --resume done good
+	cat bad >>good
+	refused 65 "none of 1 lines was answered: line 2: 400" rnp-serve batch --model "$DIR/model" --resume done good
+	assert_equal "$(jq .response.status_code done | xargs)" "200 400"
+	# nothing left to do is no failure
+	rnp-serve batch --model "$DIR/model" --resume done good
+}
+
 # 17 MB of a text
 long() { head -c 17000000 /dev/zero | tr '\0' x; }
 

@@ -56,8 +56,8 @@ struct pay_view {
 	int64_t last_valid; /* last block height at which the transaction can land */
 	uint32_t sent_to;   /* bit per server that it was ever sent to */
 	int64_t final_height[PAY_SERVERS_MAX]; /* requested before seen; -1: no answer */
-	/* The blockhash was good at a finalised slot of this server and no longer is at a later one:
-	 * see pay_hash_note. Requested before seen. */
+	/* The blockhash was good at a finalised slot of this server and no longer is at a later
+	 * one: see pay_hash_note. Requested before seen. */
 	bool hash_gone[PAY_SERVERS_MAX];
 	enum pay_seen seen[PAY_SERVERS_MAX];
 };
