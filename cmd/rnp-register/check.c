@@ -15,7 +15,7 @@
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
 #include "common/cli/table.h"
-#include "common/poc/poc.h"
+#include "common/record/gpus.h"
 #include "common/json/schema.h"
 
 static const char *policy_name, *rpc;
@@ -73,9 +73,7 @@ static void add_remedy(json_t *entry, const struct policy_need *n, const struct 
 struct checked {
 	/* without GPUs that are never challenged, where it has others */
 	const json_t *node;
-	json_t *paid, *unpaid; /* the node with the one and with the other, or NULL */
-	/* one of those that are not challenged, where it has only such; or NULL */
-	const json_t *unasked;
+	struct eligibility_gpus divided;
 	struct gpu_group groups[GPUS_MAX];
 	const struct gpu_group *group;
 	int ngroups;
@@ -99,16 +97,16 @@ static void unpaid_remedy(struct buf *out, const json_t *gpu)
 }
 
 /* Says in an entry that no GPU of the node is ever challenged. */
-static void set_unpaid(json_t *entry, const struct checked *c, const char *name,
-	json_t *reasons)
+static void set_unpaid(json_t *entry, const struct checked *c,
+	const struct policy_need *n, json_t *reasons)
 {
 	struct buf text = BUF_INIT;
 
 	json_set_bool(entry, "met", false);
-	unpaid_remedy(&text, c->unasked);
+	unpaid_remedy(&text, c->divided.unasked);
 	json_set_text(entry, "remedy", text.data);
 	buf_reset(&text);
-	buf_addf(&text, "%s: %s, and is not paid", name, poc_plan_why_not(c->unasked));
+	eligibility_unasked(&text, n, c->divided.unasked);
 	if (reasons)
 		json_push_text(reasons, text.data);
 	buf_release(&text);
@@ -130,8 +128,8 @@ static json_t *hold(const struct policy *p, const struct policy_need *n,
 	set_actual(entry, &f);
 	json_set_text(entry, "required", required.data);
 	json_set_text(entry, "unit", n->unit);
-	if (met && c->unasked && fact_is_of_gpus(n->field)) {
-		set_unpaid(entry, c, n->name, reasons);
+	if (met && c->divided.unasked && fact_is_of_gpus(n->field)) {
+		set_unpaid(entry, c, n, reasons);
 		buf_release(&required);
 		return entry;
 	}
@@ -171,7 +169,7 @@ static void add_reason(json_t *entry, const struct policy *p, const json_t *node
 {
 	struct policy_need needs[POLICY_NEEDS_MAX];
 	int n = policy_needs(p, "requires", needs);
-	const char *why = poc_plan_why_not(json_array_get(g->gpus, (size_t)g->at[0]));
+	const char *why = gpus_why_unpaid(json_array_get(g->gpus, (size_t)g->at[0]));
 	struct buf text = BUF_INIT;
 	struct fact f;
 
@@ -187,29 +185,6 @@ static void add_reason(json_t *entry, const struct policy *p, const json_t *node
 	if (text.len)
 		json_set_text(entry, "reason", buf_text(&text));
 	buf_release(&text);
-}
-
-/* Divides the node's GPUs into those that can be challenged and the others, which are never
- * paid. */
-static void divide_gpus(struct checked *c)
-{
-	json_t *some = json_array(), *others = json_array(), *gpu;
-	size_t i;
-
-	json_array_foreach(json_object_get(c->node, "gpus"), i, gpu)
-		json_push(poc_plan_why_not(gpu) ? others : some, json_incref(gpu));
-	if (json_array_size(some) && json_array_size(others)) {
-		c->paid = json_copy((json_t *)c->node);
-		c->unpaid = json_copy((json_t *)c->node);
-		json_set(c->paid, "gpus", some);
-		json_set(c->unpaid, "gpus", others);
-		c->node = c->paid;
-		return;
-	}
-	if (json_array_size(others))
-		c->unasked = json_array_get(json_object_get(c->node, "gpus"), 0);
-	json_decref(some);
-	json_decref(others);
 }
 
 static void list_groups(json_t *list, const struct policy *p, const struct checked *c,
@@ -234,17 +209,18 @@ static void choose_gpus(json_t *record, const struct policy *p, struct checked *
 	int n = policy_needs(p, "requires", needs), nothers;
 	json_t *list;
 
-	divide_gpus(c);
+	eligibility_divide(c->node, &c->divided);
+	c->node = c->divided.node ? c->divided.node : c->node;
 	c->ngroups = gpus_group(c->node, c->groups);
 	c->group = c->ngroups ? &c->groups[eligibility_group(p, needs, n, c->node,
 					c->groups, c->ngroups)] :
 				NULL;
-	nothers = c->unpaid ? gpus_group(c->unpaid, others) : 0;
+	nothers = c->divided.others ? gpus_group(c->divided.others, others) : 0;
 	if (c->ngroups + nothers < 2)
 		return;
 	list = json_array();
 	list_groups(list, p, c, c->node, c->groups, c->ngroups);
-	list_groups(list, p, c, c->unpaid, others, nothers);
+	list_groups(list, p, c, c->divided.others, others, nothers);
 	json_set(record, "gpus", list);
 }
 
@@ -296,8 +272,7 @@ static json_t *evaluate(const struct policy *p, const json_t *node, bool *qualif
 	else
 		json_decref(recommended);
 	buf_release(&path);
-	json_decref(c.paid);
-	json_decref(c.unpaid);
+	eligibility_divide_release(&c.divided);
 	return record;
 }
 

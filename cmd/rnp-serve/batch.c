@@ -65,7 +65,7 @@ struct batch {
 	struct writer *writer;
 	pthread_mutex_t lock; /* protects done */
 	pthread_cond_t ready;
-	struct item *first, **end; /* in the order of the input */
+	struct item *first, **end;               /* in the order of the input */
 	int64_t pending, lines, failed, answers; /* answers: of this run */
 	char refusal[300];                       /* what the first that failed was told */
 	int fd; /* the file of --resume; -1: standard output */

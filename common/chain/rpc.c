@@ -171,8 +171,7 @@ int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *la
 	return 0;
 }
 
-int rpc_read_hash_good(const json_t *result, bool *good, int64_t *slot,
-	const char *where)
+int rpc_read_hash_good(const json_t *result, bool *good, int64_t *slot, const char *where)
 {
 	const json_t *value = value_of(result);
 

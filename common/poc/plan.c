@@ -386,20 +386,6 @@ static void size_by_class(struct poc_device *d, const struct poc_class *of,
 			(double)(POC_HASHES_MAX / d->segments));
 }
 
-const char *poc_plan_why_not(const json_t *gpu)
-{
-	const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
-
-	if (!uuid || !*uuid)
-		return "without a uuid it cannot be challenged";
-	if (strlen(uuid) >= POC_UUID_MAX || strncasecmp(uuid, "cpu", 3) == 0)
-		return "its uuid cannot be a GPU's";
-	/* CUDA sees only the slices */
-	if (json_is_true(json_object_get(gpu, "mig")))
-		return "a GPU in slices (mig) cannot be challenged";
-	return NULL;
-}
-
 static bool is_asked(const struct poc_challenge *c, const char *uuid)
 {
 	for (int i = 0; i < c->ndevices; i++)
@@ -465,7 +451,7 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 		 * answer */
 		const json_t *gpu = json_array_get(gpus, (c->nonce[0] + i) % count);
 
-		if (poc_plan_why_not(gpu) ||
+		if (gpus_why_unpaid(gpu) ||
 			is_asked(c, json_string_value(json_object_get(gpu, "uuid"))))
 			continue;
 		fits = plan_gpu(c, &of[c->ndevices], gpu, &bytes);

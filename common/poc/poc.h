@@ -89,6 +89,7 @@
 #include "common/base/buf.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
+#include "common/record/gpus.h"
 #include "kernels/crypto/sha256_chain.h"
 #include "kernels/bulk/product.h"
 #include "kernels/poc/int8.h"
@@ -113,7 +114,7 @@ extern sha256_chain_fn poc_sha256_chain;
 
 /* Limits: a challenge or an answer that exceeds them is refused before any work is done. */
 #define POC_DEVICES_MAX         16
-#define POC_UUID_MAX            129
+#define POC_UUID_MAX            GPUS_UUID_MAX
 #define POC_N_MIN               64 /* n is a multiple of it */
 #define POC_N_MAX               16384
 #define POC_LEAVES_MAX          ((int64_t)1 << 28) /* rows of all rounds; blocks of a step */
@@ -282,9 +283,6 @@ bool poc_plan_fits(const struct poc_challenge *c);
  * have any shape; poc_challenge_write accepts what this makes of it. Returns 0, or -1 with
  * EX_DATAERR: the record has no canonical form. */
 int poc_plan_node(struct poc_challenge *c, const json_t *node);
-
-/* Returns why a GPU of an rnp.node cannot be challenged, and is not paid, or NULL. */
-const char *poc_plan_why_not(const json_t *gpu);
 
 /* --- what prover and verifier share ------------------------------------------------------- */
 

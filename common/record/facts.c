@@ -90,6 +90,21 @@ static void read_least(const struct row *row, const struct gpu_group *g, struct 
 	}
 }
 
+/* Whether the cards of a group have so little memory that they cannot be what their name says: that
+ * of another card, or a slice of one. More than the model has is only capped where it is paid. */
+static bool is_too_small(const struct gpu_group *g, struct fact *out)
+{
+	const struct gpu_model *m = g->known ? NULL : gpu_find(g->model, 0);
+
+	if (!m || !g->memory_bytes || g->memory_bytes >= m->memory_bytes)
+		return false;
+	snprintf(out->cause, sizeof out->cause,
+		"it says '%.60s' and has %.1f GiB of memory, where such a GPU has %.1f",
+		g->model, (double)g->memory_bytes / (1 << 30),
+		(double)m->memory_bytes / (1 << 30));
+	return true;
+}
+
 static void read_group(const struct row *row, const struct gpu_group *g, struct fact *out)
 {
 	if (!row->key) {
@@ -98,8 +113,8 @@ static void read_group(const struct row *row, const struct gpu_group *g, struct 
 		return;
 	}
 	if (strcmp(row->key, "model") == 0) {
-		out->known = true;
-		out->text = g->model;
+		out->known = !is_too_small(g, out);
+		out->text = out->known ? g->model : NULL;
 		set_source(out, g->at[0], row->key);
 		return;
 	}

@@ -26,7 +26,8 @@ struct fact {
  * gpu_memory_bytes, gpu_clock_mhz, gpu_memory_bandwidth_bps (from the table of models if it was
  * not measured), cpu_cores, cpu_threads, cpu_clock_mhz, memory_bytes, nvme_bytes, os, down_bps,
  * up_bps. Returns false if there is no fact of that name. Those of GPUs are of the node's most
- * powerful group (gpus.h): how many there are, and the least that one of them has. */
+ * powerful group (gpus.h): how many there are, and the least that one of them has. The model is
+ * unknown where they have less memory than any card of that name. */
 bool fact_read(const json_t *node, const char *name, struct fact *out);
 
 /* The same of this group of the node's GPUs; NULL: it has none. */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* 10^9 FLOP/s for each GiB of a card whose data sheet is not in the table: about what the cards of
  * the last years have */
@@ -83,6 +84,20 @@ int gpus_group(const json_t *node, struct gpu_group out[GPUS_MAX])
 	}
 	qsort(out, (size_t)n, sizeof *out, by_power);
 	return n;
+}
+
+const char *gpus_why_unpaid(const json_t *gpu)
+{
+	const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
+
+	if (!uuid || !*uuid)
+		return "without a uuid it cannot be challenged";
+	if (strlen(uuid) >= GPUS_UUID_MAX || strncasecmp(uuid, "cpu", 3) == 0)
+		return "its uuid cannot be a GPU's";
+	/* CUDA sees only the slices */
+	if (json_is_true(json_object_get(gpu, "mig")))
+		return "a GPU in slices (mig) cannot be challenged";
+	return NULL;
 }
 
 void gpus_others(struct buf *out, const struct gpu_group *groups, int n, int i)

@@ -11,7 +11,8 @@
 #include "common/base/buf.h"
 #include "common/record/gpu.h"
 
-#define GPUS_MAX 64 /* of one node: rnp.node's schema */
+#define GPUS_MAX      64  /* of one node: rnp.node's schema */
+#define GPUS_UUID_MAX 129 /* with the terminating 0 */
 
 /* GPUs of one model. Texts and objects are borrowed from the record or from the table. */
 struct gpu_group {
@@ -27,6 +28,9 @@ struct gpu_group {
  * their data sheets; then by memory, by number and by name, never by slot. Entries without a model
  * are left out. Returns how many there are; 0: the record has none, or no gpus. */
 int gpus_group(const json_t *node, struct gpu_group out[GPUS_MAX]);
+
+/* Returns why a GPU of an rnp.node cannot be challenged, and is not paid, or NULL. */
+const char *gpus_why_unpaid(const json_t *gpu);
 
 /* Appends the groups but number i for people: "1 NVIDIA T400 4GB, 2 RTX 3090". */
 void gpus_others(struct buf *out, const struct gpu_group *groups, int n, int i);

@@ -99,6 +99,22 @@ with() {
 	rnp-register check --policy testnet <<<"$(with '.gpus[0].mig = true')"
 }
 
+@test "check: a GPU with less memory than any of its name is not taken for one, one with more is" {
+	small=12582912000
+	run_split rnp-register check --policy rnp-021 <<<"$(with ".gpus[0].memory_bytes = $small")"
+	assert_failure 1
+	assert_equal "$(jq -r '.qualified, .reasons[0]' <<<"$output")" \
+		$'false\ngpu_model: not known: it says \'NVIDIA GeForce RTX 4090\' and has 11.7 GiB of memory, where such a GPU has 24.0'
+	jq -e '.requirements[] | select(.name == "gpu_model") | has("met") | not' <<<"$output"
+	# more is only not counted, and what a driver keeps for itself (a tenth at most) changes nothing
+	rnp-register check -q --policy rnp-021 <<<"$(with '.gpus[0].memory_bytes = 51514441728')"
+	rnp-register check -q --policy rnp-021 <<<"$(with '.gpus[0].memory_bytes = 23400000000')"
+	# of two the good one counts
+	run_split rnp-register check --policy rnp-021 <<<"$(with ".gpus = [(.gpus[0] | .memory_bytes = $small | .uuid = \"GPU-00000000-0000-4000-8000-000000000002\"), .gpus[0]]")"
+	assert_success
+	assert_equal "$(jq -c '.gpus | map([.count, .counts, (.reason // "" | test("11.7 GiB"))])' <<<"$output")" '[[1,true,false],[1,false,true]]'
+}
+
 @test "check: anything qualifies for the testnet" {
 	rnp-register detect | rnp-register check --policy testnet
 }

@@ -160,6 +160,15 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	rnp-reward epoch -q --policy rnp-021 usage >/dev/null
 }
 
+@test "usage: what has the name of one GPU and the memory of another is not paid as either" {
+	node a '.gpus[0] |= (.model = "NVIDIA GeForce RTX 4090" | .memory_bytes = 12582912000)'
+	verdict a 17T00:00:00 true "[$gpu]"
+	usage
+	assert_equal "$(of a '[.gpu_model, .unknown.gpu_model]')" \
+		"[null,\"it says 'NVIDIA GeForce RTX 4090' and has 11.7 GiB of memory, where such a GPU has 24.0\"]"
+	rnp-reward epoch --policy rnp-021 usage | jq -se 'map(select(.qualified)) == []'
+}
+
 @test "usage: bandwidth counts no further than verdicts measured it, and nobody has more than a link carries" {
 	# measured NAME TIME BYTES_A_SECOND PASSED
 	measured() {

@@ -560,7 +560,8 @@ text_worker() {
 	cd "$BATS_TEST_TMPDIR"
 	make_key op
 	make_key home
-	jq '.requires = [{name: "threads", field: "cpu_threads", more_than: 7, unit: "threads", unknown: "fail", remedy: "another processor"}]' \
+	jq '.requires = [{name: "threads", field: "cpu_threads", more_than: 7, unit: "threads", unknown: "fail", remedy: "another processor"},
+		{name: "gpus", field: "gpu_count", more_than: 0, unit: "", unknown: "fail", remedy: "a GPU"}]' \
 		"$ROOT/cmd/rnp-reward/policies/testnet.json" >p.json
 	misused "--policy goes with --registry" rnp-train coordinate --model "$DIR/model" --data "$DIR/tok" --listen 127.0.0.1:0 --policy p.json
 	start_registry --trust "$op"
@@ -573,7 +574,12 @@ text_worker() {
 	join_refused 'does not qualify under testnet: threads: not known'
 	node_record home '{cpu: {threads: 4}, at: (now + 1 | todate)}' | rnp-register submit --registry "$registry" >/dev/null
 	join_refused 'does not qualify under testnet: threads: 4 threads is not more than 7 threads'
-	node_record home '{cpu: {threads: 8}, at: (now + 2 | todate)}' | rnp-register submit --registry "$registry" >/dev/null
+	# what is never challenged is no more taken here than by rnp-register check
+	node_record home '{cpu: {threads: 8}, gpus: [{uuid: "GPU-1", model: "H200", mig: true}], at: (now + 2 | todate)}' |
+		rnp-register submit --registry "$registry" >/dev/null
+	join_refused 'does not qualify under testnet: gpus: a GPU in slices (mig) cannot be challenged, and is not paid'
+	node_record home '{cpu: {threads: 8}, gpus: [{uuid: "GPU-1", model: "H200", mig: true}, {uuid: "GPU-2", model: "T4"}], at: (now + 3 | todate)}' |
+		rnp-register submit --registry "$registry" >/dev/null
 	start_worker a --key home.json
 	end_of a "${worker[a]}"
 	end_of coordinate "$coordinator"

@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
-#include "common/poc/poc.h"
+#include "common/record/gpus.h"
 
 #define HOUR_S 3600
 
@@ -35,7 +35,7 @@ static void add_unproven(json_t *ack, const json_t *record)
 	size_t i;
 
 	json_array_foreach(json_object_get(record, "gpus"), i, gpu) {
-		const char *why = poc_plan_why_not(gpu);
+		const char *why = gpus_why_unpaid(gpu);
 		json_t *one;
 
 		if (!why)

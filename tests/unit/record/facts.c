@@ -159,8 +159,44 @@ static void check_causes(void)
 	UNKNOWN("{\"cpu\":[5],\"gpus\":{\"model\":\"x\"}}", "cpu_cores", "");
 }
 
+/* The name of one card and the memory of another, or of a slice. */
+static void check_too_small(void)
+{
+	static const char form[] =
+		"{\"gpus\":[{\"model\":\"%s\",\"memory_bytes\":%lld}]}";
+	static const struct {
+		const char *model;
+		long long mib;
+		bool known;
+	} cases[] = {
+		{ "NVIDIA GeForce RTX 4090", 12000, false },
+		{ "NVIDIA GeForce RTX 4090", 24564, true },
+		{ "NVIDIA GeForce RTX 4090", 49140, true },
+		{ "NVIDIA GeForce RTX 3080", 8192, false },
+		{ "NVIDIA GeForce RTX 3080", 12288, true },
+		{ "NVIDIA A100-SXM4-80GB", 9728, false },
+		{ "NVIDIA A10G", 23028, true },
+		{ "Some new card", 512, true },
+		{ "NVIDIA GeForce RTX 4090", 0, true },
+	};
+	char text[200];
+	struct fact f;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		json_t *v;
+
+		snprintf(text, sizeof text, form, cases[i].model, cases[i].mib << 20);
+		v = parse(text);
+		CHECK(fact_read(v, "gpu_model", &f));
+		CHECK(f.known == cases[i].known);
+		CHECK(f.known == !strstr(f.cause, "of memory, where such a GPU has"));
+		json_decref(v);
+	}
+}
+
 int main(void)
 {
+	check_too_small();
 	check_places();
 	check_gpus();
 	check_none();
