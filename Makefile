@@ -293,6 +293,13 @@ $(EVIL): $(call object,$(call files_in,cmd/rnp-train,.c) tests/net/evil.c) $(LIB
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=container_write_filled,--wrap=delta_write -o $@ $^ $(LDLIBS)
 
+# what a node's agent does for a lease, by hand: tests/attacks/lease.c
+LEASE := $(BUILD)/evil/lease
+$(LEASE): $(call object,$(filter-out %/main.c,$(call files_in,cmd/rnp-register,.c)) tests/attacks/lease.c) $(LIB)
+	$(folder)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 # how long kernels should take on a GPU that need not be here
 PREDICT := $(BUILD)/benches/predict
 $(PREDICT): $(call object,$(call files_in,tests/bench/predict,.c)) $(LIB)
@@ -300,7 +307,7 @@ $(PREDICT): $(call object,$(call files_in,tests/bench/predict,.c)) $(LIB)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-units: $(UNITS) $(EVIL) $(PREDICT)
+units: $(UNITS) $(EVIL) $(LEASE) $(PREDICT)
 
 kcheck: $(BUILD)/kcheck $(EMU_PLUGIN)
 
