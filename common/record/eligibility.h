@@ -26,8 +26,8 @@ int eligibility_group(const struct policy *p, const struct policy_need *needs, i
 struct eligibility_gpus {
 	/* copies with the one and with the other kind, or NULL; owned */
 	json_t *node, *others;
-	const json_t
-		*unasked; /* the first that cannot, where there are only such; borrowed */
+	/* the first that cannot, where there are only such; borrowed */
+	const json_t *unasked;
 };
 
 /* Divides them. The record is borrowed, and must outlive what comes of it. */

@@ -2,10 +2,13 @@
 #include "common/store/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
@@ -58,15 +61,39 @@ static bool is_of_disk(int rc)
 	}
 }
 
+/* SQLite calls a file missing, or the database read-only, where it could not make a file: the
+ * database, or one of those beside it, which readers need, too. Returns why the folder takes no
+ * files; 0: it does, or the error is another one. */
+static int folder_error(const struct store *s, int rc, int os_error)
+{
+	bool of_open = (rc & 0xff) == SQLITE_CANTOPEN && os_error == ENOENT;
+	char *copy;
+	int error = 0;
+
+	if ((!of_open && (rc & 0xff) != SQLITE_READONLY) ||
+		(s->read_only && access(s->path, F_OK) < 0))
+		return 0;
+	copy = xstrdup(s->path);
+	if (faccessat(AT_FDCWD, dirname(copy), W_OK | X_OK, AT_EACCESS) < 0)
+		error = errno;
+	free(copy);
+	return error;
+}
+
 /* Sets the error from the connection's last one; what: "cannot store a heartbeat". Returns -1. */
 static int store_fail(struct store *s, const char *what)
 {
 	int rc = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_NOMEM;
 	int os_error = s->db ? sqlite3_system_errno(s->db) : 0;
+	int folder = folder_error(s, rc, os_error);
 
 	if (s->db && is_of_disk(rc)) {
 		s->failed_ns = clock_mono_ns();
 		s->changes = sqlite3_total_changes(s->db);
+	}
+	if (folder) {
+		errno = folder;
+		return err_sys(0, "%s: '%s': cannot write in its folder", what, s->path);
 	}
 	return err_set(code_of(rc, os_error), "%s: '%s': %s%s%s", what, s->path,
 		s->db ? sqlite3_errmsg(s->db) : "out of memory", os_error ? ": " : "",
@@ -328,6 +355,7 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	s->db = NULL;
 	s->until_ns = 0;
 	s->failed_ns = 0;
+	s->read_only = read_only;
 	s->path = xstrdup(path);
 	if (sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
 		store_fail(s, "cannot open the database");

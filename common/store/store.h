@@ -14,6 +14,7 @@
 struct store {
 	sqlite3 *db; /* NULL: closed */
 	char *path;
+	bool read_only;
 	int64_t until_ns; /* see store_limit */
 	/* when it could not be written, until something is; 0: it can; what was changed before */
 	_Atomic int64_t failed_ns;

@@ -80,6 +80,37 @@ gpu() {
 	assert_output 1699.168894
 }
 
+@test "bid: an order that two vendors may fill costs what one of them costs that can, in either order" {
+	cat >prices <<-'END'
+		{"cpu": 0, "memory": 0, "gpus": {"a100": "429.909 USD", "mi300x": "859.818 USD"}}
+	END
+	either() { # UNITS VENDOR MODEL VENDOR MODEL
+		order "$(jq -nc --argjson u "$1" '{gpu: {units: $u, attributes: {vendor: {($ARGS.positional[1]): {model: $ARGS.positional[2]},
+			($ARGS.positional[3]): {model: $ARGS.positional[4]}}}}}' --args "$@")"
+	}
+	costs() { # DOLLARS FILE UNITS
+		for way in "nvidia a100 amd mi300x" "amd mi300x nvidia a100"; do
+			# shellcheck disable=SC2086
+			run -0 rnp-price bid --prices "$2" <<<"$(either "$3" $way)"
+			assert_output "$1"
+		done
+	}
+	# what is free is not known: it may be either
+	costs 2000.000000 prices 1
+	# one has no price
+	jq 'del(.gpus.mi300x)' prices >one
+	costs 1000.000000 one 1
+	# what is known to be free: the cheaper one, or the other where that is not enough
+	jq '.free = {"a100": 2, "mi300x": 8}' prices >free
+	costs 2000.000000 free 2
+	costs 6000.000000 free 3
+	# the one is taken by the first resource, and the other remains
+	run -0 rnp-price bid --prices free <<<"$(jq -c '.resources += .resources' <<<"$(either 2 nvidia a100 amd mi300x)")"
+	assert_output 6000.000000
+	refused 1 "not enough GPUs 'a100' or 'mi300x' are free" rnp-price bid --prices free <<<"$(either 9 nvidia a100 amd mi300x)"
+	refused 1 "no price, or not enough free, for GPU model 'h100' or 'h200'" rnp-price bid --prices free <<<"$(either 1 nvidia h100 amd h200)"
+}
+
 @test "bid: owners, what the tenant offers, tokens, classes; each no is 1 with its reason" {
 	echo '{"allow": ["akash1a", "akash1b"], "deny": ["akash1b"]}' >prices
 	order '{"cpu":1000}' >one

@@ -97,6 +97,18 @@ bad_ledger() {
 @test "ledger: an auditor computes the epoch again before signing, and signs nothing that differs" {
 	seal 0 --key operator.json >/dev/null
 	# a name that is mistyped is not another ledger
+	refused 66 "cannot open the database: 'none/bd': cannot write in its folder: No such file" rnp-reward epoch -q --policy rnp-021 --store none/bd --key auditor.json week0
+	# a folder that takes no files, which SQLite calls a file that is not there
+	mkdir closed shut
+	cp db shut/db
+	chmod 555 closed shut
+	as=()
+	((EUID)) || as=(setpriv --bounding-set=-dac_override,-dac_read_search)
+	refused 77 "'closed/bd': cannot write in its folder: Permission denied" "${as[@]}" rnp-reward epoch -q --policy rnp-021 --store closed/bd --key auditor.json week0
+	refused 66 "'closed/bd': unable to open database file: No such file" "${as[@]}" rnp-reward pay --store closed/bd --status
+	refused 77 "'shut/db': cannot write in its folder: Permission denied" "${as[@]}" rnp-reward pay --store shut/db --status
+	refused 77 "'shut/db': cannot write in its folder: Permission denied" "${as[@]}" rnp-reward epoch -q --policy rnp-021 --store shut/db --key auditor.json week0
+	chmod 755 closed shut
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward cosign --store bd --key auditor.json week0
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward stake --store bd --key auditor.json week0
 	refused 66 "cannot open the database: 'bd': No such file" rnp-reward ledger --store bd --add week0

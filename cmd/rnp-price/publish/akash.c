@@ -232,133 +232,10 @@ static int no_bid(struct tally *t, const char *fmt, const char *what)
 	return 0;
 }
 
-/* "80Gi" and "80gi" are the same. */
-static void join(char *out, size_t size, const char *a, const char *b, const char *c)
-{
-	snprintf(out, size, "%s%s%s%s%s", a, b ? "." : "", b ? b : "", c ? "." : "",
-		c ? c : "");
-	for (; *out; out++)
-		*out = (char)tolower((unsigned char)*out);
-}
-
-static int find_key(const struct bid_prices *p, const char *key)
-{
-	for (size_t i = 0; i < p->ngpus; i++)
-		if (strcmp(p->gpus[i].key, key) == 0)
-			return (int)i;
-	return -1;
-}
-
-/* Whether the words of a row's key after the model have this one, or say nothing. */
-static bool has_word(const char *row, const char *word)
-{
-	const char *dot = strchr(row, '.');
-	char lower[96];
-
-	if (!word || !dot)
-		return true;
-	join(lower, sizeof lower, word, NULL, NULL);
-	for (; dot; dot = strchr(dot + 1, '.'))
-		if (strncmp(dot + 1, lower, strlen(lower)) == 0 &&
-			(dot[1 + strlen(lower)] == '.' || !dot[1 + strlen(lower)]))
-			return true;
-	return false;
-}
-
-/* Whether a row of the file is a GPU such as was ordered; what either leaves open fits. */
-static bool is_such(const char *row, const char *model, const char *ram,
-	const char *interface)
-{
-	char lower[96];
-	size_t n;
-
-	join(lower, sizeof lower, model, NULL, NULL);
-	n = strlen(lower);
-	return strncmp(row, lower, n) == 0 && (!row[n] || row[n] == '.') &&
-		has_word(row, ram) && has_word(row, interface);
-}
-
-/* The price row for an order's words: the most specific one that the file has, else the dearest
- * of those that the order leaves open. */
-static int price_row(const struct bid_prices *p, const char *model, const char *ram,
-	const char *interface)
-{
-	const char *const words[][2] = { { ram, interface }, { ram, NULL },
-		{ interface, NULL }, { NULL, NULL } };
-	char key[300];
-	int best = -1;
-
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-		int row;
-
-		join(key, sizeof key, model, words[i][0] ? words[i][0] : words[i][1],
-			words[i][0] ? words[i][1] : NULL);
-		row = find_key(p, key);
-		if (row >= 0 && p->gpus[row].uusd >= 0)
-			return row;
-	}
-	for (size_t i = 0; i < p->ngpus; i++)
-		if (p->gpus[i].uusd >= 0 &&
-			is_such(p->gpus[i].key, model, ram, interface) &&
-			(best < 0 || p->gpus[i].uusd > p->gpus[best].uusd))
-			best = (int)i;
-	return best;
-}
-
-/* A GPU of any model: the cheapest of which enough are free, or the price of "*". */
-static int any_row(const struct tally *t, int64_t units)
-{
-	int best = -1, star = find_key(t->p, "*");
-
-	for (size_t i = 0; t->p->stock && i < t->p->ngpus; i++) {
-		char word[96], *dot;
-		int row = (int)i;
-
-		if (t->left[i] < units)
-			continue;
-		memcpy(word, t->p->gpus[i].key, sizeof word);
-		/* a stock without a price of its own has that of the plainer name */
-		while (row >= 0 && t->p->gpus[row].uusd < 0) {
-			dot = strrchr(word, '.');
-			if (!dot)
-				break;
-			*dot = '\0';
-			row = find_key(t->p, word);
-		}
-		if (row >= 0 && t->p->gpus[row].uusd >= 0 &&
-			(best < 0 || t->p->gpus[row].uusd < t->p->gpus[best].uusd))
-			best = row;
-	}
-	return t->p->stock ? best : star >= 0 && t->p->gpus[star].uusd >= 0 ? star : -1;
-}
-
-/* Takes units from a stock of such GPUs; false: not enough are free. */
-static bool take_stock(struct tally *t, const char *model, const char *ram,
-	const char *interface, int64_t units)
-{
-	for (size_t i = 0; i < t->p->ngpus; i++)
-		if (t->left[i] >= units &&
-			(strcmp(model, "*") == 0 ||
-				is_such(t->p->gpus[i].key, model, ram, interface))) {
-			t->left[i] -= units;
-			return true;
-		}
-	return !t->p->stock;
-}
-
-static const char *attribute(const json_t *vendor, const char *key)
-{
-	const char *text = json_string_value(json_object_get(vendor, key));
-
-	return text && *text && strlen(text) < 64 ? text : NULL;
-}
-
 /* Returns 1, 0 no bid, -1. */
 static int add_gpus(struct tally *t, const json_t *r, const char *where, int64_t count)
 {
-	json_t *gpu = json_object_get(r, "gpu"), *vendors;
-	const char *name, *model = NULL, *ram = NULL, *interface = NULL;
-	json_t *vendor;
+	const json_t *gpu = json_object_get(r, "gpu");
 	int64_t units = 0;
 	int row;
 
@@ -370,21 +247,9 @@ static int add_gpus(struct tally *t, const json_t *r, const char *where, int64_t
 		return -1;
 	if (!units)
 		return 1;
-	vendors = json_object_get(json_object_get(gpu, "attributes"), "vendor");
-	json_object_foreach(vendors, name, vendor) {
-		model = attribute(vendor, "model");
-		ram = attribute(vendor, "ram");
-		interface = attribute(vendor, "interface");
-	}
-	model = model ? model : "*";
-	row = strcmp(model, "*") == 0 ? any_row(t, units * count) :
-					price_row(t->p, model, ram, interface);
+	row = bid_take_gpus(t->p, t->left, gpu, units * count, t->why, t->why_size);
 	if (row < 0)
-		return no_bid(t, "no price, or not enough free, for GPU model '%.60s'",
-			model);
-	if (!take_stock(t, strcmp(model, "*") == 0 ? t->p->gpus[row].key : model, ram,
-		    interface, units * count))
-		return no_bid(t, "not enough GPUs '%.60s' are free", model);
+		return 0;
 	add(t, units, count, t->p->gpus[row].uusd, 1);
 	return 1;
 }

@@ -61,4 +61,9 @@ bool bid_owner_allowed(const struct bid_prices *p, const char *owner);
 int bid_rate(const struct bid_prices *p, const json_t *order, const char *where,
 	char rate[BID_RATE_MAX], char *why, size_t why_size);
 
+/* akash_gpus.c: takes what the "gpu" of a resource asks for from what is left of each stock.
+ * Returns the row of p with its price, or -1 with the reason in why. */
+int bid_take_gpus(const struct bid_prices *p, int64_t left[BID_GPUS_MAX],
+	const json_t *gpu, int64_t units, char *why, size_t why_size);
+
 #endif
