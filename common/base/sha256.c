@@ -55,3 +55,25 @@ void sha256_each(const struct sha256_message *m, size_t n)
 	for (size_t i = 0; i < n; i++)
 		crypto_hash_sha256(m[i].digest, m[i].data, m[i].len);
 }
+
+/* libsodium counts bits, and keeps what is no whole block yet. */
+void sha256_update(struct sha256_state *s, const void *data, size_t len)
+{
+	const unsigned char *p = data;
+
+#ifdef __x86_64__
+	if (has_sha()) {
+		size_t begun = s->sodium.count / 8 % 64, head = begun ? 64 - begun : 0;
+		size_t blocks;
+
+		head = head < len ? head : len;
+		crypto_hash_sha256_update(&s->sodium, p, head);
+		p += head, len -= head;
+		blocks = len / 64;
+		sha256_blocks_shani(s->sodium.state, p, blocks);
+		s->sodium.count += 512 * (uint64_t)blocks;
+		p += 64 * blocks, len -= 64 * blocks;
+	}
+#endif
+	crypto_hash_sha256_update(&s->sodium, p, len);
+}

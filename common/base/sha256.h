@@ -1,6 +1,6 @@
 /* sha256.h - SHA-256 (FIPS 180-4) of bytes in memory, with the CPU's instructions for it where it
- * has them, in a fifth of libsodium's time; and of a message in pieces, by libsodium. Uses
- * libsodium, kernels/crypto. */
+ * has them, in a fifth of libsodium's time; and of a message in pieces. Uses libsodium,
+ * kernels/crypto. */
 #ifndef RNP_COMMON_BASE_SHA256_H
 #define RNP_COMMON_BASE_SHA256_H
 
@@ -26,10 +26,7 @@ static inline void sha256_init(struct sha256_state *s)
 	crypto_hash_sha256_init(&s->sodium);
 }
 
-static inline void sha256_update(struct sha256_state *s, const void *data, size_t len)
-{
-	crypto_hash_sha256_update(&s->sodium, (const unsigned char *)data, len);
-}
+void sha256_update(struct sha256_state *s, const void *data, size_t len);
 
 static inline void sha256_final(struct sha256_state *s, unsigned char out[SHA256_BYTES])
 {

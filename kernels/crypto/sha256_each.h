@@ -4,6 +4,7 @@
 #define RNP_KERNELS_CRYPTO_SHA256_EACH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "kernels/dev/hd.h"
 
@@ -19,6 +20,10 @@ KERNELS_BEGIN
 
 /* Writes the digest of each of n messages. Needs the SHA extensions. */
 void sha256_each_shani(const struct sha256_message *m, size_t n);
+
+/* Hashes n blocks of 64 bytes into a state of eight words, as FIPS 180-4 numbers them. Needs the SHA
+ * extensions. */
+void sha256_blocks_shani(uint32_t state[8], const void *data, size_t n);
 
 KERNELS_END
 

@@ -1,5 +1,5 @@
 /* sha256_each_x86.c - two lanes of the SHA extensions, each of which takes the next message when it
- * has finished one. */
+ * has finished one; and one message that comes in pieces. */
 #include "kernels/crypto/sha256_each.h"
 
 #ifdef __x86_64__
@@ -92,5 +92,21 @@ SHANI void sha256_each_shani(const struct sha256_message *m, size_t n)
 				live[i] = live[--nlive];
 		}
 	}
+}
+
+SHANI void sha256_blocks_shani(uint32_t state[8], const void *data, size_t n)
+{
+	const unsigned char *from = data;
+	uint32_t *h = state, abef[4], cdgh[4];
+	struct sha256_halves s = { _mm_setr_epi32((int)h[5], (int)h[4], (int)h[1],
+					   (int)h[0]),
+		_mm_setr_epi32((int)h[7], (int)h[6], (int)h[3], (int)h[2]) };
+
+	for (; n; n--, from += 64)
+		sha256_compress_shani(&s, &from, 1);
+	_mm_storeu_si128((__m128i *)abef, s.abef);
+	_mm_storeu_si128((__m128i *)cdgh, s.cdgh);
+	h[0] = abef[3], h[1] = abef[2], h[4] = abef[1], h[5] = abef[0];
+	h[2] = cdgh[3], h[3] = cdgh[2], h[6] = cdgh[1], h[7] = cdgh[0];
 }
 #endif

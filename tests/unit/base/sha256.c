@@ -43,6 +43,27 @@ static void check_each(const unsigned char *data)
 		}
 }
 
+/* A message in pieces of every length around a block, each at any place of a block. */
+static void check_pieces(const unsigned char *data, size_t len)
+{
+	unsigned char is[32], want[32];
+
+	crypto_hash_sha256(want, data, len);
+	for (size_t first = 0; first < 130; first++)
+		for (size_t piece = 1; piece < 200; piece += 13) {
+			struct sha256_state s;
+			size_t at = first;
+
+			sha256_init(&s);
+			sha256_update(&s, data, first);
+			for (; at + piece <= len; at += piece)
+				sha256_update(&s, data + at, piece);
+			sha256_update(&s, data + at, len - at);
+			sha256_final(&s, is);
+			CHECK(memcmp(is, want, sizeof is) == 0);
+		}
+}
+
 int main(void)
 {
 	static unsigned char data[70001];
@@ -60,5 +81,6 @@ int main(void)
 		CHECK(memcmp(is, want, sizeof is) == 0);
 	}
 	check_each(data);
+	check_pieces(data, 3001);
 	TEST_END();
 }
