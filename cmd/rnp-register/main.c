@@ -42,6 +42,7 @@ static const char *const kinds[] = {
 	"rnp.keyfile",
 	"rnp.lease",
 	"rnp.listing",
+	"rnp.manifest",
 	"rnp.metric",
 	"rnp.node",
 	"rnp.offer",

@@ -21,8 +21,8 @@ KERNELS_BEGIN
 /* Writes the digest of each of n messages. Needs the SHA extensions. */
 void sha256_each_shani(const struct sha256_message *m, size_t n);
 
-/* Hashes n blocks of 64 bytes into a state of eight words, as FIPS 180-4 numbers them. Needs the SHA
- * extensions. */
+/* Hashes n blocks of 64 bytes into a state of eight words, as FIPS 180-4 numbers them. Needs the
+ * SHA extensions. */
 void sha256_blocks_shani(uint32_t state[8], const void *data, size_t n);
 
 KERNELS_END
