@@ -162,10 +162,10 @@ static json_t *hold_all(const struct policy *p, const char *list, const struct c
 	return entries;
 }
 
-/* Why a group of GPUs would not qualify by itself: the first requirement that it does not meet, or
- * why it is never challenged. */
+/* Why a group of GPUs does not count: the first requirement that it does not meet by itself, why it
+ * is never challenged, or that another one counts. */
 static void add_reason(json_t *entry, const struct policy *p, const json_t *node,
-	const struct gpu_group *g)
+	const struct gpu_group *g, bool counts)
 {
 	struct policy_need needs[POLICY_NEEDS_MAX];
 	int n = policy_needs(p, "requires", needs);
@@ -182,6 +182,10 @@ static void add_reason(json_t *entry, const struct policy *p, const json_t *node
 	}
 	if (!text.len && why)
 		buf_addf(&text, "%s, and is not paid", why);
+	if (!text.len && !counts)
+		buf_adds(&text,
+			"a node is paid for GPUs of one model: for these make a node of its own, "
+			"with --gpus and another key");
 	if (text.len)
 		json_set_text(entry, "reason", buf_text(&text));
 	buf_release(&text);
@@ -196,7 +200,7 @@ static void list_groups(json_t *list, const struct policy *p, const struct check
 		json_set_text(entry, "model", groups[i].model);
 		json_set_i64(entry, "count", groups[i].count);
 		json_set_bool(entry, "counts", &groups[i] == c->group);
-		add_reason(entry, p, node, &groups[i]);
+		add_reason(entry, p, node, &groups[i], &groups[i] == c->group);
 		json_push(list, entry);
 	}
 }

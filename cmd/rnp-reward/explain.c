@@ -9,6 +9,7 @@
 #include "cmd/rnp-reward/policy/formula.h"
 #include "cmd/rnp-reward/epoch/usage_read.h"
 #include "cmd/rnp-reward/epoch/write.h"
+#include "cmd/rnp-reward/evidence/collect.h"
 #include "common/base/err.h"
 #include "common/base/utf8.h"
 #include "common/cli/human.h"
@@ -340,6 +341,29 @@ static int explain_missing(const struct epoch *e, const struct outcome *o,
 	return rc;
 }
 
+/* Names the GPUs of the node that are not paid, whatever is paid for the others. */
+static int explain_gpus(const json_t *record)
+{
+	struct buf text = BUF_INIT;
+	const char *name, *why;
+	json_t *cause;
+	int rc = 0;
+
+	json_object_foreach(json_object_get(record, "unknown"), name, cause) {
+		why = json_string_value(cause);
+		if (rc < 0 || !why || strncmp(name, "gpus[", 5) != 0)
+			continue;
+		buf_reset(&text);
+		buf_adds(&text, why);
+		if (strncmp(why, USAGE_ONE_MODEL, strlen(USAGE_ONE_MODEL)) == 0)
+			buf_adds(&text,
+				"; a node of its own is paid for this one: rnp-register detect --gpus, with another key");
+		rc = step("pay", "not_paid", name, NULL, text.data);
+	}
+	buf_release(&text);
+	return rc;
+}
+
 static int explain_pay(const struct epoch *e, const struct outcome *o)
 {
 	struct buf value = BUF_INIT, formula = BUF_INIT;
@@ -417,7 +441,8 @@ static int explain(struct epoch *e, const struct usages *u)
 	/* the pay and what is missing come last, where somebody looks first */
 	if (explain_inputs(e, u->wanted_record, usages_where(u, i)) < 0 ||
 		explain_notes(e) < 0 || explain_needs(e, &o) < 0 ||
-		explain_terms(e, &v) < 0 || explain_pay(e, &o) < 0)
+		explain_terms(e, &v) < 0 || explain_pay(e, &o) < 0 ||
+		explain_gpus(u->wanted_record) < 0)
 		return -1;
 	return explain_missing(e, &o, &v, u->wanted_record);
 }

@@ -248,6 +248,11 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX 4090",["GPU-b"]]'
 	assert_equal "$(of b '.unknown["gpus[1]"]')" '"GPUs of one model are paid, and these are its 1 RTX 4090"'
 	assert_equal "$(of a '.gpu_model')" '"RTX 4090"'
+	# whoever asks why so little is paid is told, and what to do about it
+	# shellcheck disable=SC2154
+	rnp-reward explain --policy rnp-021 --node "$b" usage | jq -c 'select(.step == "not_paid" and .value == "gpus[1]").source' >why
+	assert_equal "$(cat why)" '"GPUs of one model are paid, and these are its 1 RTX 4090; a node of its own is paid for this one: rnp-register detect --gpus, with another key"'
+	rnp-reward explain --table --policy rnp-021 --node "$b" usage | grep -A3 'not paid *gpus\[1\]' | grep -q "GPUs of one model"
 }
 
 @test "usage: GPU-seconds: eight GPUs earn as eight, one GPU-second earns a second" {

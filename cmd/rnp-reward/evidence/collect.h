@@ -12,6 +12,9 @@
 #include "common/base/mem.h"
 #include "common/record/policy.h"
 
+/* How the reason begins why a GPU is not paid that stands beside others of another model. */
+#define USAGE_ONE_MODEL "GPUs of one model are paid"
+
 struct collect_item; /* collect_item.h */
 
 struct collect {

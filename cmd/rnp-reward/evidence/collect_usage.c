@@ -200,7 +200,7 @@ static json_t *choose_paid(struct draft *d, json_t *kept, const size_t *place,
 			continue;
 		}
 		snprintf(why, sizeof why,
-			"GPUs of one model are paid, and these are its %" PRId64 " %.60s",
+			USAGE_ONE_MODEL ", and these are its %" PRId64 " %.60s",
 			n ? groups[chosen].count : 0, n ? groups[chosen].model : "");
 		say_unpaid(d, place[i], why);
 	}
