@@ -404,7 +404,7 @@ static void begin_answer(struct http_transfer *t, const char *line, size_t len)
 	t->answered = true;
 	t->decided = t->has_range = false;
 	t->content_length = -1;
-	t->r->etag[0] = t->r->content_type[0] = '\0';
+	t->r->etag[0] = t->r->content_type[0] = t->r->authenticate[0] = '\0';
 	t->r->modified_ms = t->r->date_ms = -1;
 	t->r->status = space && len - (size_t)(space - line) > 3 ?
 		(int)strtol(space + 1, NULL, 10) :
@@ -430,6 +430,7 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer)
 		begin_answer(t, line, len);
 	header_is(line, len, "etag", r->etag, sizeof r->etag);
 	header_is(line, len, "content-type", r->content_type, sizeof r->content_type);
+	header_is(line, len, "www-authenticate", r->authenticate, sizeof r->authenticate);
 	if (header_is(line, len, "location", location, sizeof location))
 		http_note_location(t, location);
 	if (header_is(line, len, "last-modified", value, sizeof value))

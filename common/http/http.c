@@ -393,7 +393,7 @@ static void begin_try(struct http_transfer *t)
 	int64_t resume_at = t->q->sink ? http_transfer_resume_at(t) : 0;
 
 	buf_reset(&r->body);
-	r->etag[0] = r->content_type[0] = '\0';
+	r->etag[0] = r->content_type[0] = r->authenticate[0] = '\0';
 	r->retry_after_ms = r->modified_ms = r->date_ms = r->total_bytes = -1;
 	r->status = 0;
 	r->untrusted = r->broken_off = false;

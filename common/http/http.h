@@ -17,9 +17,10 @@
 
 struct key;
 
-#define HTTP_ETAG_MAX   256
-#define HTTP_IP_MAX     64
-#define HTTP_SOCKET_MAX 107 /* bytes of a path in struct sockaddr_un, without its NUL */
+#define HTTP_ETAG_MAX         256
+#define HTTP_IP_MAX           64
+#define HTTP_AUTHENTICATE_MAX 512
+#define HTTP_SOCKET_MAX       107 /* bytes of a path in struct sockaddr_un, without its NUL */
 
 #define HTTP_SOCKETS_MAX 16
 
@@ -178,11 +179,12 @@ struct http_response {
 	struct buf body;          /* of the last try, also when it failed */
 	char etag[HTTP_ETAG_MAX]; /* "" when there is none or it is too long */
 	char content_type[128];
-	int64_t retry_after_ms; /* -1: not given */
-	int64_t modified_ms;    /* Last-Modified, since 1970; -1: not given */
-	int64_t date_ms;        /* Date, the server's clock, since 1970; -1: not given */
-	int64_t total_bytes;    /* of the whole that a range is part of; -1: not given */
-	int64_t sunk_bytes;     /* bytes in the sink, those of earlier tries included */
+	char authenticate[HTTP_AUTHENTICATE_MAX]; /* WWW-Authenticate; "" likewise */
+	int64_t retry_after_ms;                   /* -1: not given */
+	int64_t modified_ms; /* Last-Modified, since 1970; -1: not given */
+	int64_t date_ms;     /* Date, the server's clock, since 1970; -1: not given */
+	int64_t total_bytes; /* of the whole that a range is part of; -1: not given */
+	int64_t sunk_bytes;  /* bytes in the sink, those of earlier tries included */
 	/* the address that answered, a proxy's if there is one between; "": none did. own: it is of
 	 * this machine */
 	char peer_ip[HTTP_IP_MAX];

@@ -1,0 +1,52 @@
+# containers.bash - for tests that run containers: what they need, a registry of images on loopback, images from busybox.
+
+# Skips, loudly, where containers cannot run.
+need_podman() {
+	local tool
+	((EUID == 0)) || skip "containers need root"
+	for tool in podman runc conmon skopeo docker-registry busybox; do
+		command -v "$tool" >/dev/null || skip "no $tool: scripts/bootstrap"
+	done
+}
+
+# Starts a registry of images on a free port of loopback: $IMAGES is its host and port, $IMAGES_PID its process.
+start_images() {
+	local dir=$BATS_FILE_TMPDIR/images port
+	mkdir -p "$dir"
+	for port in $(shuf -i 20000-29999 -n 20); do
+		cat >"$dir/config.yml" <<-E
+			version: 0.1
+			storage: {filesystem: {rootdirectory: $dir/store}}
+			http: {addr: "127.0.0.1:$port"}
+		E
+		docker-registry serve "$dir/config.yml" >"$dir/log" 2>&1 3>&- &
+		IMAGES_PID=$!
+		IMAGES=127.0.0.1:$port
+		wait_until "a registry of images" images_answer "$IMAGES_PID" "$port"
+		kill -0 "$IMAGES_PID" 2>/dev/null && break
+	done
+	export IMAGES IMAGES_PID
+}
+images_answer() {
+	! kill -0 "$1" 2>/dev/null || curl -sf "http://127.0.0.1:$2/v2/" >/dev/null
+}
+
+stop_images() {
+	[[ -z ${IMAGES_PID:-} ]] || kill "$IMAGES_PID"
+}
+
+# push_image NAME [options of image.py]: prints the reference, with its digest.
+push_image() {
+	local name=$1 dir=$BATS_FILE_TMPDIR/oci-$1 digest
+	shift
+	digest=$(python3 "$ROOT/tests/tools/image.py" "$dir" "$@") || return
+	skopeo copy -q --dest-tls-verify=false "oci:$dir:t" "docker://$IMAGES/$name:t" >&2 || return
+	rm -rf "$dir"
+	echo "$IMAGES/$name@$digest"
+}
+
+# end_podman DIR...: ends what runs below these folders of a podman, whatever a test left there.
+end_podman() {
+	local pid
+	for pid in $(pgrep -f "podman.*--runroot $1" || true); do kill "$pid" 2>/dev/null || true; done
+}
