@@ -9,6 +9,7 @@ extern const struct command command_canon;
 extern const struct command command_check;
 extern const struct command command_config;
 extern const struct command command_detect;
+extern const struct command command_gateway;
 extern const struct command command_heartbeat;
 extern const struct command command_keygen;
 extern const struct command command_list;

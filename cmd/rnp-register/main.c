@@ -19,10 +19,12 @@ static const struct command *const commands[] = {
 	&command_metrics,
 	&command_config,
 	&command_serve,
+	&command_gateway,
 	NULL,
 };
 
 static const char *const kinds[] = {
+	"rnp.access",
 	"rnp.account",
 	"rnp.action",
 	"rnp.answer",
@@ -35,6 +37,7 @@ static const char *const kinds[] = {
 	"rnp.eligibility",
 	"rnp.error",
 	"rnp.event",
+	"rnp.gateway",
 	"rnp.heartbeat",
 	"rnp.invitation",
 	"rnp.job",
