@@ -136,8 +136,8 @@ static const char *refusal(const struct match_job *j)
 		return "an auction is for one GPU model: the job names none, or several";
 	if (j->limit_uusd == MATCH_NO_LIMIT)
 		return "an auction takes bids: the job has no max_uusd_per_hour";
-	if (j->milli < MATCH_MILLI || j->nplaces || j->compliance || j->memory_bytes ||
-		j->reputation_ppm)
+	if (j->milli < MATCH_MILLI || j->nplaces || j->compliance ||
+		j->gpu_memory_bytes || j->reputation_ppm)
 		return "in an auction GPUs of a model are alike: parts, places, memory, compliance and reputation cannot be asked for";
 	return NULL;
 }

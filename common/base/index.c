@@ -49,6 +49,31 @@ void hash_index_reserve(struct hash_index *ix)
 	*ix = grown;
 }
 
+/* What comes after the slot and would have been there moves up, so that every key is found from
+ * where it belongs without a gap. */
+void hash_index_remove(struct hash_index *ix, uint64_t *slot)
+{
+	size_t free_at = (size_t)(slot - ix->slots), at = free_at;
+
+	for (;;) {
+		uint64_t next;
+		size_t home;
+
+		at = at + 1 < ix->cap ? at + 1 : 0;
+		next = ix->slots[at];
+		if (!next)
+			break;
+		home = (size_t)((unsigned __int128)(next >> 32) * ix->cap >> 32);
+		/* whether the free slot lies between its home and it, going round */
+		if ((at + ix->cap - home) % ix->cap < (at + ix->cap - free_at) % ix->cap)
+			continue;
+		ix->slots[free_at] = next;
+		free_at = at;
+	}
+	ix->slots[free_at] = 0;
+	ix->n--;
+}
+
 void hash_index_release(struct hash_index *ix)
 {
 	free(ix->slots);

@@ -64,6 +64,9 @@ static inline void hash_index_set(struct hash_index *ix, uint64_t *slot, uint32_
 	*slot = (uint64_t)hash << 32 | ((uint32_t)index + 1);
 }
 
+/* Frees a slot that hash_index_slot returned and that has an index. Slots may move. */
+void hash_index_remove(struct hash_index *ix, uint64_t *slot);
+
 void hash_index_release(struct hash_index *ix);
 
 #endif

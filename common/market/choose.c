@@ -1,99 +1,9 @@
 /* choose.c - which nodes are best for a job: see parts.h. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/market/parts.h"
 #include "common/base/mem.h"
-
-#define SPEED_STEPS 1024.0
-
-/* --- what fits a job -------------------------------------------------------------------------- */
-
-static bool is_in(const char *const *names, int n, const char *name)
-{
-	for (int i = 0; i < n; i++)
-		if (names[i] == name)
-			return true;
-	return false;
-}
-
-bool match_wants_model(const struct match_job *j, const char *model)
-{
-	return !j->nmodels || is_in(j->models, j->nmodels, model);
-}
-
-bool match_wants_place(const struct match_job *j, const char *country, const char *region)
-{
-	return !j->nplaces || (country && is_in(j->places, j->nplaces, country)) ||
-		(region && is_in(j->places, j->nplaces, region));
-}
-
-bool match_group_fits(const struct match_job *j, const struct group *g)
-{
-	return match_wants_model(j, g->model) && g->memory_bytes >= j->memory_bytes &&
-		(g->compliance & j->compliance) == j->compliance &&
-		(j->spot || !g->spot) && match_wants_place(j, g->country, g->region);
-}
-
-/* The price of n GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: it does not fit an
- * amount. */
-int64_t match_price_of(int64_t uusd, int gpus, int milli)
-{
-	int64_t all;
-
-	if (__builtin_mul_overflow(uusd, (int64_t)gpus * milli, &all))
-		return MATCH_NO_LIMIT;
-	return all / MATCH_MILLI + (all % MATCH_MILLI != 0);
-}
-
-/* Whether the node may serve `gpus` of the job's GPUs. Of the cheapest nodes together their sum is
- * checked later; where others are chosen, each part has its share of the limit. */
-static bool node_fits(const struct match *m, const struct match_job *j,
-	const struct match_node *n, int gpus)
-{
-	int64_t limit = m->algorithm == MATCH_ROTATION &&
-			j->limit_uusd != MATCH_NO_LIMIT ?
-		j->limit_uusd / (j->gpus / gpus) :
-		j->limit_uusd;
-
-	return (!j->reputation_ppm || n->reputation_ppm >= j->reputation_ppm) &&
-		match_price_of(n->uusd, gpus, j->milli) <= limit;
-}
-
-/* How much work a GPU-hour of this model does for the job, relative to others. */
-double match_work_of(const struct match *m, const struct match_job *j, const char *model)
-{
-	if (m->algorithm != MATCH_GAVEL)
-		return 1;
-	for (int i = 0; i < j->nmodels; i++)
-		if (j->models[i] == model && j->throughput[i] > 0)
-			return j->throughput[i];
-	return 1;
-}
-
-double match_speed(const struct match *m, const struct match_job *j, const char *model)
-{
-	double work = 0, gpus = 0;
-
-	if (m->algorithm != MATCH_GAVEL || !j->nmodels)
-		return 1;
-	for (size_t i = 0; i < m->ngroups; i++) {
-		const struct group *g = &m->groups[i];
-		double n = (double)g->members * g->gpus;
-
-		if (!match_wants_model(j, g->model))
-			continue;
-		work += n * match_work_of(m, j, g->model);
-		gpus += n;
-	}
-	if (!(work > 0))
-		return 1;
-	return fmax(1, round(match_work_of(m, j, model) * gpus / work * SPEED_STEPS)) /
-		SPEED_STEPS;
-}
-
-/* --- choosing ------------------------------------------------------------------------------- */
 
 /* The first whole free GPUs. */
 static void whole_gpus(const struct match_node *n, int gpus, struct match_part *p)
@@ -101,167 +11,310 @@ static void whole_gpus(const struct match_node *n, int gpus, struct match_part *
 	p->gpus = 0;
 	for (int i = 0; i < n->gpus && p->gpus < gpus; i++)
 		if (n->left[i] == MATCH_MILLI)
-			p->gpu[p->gpus++] = i;
+			p->gpu[p->gpus++] = (int8_t)i;
 	p->milli = MATCH_MILLI;
 }
 
-/* Collects from a group the best `wanted` nodes with `gpus` free ones that fit the job, by
- * taking nodes out of the heaps and putting them back. Returns how many there are. */
-static int match_best_of_group(struct match *m, struct group *g,
-	const struct match_job *j, int gpus, int wanted, size_t *out)
+static struct match_part *add_part(struct choice *c)
 {
-	size_t *seen = NULL, nseen = 0, cap = 0;
-	int found = 0;
-
-	while (found < wanted && g->best[gpus] < MATCH_HEAP_NONE) {
-		int f = gpus;
-		size_t node;
-
-		for (int k = gpus + 1; k <= g->gpus; k++)
-			if (g->heaps[k].n &&
-				(!g->heaps[f].n ||
-					match_heap_less(&g->heaps[k].at[0],
-						&g->heaps[f].at[0])))
-				f = k;
-		node = g->heaps[f].at[0].node;
-		if (node_fits(m, j, &m->nodes[node], gpus))
-			out[found++] = node;
-		else if (m->algorithm != MATCH_ROTATION && !j->reputation_ppm)
-			break; /* the cheapest is too dear */
-		if (found == wanted && !nseen)
-			break;
-		seen = xgrow(seen, &cap, nseen + 1, sizeof *seen);
-		seen[nseen++] = node;
-		match_withdraw(m, node);
-	}
-	for (size_t i = 0; i < nseen; i++)
-		match_enter(m, seen[i]);
-	free(seen);
-	return found;
+	c->parts = xgrow(c->parts, &c->cap, (size_t)c->nparts + 1, sizeof *c->parts);
+	return &c->parts[c->nparts++];
 }
 
-/* Tries the job on these nodes, of one model. Improves *best. */
-static void try_nodes(struct match *m, const struct match_job *j, const size_t *nodes,
-	int parts, struct choice *best)
+void choice_append(struct choice *c, const struct choice *other)
 {
-	int gpus = j->gpus / parts;
-	double score = 0;
-	int64_t uusd = 0;
+	for (int i = 0; i < other->nparts; i++)
+		*add_part(c) = other->parts[i];
+}
 
-	for (int i = 0; i < parts; i++) {
-		const struct match_node *n = &m->nodes[nodes[i]];
-		int64_t price = match_price_of(n->uusd, gpus, MATCH_MILLI);
+void choice_release(struct choice *c)
+{
+	free(c->parts);
+	memset(c, 0, sizeof *c);
+}
 
-		score += match_score_of(m, n) * gpus / match_work_of(m, j, n->model);
-		uusd = price > MATCH_NO_LIMIT - uusd ? MATCH_NO_LIMIT : uusd + price;
-	}
-	if (score >= best->score || uusd > j->limit_uusd)
+/* --- shares of places ------------------------------------------------------------------------ */
+
+/* How many nodes the shares of a set take, and how many have come that fit no others. Nodes can be
+ * given to their shares as long as no set has more than it takes (Hall). Those sets of nodes are
+ * a matroid, so that the cheapest nodes one after the other, without those that do not go with
+ * the ones before, cost the least together. */
+struct shares {
+	int n;
+	int takes[1u << MATCH_MODELS_MAX], come[1u << MATCH_MODELS_MAX];
+};
+
+static void shares_init(struct shares *s, const struct match_job *j, int parts)
+{
+	int each[MATCH_MODELS_MAX];
+
+	s->n = j->nshares;
+	if (!s->n)
 		return;
-	best->score = score;
-	best->uusd = uusd;
-	best->nparts = parts;
-	for (int i = 0; i < parts; i++) {
-		best->parts[i].node = nodes[i];
-		whole_gpus(&m->nodes[nodes[i]], gpus, &best->parts[i]);
+	match_share_out(j, parts, each);
+	for (unsigned set = 0; set < 1u << s->n; set++) {
+		s->takes[set] = s->come[set] = 0;
+		for (int i = 0; i < s->n; i++)
+			s->takes[set] += set >> i & 1 ? each[i] : 0;
 	}
 }
 
-static void try_group(struct match *m, struct group *g, const struct match_job *j,
-	struct choice *best)
+/* Counts a node that fits these; false: it does not go with the others, and none like it will. */
+static bool shares_take(struct shares *s, unsigned mask)
 {
-	size_t node;
+	unsigned all = (1u << s->n) - 1;
 
-	if (j->gpus <= MATCH_GPUS_MAX && g->best[j->gpus] < MATCH_HEAP_NONE &&
-		g->best[j->gpus] * j->gpus / match_work_of(m, j, g->model) <
-			best->score &&
-		match_best_of_group(m, g, j, j->gpus, 1, &node) == 1)
-		try_nodes(m, j, &node, 1, best);
+	if (!s->n)
+		return true;
+	for (unsigned set = mask;; set = (set + 1) | mask) {
+		if (s->come[set] == s->takes[set])
+			return false;
+		if (set == all)
+			break;
+	}
+	for (unsigned set = mask;; set = (set + 1) | mask) {
+		s->come[set]++;
+		if (set == all)
+			return true;
+	}
 }
 
-/* Puts a node into the list of the best so far, which has n of at most `max`. Returns n. */
-static int insert_node(const struct match *m, size_t *list, int n, int max, size_t node)
-{
-	int at = n;
+/* --- whole GPUs ------------------------------------------------------------------------------- */
 
-	while (at &&
-		match_score_of(m, &m->nodes[node]) <
-			match_score_of(m, &m->nodes[list[at - 1]]))
-		at--;
-	if (at == max)
-		return n;
-	n += n < max;
-	memmove(list + at + 1, list + at, (size_t)(n - at - 1) * sizeof *list);
-	list[at] = node;
-	return n;
+int64_t choice_add(struct choice *best, const struct match_index *ix,
+	const struct walk_entry *e, int gpus)
+{
+	const struct match_node *n = &ix->nodes[e->node];
+	int let = match_let(&ix->groups[n->group], gpus);
+	int64_t price = match_price_of(n->uusd, let, MATCH_MILLI);
+	struct match_part *p = add_part(best);
+
+	p->node = e->node;
+	whole_gpus(n, let, p);
+	best->score += e->cost;
+	best->uusd = price > MATCH_NO_LIMIT - best->uusd ? MATCH_NO_LIMIT :
+							   best->uusd + price;
+	return price;
 }
 
-/* Tries the job on `parts` nodes, with equal numbers of GPUs of the model of group `first`, which
- * is the first group of that model. */
-static void try_gang(struct match *m, size_t first, const struct match_job *j, int parts,
-	struct choice *best)
+/* Finds the best nodes of a lane, if there are enough within the limit. */
+static void find_best(struct chooser *c, struct lane *l, int parts)
 {
-	const char *model = m->groups[first].model;
-	int gpus = j->gpus / parts, n = 0;
-	size_t list[MATCH_PARTS_MAX], found[MATCH_PARTS_MAX];
+	const struct match_job *j = c->job;
+	struct choice *best = &l->best;
+	const struct walk_entry *e;
+	struct shares shares;
+	int64_t dearest = 0;
 
-	for (size_t i = 0; i < first; i++)
-		if (m->groups[i].model == model)
-			return;
-	for (size_t i = first; i < m->ngroups && gpus <= MATCH_GPUS_MAX; i++) {
-		struct group *g = &m->groups[i];
-		int k;
+	l->known = true;
+	best->nparts = 0;
+	best->score = 0;
+	best->uusd = 0;
+	shares_init(&shares, j, parts);
+	while (best->nparts < parts && (e = walk_next(&l->walk, c->used))) {
+		int64_t price;
 
-		if (g->model != model || !match_group_fits(j, g))
+		if (!shares_take(&shares, e->mask)) {
+			walk_close(&l->walk, e->mask);
 			continue;
-		k = match_best_of_group(m, g, j, gpus, parts, found);
-		for (int a = 0; a < k; a++)
-			n = insert_node(m, list, n, parts, found[a]);
+		}
+		price = choice_add(best, c->ix, e, l->walk.gpus);
+		dearest = price > dearest ? price : dearest;
 	}
-	if (n == parts)
-		try_nodes(m, j, list, parts, best);
+	if (!c->found && best->uusd > j->limit_uusd)
+		l->room_uusd = -1;
+	else if (!c->found && best->nparts == parts && j->limit_uusd != MATCH_NO_LIMIT)
+		l->room_uusd = j->limit_uusd - (best->uusd - dearest);
+	if (best->nparts < parts || best->uusd > j->limit_uusd)
+		best->nparts = 0;
 }
 
-/* One part. The others are left as they are: a choice has room for many. */
+static struct lane *new_lane(struct chooser *c, int parts, const char *model)
+{
+	struct lane *l;
+
+	if (c->nlanes == c->lanes_cap) {
+		size_t had = c->lanes_cap;
+
+		c->lanes = xgrow(c->lanes, &c->lanes_cap, c->nlanes + 1,
+			sizeof *c->lanes);
+		memset(c->lanes + had, 0, (c->lanes_cap - had) * sizeof *c->lanes);
+	}
+	l = &c->lanes[c->nlanes++];
+	l->model = model;
+	l->known = false;
+	l->room_uusd = c->job->limit_uusd;
+	walk_begin(&l->walk, c->ix, c->job, c->job->gpus / parts);
+	return l;
+}
+
+/* One lane for each model: all nodes of a job have the same. */
+static void open_lanes(struct chooser *c, int parts)
+{
+	c->nlanes = 0;
+	if (parts == 1)
+		new_lane(c, 1, NULL);
+	for (size_t i = 0; i < c->ix->nmodels; i++) {
+		const struct model *m = &c->ix->models[i];
+
+		if (match_wants_model(c->job, m->name))
+			walk_add(parts == 1 ? &c->lanes->walk :
+					      &new_lane(c, parts, m->name)->walk,
+				m);
+	}
+}
+
+/* The lower score; of equal ones the one whose first node goes before. */
+static bool is_better(const struct match_index *ix, const struct choice *a,
+	const struct choice *b)
+{
+	if (a->score != b->score)
+		return a->score < b->score;
+	return match_goes_before(ix, a->parts[0].node, b->parts[0].node);
+}
+
+static const struct choice *best_of_lanes(struct chooser *c, int parts)
+{
+	struct choice *best = NULL;
+
+	for (size_t i = 0; i < c->nlanes; i++) {
+		struct lane *l = &c->lanes[i];
+
+		if (!l->known)
+			find_best(c, l, parts);
+		if (l->best.nparts && (!best || is_better(c->ix, &l->best, best)))
+			best = &l->best;
+	}
+	return best;
+}
+
+/* Nodes of a choice are not taken again; its lane looks for others. */
+static void leave_out(struct chooser *c, const struct choice *choice)
+{
+	struct lane *l = c->lanes;
+
+	if (!c->used) {
+		c->used = xcalloc(c->ix->n / 64 + 1, sizeof *c->used);
+	}
+	for (int i = 0; i < choice->nparts; i++)
+		c->used[choice->parts[i].node / 64] |= (uint64_t)1
+			<< choice->parts[i].node % 64;
+	while (&l->best != choice)
+		l++;
+	l->known = false;
+	walk_again(&l->walk);
+}
+
+void chooser_begin(struct chooser *c, const struct match_index *ix,
+	const struct match_job *j)
+{
+	c->ix = ix;
+	c->job = j;
+	c->parts = 0;
+	c->found = 0;
+	c->last = NULL;
+	c->nlanes = 0;
+	free(c->used);
+	c->used = NULL;
+}
+
+const struct choice *chooser_next(struct chooser *c)
+{
+	const struct match_job *j = c->job;
+
+	if (c->last) {
+		leave_out(c, c->last);
+		c->last = best_of_lanes(c, c->parts);
+	}
+	for (int parts = j->nodes_min > 1 ? j->nodes_min : 1;
+		!c->found && parts <= j->nodes_max; parts++) {
+		if (j->gpus % parts || (j->gpus && parts > j->gpus) ||
+			j->gpus / parts > MATCH_GPUS_MAX)
+			continue;
+		open_lanes(c, parts);
+		c->parts = parts;
+		c->last = best_of_lanes(c, parts);
+		if (c->last)
+			break;
+	}
+	c->found += c->last != NULL;
+	return c->last;
+}
+
+int64_t chooser_room(const struct chooser *c, const char *model)
+{
+	for (size_t i = 0; i < c->nlanes; i++)
+		if (c->parts == 1 || c->lanes[i].model == model)
+			return c->lanes[i].room_uusd;
+	return c->job->limit_uusd;
+}
+
+void chooser_release(struct chooser *c)
+{
+	for (size_t i = 0; i < c->lanes_cap; i++) {
+		walk_release(&c->lanes[i].walk);
+		choice_release(&c->lanes[i].best);
+	}
+	free(c->lanes);
+	free(c->used);
+	memset(c, 0, sizeof *c);
+}
+
+/* --- a part of a GPU -------------------------------------------------------------------------- */
+
 static void set_choice(struct choice *best, const struct match_part *p, double score,
 	int64_t uusd)
 {
-	best->parts[0] = *p;
-	best->nparts = 1;
+	best->nparts = 0;
+	*add_part(best) = *p;
 	best->score = score;
 	best->uusd = uusd;
 }
 
-/* Tries a part of one GPU: the fullest that it fits in, of the nodes where a GPU is shared
- * already; a whole one only where that costs less. */
-static void try_part(struct match *m, size_t group, const struct match_job *j,
-	struct choice *best)
+/* Tries the fullest GPU of a node that the part fits in. */
+static void try_part(const struct match_index *ix, const struct match_job *j, size_t node,
+	bool shared, struct choice *best)
 {
-	struct group *g = &m->groups[group];
-	size_t node;
+	const struct match_node *n = &ix->nodes[node];
+	double score = match_score_of(ix, n) / match_work_of(ix, j, n->model);
+	int gpu = -1;
 
-	for (size_t i = 0; i <= g->npartial; i++) {
-		const struct match_node *n;
-		int gpu = -1;
-		double score;
+	for (int k = 0; k < n->gpus; k++)
+		if (n->left[k] >= j->milli && (gpu < 0 || n->left[k] < n->left[gpu]))
+			gpu = k;
+	if (gpu < 0 || !match_node_fits(ix, j, node, 1) || score > best->score ||
+		(score == best->score &&
+			(!best->nparts || !shared || node > best->parts[0].node)))
+		return;
+	set_choice(best,
+		&(struct match_part){ .node = node,
+			.gpus = 1,
+			.milli = j->milli,
+			.gpu = { (int8_t)gpu } },
+		score, match_price_of(n->uusd, 1, j->milli));
+}
 
-		if (i < g->npartial)
-			node = g->partial[i];
-		else if (match_best_of_group(m, g, j, 1, 1, &node) < 1)
-			return;
-		n = &m->nodes[node];
-		for (int k = 0; k < n->gpus; k++)
-			if (n->left[k] >= j->milli &&
-				(gpu < 0 || n->left[k] < n->left[gpu]))
-				gpu = k;
-		score = match_score_of(m, n) / match_work_of(m, j, g->model);
-		if (gpu < 0 || !node_fits(m, j, n, 1) || score > best->score ||
-			(score == best->score &&
-				(!best->nparts || i == g->npartial ||
-					node > best->parts[0].node)))
-			continue;
-		set_choice(best, &(struct match_part){ node, 1, j->milli, { gpu } },
-			score, match_price_of(n->uusd, 1, j->milli));
+/* The fullest GPU that it fits in, of the nodes where one is shared already; a whole one only where
+ * that costs less. */
+static bool choose_part(const struct match_index *ix, struct chooser *c,
+	const struct match_job *j, struct choice *best)
+{
+	const struct walk_entry *e;
+
+	best->nparts = 0;
+	best->score = MATCH_HEAP_NONE;
+	for (size_t i = 0; i < ix->ngroups; i++) {
+		const struct group *g = &ix->groups[i];
+
+		for (size_t k = 0; k < g->npartial && match_group_fits(j, g); k++)
+			try_part(ix, j, g->partial[k], true, best);
 	}
+	chooser_begin(c, ix, j);
+	open_lanes(c, 1);
+	e = walk_next(&c->lanes->walk, NULL);
+	if (e)
+		try_part(ix, j, e->node, false, best);
+	return best->nparts > 0;
 }
 
 /* --- the least fragmentation ---------------------------------------------------------------- */
@@ -274,18 +327,18 @@ static void to_place(const struct match_node *n, struct place_node *out)
 }
 
 /* Tries the job on one node: by how much fragmentation grows, then by price. */
-static void try_node(struct match *m, const struct match_job *j, size_t node,
+static void try_node(const struct match_index *ix, const struct match_job *j, size_t node,
 	struct choice *best)
 {
-	const struct match_node *n = &m->nodes[node];
+	const struct match_node *n = &ix->nodes[node];
 	struct match_part p = { .node = node };
 	struct place_node place;
 	double before;
 
-	if (!node_fits(m, j, n, j->gpus))
+	if (!match_node_fits(ix, j, node, j->gpus))
 		return;
 	to_place(n, &place);
-	before = place_fragments(m->classes, &place);
+	before = place_fragments(ix->classes, &place);
 	for (int k = 0; k < (j->milli < MATCH_MILLI ? n->gpus : 1); k++) {
 		int64_t uusd = match_price_of(n->uusd, j->gpus, j->milli);
 		double growth;
@@ -293,13 +346,16 @@ static void try_node(struct match *m, const struct match_job *j, size_t node,
 		if (j->milli < MATCH_MILLI && n->left[k] < j->milli)
 			continue;
 		if (j->milli < MATCH_MILLI)
-			p = (struct match_part){ node, 1, j->milli, { k } };
+			p = (struct match_part){ .node = node,
+				.gpus = 1,
+				.milli = j->milli,
+				.gpu = { (int8_t)k } };
 		else
 			whole_gpus(n, j->gpus, &p);
 		to_place(n, &place);
 		for (int i = 0; i < p.gpus; i++)
 			place.left[p.gpu[i]] -= p.milli;
-		growth = place_fragments(m->classes, &place) - before;
+		growth = place_fragments(ix->classes, &place) - before;
 		if (growth > best->score ||
 			(growth == best->score && best->nparts && uusd >= best->uusd))
 			continue;
@@ -307,64 +363,74 @@ static void try_node(struct match *m, const struct match_job *j, size_t node,
 	}
 }
 
-/* Nodes of a group with as many free GPUs and none shared are in the same state, so that the
- * cheapest of them stands for all. */
-static bool choose_fgd(struct match *m, const struct match_job *j, struct choice *best)
+/* Nodes of a level without a shared GPU are in the same state, so that the cheapest of them that
+ * fits stands for all. */
+static void try_level(const struct match_index *ix, struct walk *w,
+	const struct match_job *j, size_t group, int level, struct choice *best)
 {
+	const struct walk_entry *e;
+
+	walk_begin(w, ix, j, j->gpus);
+	walk_add_level(w, group, level);
+	e = walk_next(w, NULL);
+	if (e)
+		try_node(ix, j, e->node, best);
+}
+
+static bool choose_fgd(const struct match_index *ix, struct chooser *c,
+	const struct match_job *j, struct choice *best)
+{
+	chooser_begin(c, ix, j);
+	new_lane(c, 1, NULL);
 	best->nparts = 0;
 	best->score = MATCH_HEAP_NONE;
-	for (size_t i = 0; i < m->ngroups; i++) {
-		struct group *g = &m->groups[i];
+	for (size_t i = 0; i < ix->ngroups; i++) {
+		const struct group *g = &ix->groups[i];
 
-		if (!match_group_fits(j, g))
+		if (!match_group_fits(j, g) || match_let(g, j->gpus) != j->gpus)
 			continue;
-		for (int f = j->gpus; f <= g->gpus; f++)
-			if (g->heaps[f].n)
-				try_node(m, j, g->heaps[f].at[0].node, best);
+		for (int k = 0; k < g->nlevels; k++)
+			if (g->levels[k].free >= j->gpus)
+				try_level(ix, &c->lanes->walk, j, i, k, best);
 		for (size_t k = 0; k < g->npartial; k++)
 			if (j->milli < MATCH_MILLI ||
-				m->nodes[g->partial[k]].free_gpus >= j->gpus)
-				try_node(m, j, g->partial[k], best);
+				ix->nodes[g->partial[k]].free_gpus >= j->gpus)
+				try_node(ix, j, g->partial[k], best);
 	}
 	return best->nparts > 0;
 }
 
-/* Fewest nodes first; more are taken only where that is the only way or better by score. */
-bool match_choose(struct match *m, const struct match_job *j, struct choice *best)
+bool match_choose(const struct match_index *ix, struct chooser *c,
+	const struct match_job *j, struct choice *best)
 {
-	if (m->algorithm == MATCH_FGD)
-		return choose_fgd(m, j, best);
-	best->nparts = 0;
-	best->score = MATCH_HEAP_NONE;
-	for (int parts = 1; parts <= j->nodes_max && parts <= j->gpus; parts++) {
-		if (j->gpus % parts)
-			continue;
-		for (size_t g = 0; g < m->ngroups; g++) {
-			if (parts > 1 && match_wants_model(j, m->groups[g].model))
-				try_gang(m, g, j, parts, best);
-			if (parts > 1 || !match_group_fits(j, &m->groups[g]))
-				continue;
-			if (j->milli < MATCH_MILLI)
-				try_part(m, g, j, best);
-			else
-				try_group(m, &m->groups[g], j, best);
-		}
-		if (best->nparts)
-			break;
+	struct choice *found, other;
+
+	if (ix->algorithm == MATCH_FGD)
+		return choose_fgd(ix, c, j, best);
+	if (j->milli < MATCH_MILLI)
+		return choose_part(ix, c, j, best);
+	chooser_begin(c, ix, j);
+	found = (struct choice *)(uintptr_t)chooser_next(c);
+	if (!found) {
+		best->nparts = 0;
+		return false;
 	}
-	return best->nparts > 0;
+	other = *best;
+	*best = *found;
+	*found = other;
+	return true;
 }
 
-void match_classify(struct match *m, const struct match_job *jobs, size_t n)
+void match_classify(struct match_index *ix, const struct match_job *jobs, size_t n)
 {
 	struct place_pod *pods = xcalloc(n + 1, sizeof *pods);
 	size_t npods = 0;
 
-	m->classes = xcalloc(1, sizeof *m->classes);
+	ix->classes = xcalloc(1, sizeof *ix->classes);
 	for (size_t i = 0; i < n; i++)
 		if (!jobs[i].elsewhere)
 			pods[npods++] = (struct place_pod){ .gpus = jobs[i].gpus,
 				.milli = jobs[i].milli };
-	place_classify(m->classes, pods, npods);
+	place_classify(ix->classes, pods, npods);
 	free(pods);
 }

@@ -14,6 +14,8 @@
 #define ORDER_TRIES_MIN 20    /* with fewer orders than this it is left as it is */
 #define LESS            0.06 /* of the gain, that may be lost on the way to a better order */
 
+const char *const match_host_names[MATCH_HOSTS] = { "any", "data-center", "miner",
+	"partner" };
 const char *const match_names[MATCH_ALGORITHMS] = { "cheapest", "rotation", "las",
 	"gavel", "fgd" };
 
@@ -53,10 +55,10 @@ static int by_turn(const void *a, const void *b)
  * place. */
 static double turn_of(const struct match *m, const struct match_job *j, size_t owner)
 {
-	if (m->algorithm == MATCH_CHEAPEST)
-		return j->limit_uusd == MATCH_NO_LIMIT ?
-			-MATCH_HEAP_NONE :
-			-(double)j->limit_uusd * MATCH_MILLI / (j->gpus * j->milli);
+	if (m->ix.algorithm == MATCH_CHEAPEST)
+		return j->limit_uusd == MATCH_NO_LIMIT ? -MATCH_HEAP_NONE :
+							 -(double)j->limit_uusd *
+				MATCH_MILLI / (match_gpus_of(j) * j->milli);
 	if (match_is_fair(m))
 		return share_attained(m->owners[owner].served * 1e6,
 			(double)j->share_ppm);
@@ -71,17 +73,24 @@ struct run {
 	struct waiting *queue;
 	size_t nqueue;
 	int64_t *left_ms; /* of each job's work */
-	bool stopped;     /* a match was, so that others may fit */
+	int64_t now_ms;
+	bool stopped; /* a match was, so that others may fit */
 	match_emit emit;
 	void *ctx;
 };
+
+/* Whether a job may not begin any more. */
+static bool is_late(const struct run *r, const struct match_job *j)
+{
+	return j->start_by_ms && r->now_ms > j->start_by_ms;
+}
 
 static void enqueue(struct run *r, size_t job)
 {
 	const struct match_job *j = &r->jobs[job];
 
 	r->queue[r->nqueue++] = (struct waiting){ job, match_owner_of(r->m, j->owner), 0,
-		match_rank(r->m, j), r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0,
+		match_rank(r->m, j), r->m->ix.algorithm == MATCH_CHEAPEST ? j->gpus : 0,
 		j->since_ms, j->order, false };
 }
 
@@ -89,8 +98,8 @@ static void enqueue(struct run *r, size_t job)
 static double rate_of(const struct match *m, const struct match_job *j,
 	const struct match_part *parts)
 {
-	return match_work_of(m, j, m->nodes[parts[0].node].model) /
-		match_work_of(m, j, j->nmodels ? j->models[0] : NULL);
+	return match_work_of(&m->ix, j, m->ix.nodes[parts[0].node].model) /
+		match_work_of(&m->ix, j, j->nmodels ? j->models[0] : NULL);
 }
 
 static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
@@ -113,7 +122,7 @@ static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
 		.owner = w->owner,
 		.uusd = c->uusd,
 		.work_ms = left,
-		.speed = match_speed(m, j, m->nodes[c->parts[0].node].model),
+		.speed = match_speed(&m->ix, j, m->ix.nodes[c->parts[0].node].model),
 		.parts = c->parts,
 		.nparts = c->nparts };
 
@@ -181,7 +190,7 @@ static double gain_of(const struct match *m, const struct match_job *j, int64_t 
 	const struct choice *c)
 {
 	double max = j->limit_uusd == MATCH_NO_LIMIT ?
-		2 * m->dearest * j->gpus * j->milli / MATCH_MILLI :
+		2 * m->dearest * match_gpus_of(j) * j->milli / MATCH_MILLI :
 		(double)j->limit_uusd;
 
 	return (max - (double)c->uusd) * (double)left_ms;
@@ -199,7 +208,8 @@ static size_t those_that_fit(struct run *r, struct waiting *queue, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		const struct match_job *j = &r->jobs[queue[i].job];
 
-		queue[i].fits = match_choose(r->m, j, c);
+		queue[i].fits = !is_late(r, j) &&
+			match_choose(&r->m->ix, &r->m->chooser, j, c);
 		if (!queue[i].fits)
 			continue;
 		fit[k++] = queue[i];
@@ -219,16 +229,16 @@ static double try_order(struct run *r, const struct waiting *order, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		const struct match_job *j = &r->jobs[order[i].job];
 
-		if (!match_choose(m, j, &choices[placed]))
+		if (!match_choose(&m->ix, &m->chooser, j, &choices[placed]))
 			continue;
 		sum += gain_of(m, j, r->left_ms[order[i].job], &choices[placed]);
 		for (int k = 0; k < choices[placed].nparts; k++)
-			match_change(m, &choices[placed].parts[k], 1);
+			match_change(&m->ix, &choices[placed].parts[k], 1);
 		placed++;
 	}
 	while (placed--)
 		for (int k = choices[placed].nparts; k--;)
-			match_change(m, &choices[placed].parts[k], -1);
+			match_change(&m->ix, &choices[placed].parts[k], -1);
 	return sum;
 }
 
@@ -299,13 +309,15 @@ static void improve_order(struct run *r, size_t from)
 	if (tries < ORDER_TRIES_MIN)
 		return;
 	fit = xmalloc(3 * n * sizeof *fit);
-	choices = xmalloc(n * sizeof *choices);
+	choices = xcalloc(n, sizeof *choices);
 	k = those_that_fit(r, queue, n, fit, choices, &alone);
 	if (k > 1)
 		search_order(r, fit, k, tries, alone, fit + n, choices);
 	for (size_t i = 0, at = 0; i < n && k > 1; i++)
 		if (queue[i].fits)
 			queue[i] = fit[at++];
+	for (size_t i = 0; i < n; i++)
+		choice_release(&choices[i]);
 	free(choices);
 	free(fit);
 }
@@ -314,7 +326,12 @@ static void improve_order(struct run *r, size_t from)
 static int try_one(struct run *r, const struct waiting *w, struct choice *c,
 	int64_t now_ms, bool *began)
 {
-	*began = match_choose(r->m, &r->jobs[w->job], c);
+	const struct match_job *j = &r->jobs[w->job];
+
+	*began = false;
+	if (is_late(r, j))
+		return 0;
+	*began = match_choose(&r->m->ix, &r->m->chooser, j, c);
 	if (*began)
 		return begin_job(r, w, c, now_ms);
 	return r->m->preempts ? begin_by_stopping(r, w, c, now_ms, began) : 0;
@@ -331,7 +348,7 @@ static int pass(struct run *r, size_t from, struct choice *c, int64_t now_ms)
 		r->queue[i].key = turn_of(r->m, &r->jobs[r->queue[i].job],
 			r->queue[i].owner);
 	qsort(r->queue + from, r->nqueue - from, sizeof *r->queue, by_turn);
-	if (r->m->algorithm == MATCH_CHEAPEST)
+	if (r->m->ix.algorithm == MATCH_CHEAPEST)
 		improve_order(r, from);
 	for (size_t i = from; i < r->nqueue; i++) {
 		bool began = false;
@@ -411,16 +428,17 @@ static int pass_in_turn(struct run *r, size_t from, struct choice *c, int64_t no
 /* Passes until nobody is stopped: what is stopped may leave more room than was wanted. */
 static int passes(struct run *r, size_t from, int64_t now_ms)
 {
-	struct choice *c = xmalloc(sizeof *c);
+	struct choice c = { .nparts = 0 };
 	int rc;
 
+	r->now_ms = now_ms;
 	do {
 		r->stopped = false;
-		rc = match_is_fair(r->m) ? pass_in_turn(r, from, c, now_ms) :
-					   pass(r, from, c, now_ms);
+		rc = match_is_fair(r->m) ? pass_in_turn(r, from, &c, now_ms) :
+					   pass(r, from, &c, now_ms);
 		from = 0;
 	} while (rc == 0 && r->stopped);
-	free(c);
+	choice_release(&c);
 	return rc;
 }
 
@@ -457,8 +475,8 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 	size_t at = 0;
 	int rc = 0;
 
-	if (m->algorithm == MATCH_FGD)
-		match_classify(m, jobs, n);
+	if (m->ix.algorithm == MATCH_FGD)
+		match_classify(&m->ix, jobs, n);
 	for (size_t i = 0; i < n; i++)
 		r.left_ms[i] = jobs[i].length_ms;
 	for (size_t i = 0; i < m->nrunning; i++) { /* what earlier calls began */
@@ -469,8 +487,8 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 		/* of a job that is known, what was left of it when it began */
 		x->work_ms = jobs[x->job].elsewhere ? x->end_ms - x->start_ms :
 						      jobs[x->job].length_ms;
-		x->speed = match_speed(m, &jobs[x->job],
-			m->nodes[x->parts[0].node].model);
+		x->speed = match_speed(&m->ix, &jobs[x->job],
+			m->ix.nodes[x->parts[0].node].model);
 	}
 	while (rc == 0 && (at < n || (r.nqueue && m->nrunning))) {
 		int64_t now_ms = at < n ? jobs[at].at_ms : INT64_MAX;

@@ -18,13 +18,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MATCH_GPUS_MAX   64   /* of one node */
-#define MATCH_MILLI      1000 /* thousandths of a GPU */
-#define MATCH_MODELS_MAX 8    /* that one job accepts */
-#define MATCH_PARTS_MAX  64   /* nodes of one job */
-#define MATCH_NO_LIMIT   INT64_MAX
-#define MATCH_NO_JOB     SIZE_MAX
-#define MATCH_MS_MAX     100000000000000 /* a match is no longer, however slow its GPU */
+#define MATCH_GPUS_MAX    64   /* of one node */
+#define MATCH_MILLI       1000 /* thousandths of a GPU */
+#define MATCH_MODELS_MAX  8    /* that one job accepts, and places */
+#define MATCH_PARTS_MAX   4096 /* nodes of one job */
+#define MATCH_EXCLUDE_MAX 1024 /* nodes that a job does not want */
+#define MATCH_NO_LIMIT    INT64_MAX
+#define MATCH_NO_JOB      SIZE_MAX
+#define MATCH_MS_MAX      100000000000000 /* a match is no longer, however slow its GPU */
 
 enum match_algorithm {
 	MATCH_CHEAPEST, /* the lowest price; among jobs that wait, who pays most comes first */
@@ -38,30 +39,57 @@ enum match_algorithm {
 };
 extern const char *const match_names[MATCH_ALGORITHMS];
 
+/* Where a node stands; names as in rnp.node's labels. */
+enum match_host {
+	MATCH_HOST_UNKNOWN, /* in a wish: any */
+	MATCH_HOST_DATA_CENTER,
+	MATCH_HOST_MINER,
+	MATCH_HOST_PARTNER,
+	MATCH_HOSTS
+};
+extern const char *const match_host_names[MATCH_HOSTS];
+
 /* A node for sale. Texts are borrowed and interned: equal texts are the same pointer. */
 struct match_node {
-	const char *id, *model, *country,
-		*region;        /* country, region: NULL when not known */
-	int64_t memory_bytes;   /* of one GPU; 0: not known */
-	int64_t uusd;           /* for one GPU and hour, as its customer pays */
+	const char *id;
+	const char *model;            /* NULL: it has no GPUs */
+	const char *country, *region; /* NULL: not known */
+	int64_t gpu_memory_bytes;     /* of one GPU; 0: not known, as in the next ones */
+	int64_t memory_bytes, disk_bytes,
+		cpu_cores; /* a part of it has its share of these */
+	int64_t ping_us;
+	int64_t uusd; /* for one GPU and hour, or a node without GPUs, as its customer pays */
 	int64_t reputation_ppm; /* -1: not known */
 	int64_t uptime_ppm;     /* of this epoch; rotation divides work by it */
 	uint32_t compliance;    /* a bit for each that the node has */
+	int tier; /* of its link: 1 none, 2 low ... 6 ultra high; 0: not known */
+	enum match_host host_type;
 	bool spot;
 	int gpus;
+	int part_gpus; /* let in multiples of so many; 0: as 1 */
 	/* where these are in its record, a bit for each place; 0: from place 0 on */
 	uint64_t places;
 	/* state */
-	int free_gpus;                /* whole ones */
+	int free_gpus;                /* whole ones; without GPUs: whether it is free */
 	int16_t left[MATCH_GPUS_MAX]; /* thousandths of each */
+	uint64_t leased;              /* of an index: by place */
 	int64_t worked_ms;            /* GPU-milliseconds in this epoch */
 	size_t heap_at, group;        /* of the core */
 };
+
+/* Sorts ids by their pointers, as `exclude` of a job wants them. */
+void match_sort_ids(const char **ids, size_t n);
 
 /* Returns the place in the node's record of its GPU number i, and the other way; -1: there is none.
  */
 int match_place_of(const struct match_node *n, int i);
 int match_gpu_at(const struct match_node *n, int place);
+
+/* A place where a part of a job's nodes is to be. */
+struct match_place {
+	const char *country, *region; /* both where both are given; NULL: any */
+	int64_t share_ppm; /* of the nodes, by largest remainder; all add up to 10^6 */
+};
 
 struct match_job {
 	const char *id, *owner;               /* owner: NULL is an owner, too */
@@ -72,16 +100,27 @@ struct match_job {
 	/* countries or regions; nplaces 0: anywhere */
 	const char *places[MATCH_MODELS_MAX];
 	int nplaces;
-	int64_t memory_bytes;   /* of one GPU, at least */
-	int64_t reputation_ppm; /* at least; 0: any */
-	int64_t limit_uusd;     /* per hour, for all its GPUs; MATCH_NO_LIMIT */
+	struct match_place shares[MATCH_MODELS_MAX]; /* beside that */
+	int nshares;
+	int64_t gpu_memory_bytes;                    /* of one GPU, at least */
+	int64_t memory_bytes, disk_bytes, cpu_cores; /* of each node, at least */
+	int64_t ping_us;                             /* at most; 0: any */
+	int tier;                                    /* at least; 0: any */
+	enum match_host host_type;
+	int64_t reputation_ppm;     /* at least; 0: any */
+	int64_t limit_uusd;         /* per hour, for all its GPUs; MATCH_NO_LIMIT */
+	const char *const *exclude; /* ids of nodes, sorted by their pointers */
+	size_t nexclude;
 	int64_t at_ms, length_ms;
+	int64_t start_by_ms; /* it does not start later; 0: whenever */
 	int64_t since_ms;    /* submitted then, however often it was stopped: for ties */
 	size_t order;        /* in its file, for ties */
 	int64_t share_ppm;   /* of its owner, 10^6 as everybody; for las and gavel */
 	uint32_t compliance; /* all of these */
-	int gpus, milli;     /* milli: of each GPU; less than 1000 only for one GPU */
-	int nodes_max;       /* over how many nodes, in equal parts */
+	int gpus,
+		milli; /* gpus 0: on nodes without; milli: of each GPU, below 1000 only for one */
+	/* over how many nodes, in equal parts; min 0: as 1 */
+	int nodes_min, nodes_max;
 	int64_t checkpoint_ms; /* it saves its work so often; 0: stopped, it starts over */
 	bool spot; /* may run where it can be interrupted, and may be stopped */
 	bool render;
@@ -92,9 +131,21 @@ struct match_job {
 /* A job's GPUs on one node. */
 struct match_part {
 	size_t node;
-	int gpus, milli;
-	int gpu[MATCH_GPUS_MAX]; /* which */
+	int gpus, milli;            /* gpus 0: a node without */
+	int8_t gpu[MATCH_GPUS_MAX]; /* which */
 };
+
+/* What of a node it has: its GPUs, or the node where that has none. */
+static inline int match_units(const struct match_part *p)
+{
+	return p->gpus ? p->gpus : 1;
+}
+
+/* What a job counts as where GPUs are counted: without GPUs each of its nodes. */
+static inline int match_gpus_of(const struct match_job *j)
+{
+	return j->gpus ? j->gpus : j->nodes_max;
+}
 
 struct match_result {
 	size_t job;

@@ -159,7 +159,8 @@ static bool is_of_use(const struct match *m, const struct match_job *jobs,
 	if (!c->r.nparts || !comes_before(m, j, owner, c, low, m->stoppable.at_ms))
 		return false;
 	for (int i = 0; i < c->r.nparts; i++)
-		if (match_group_fits(j, &m->groups[m->nodes[c->r.parts[i].node].group]))
+		if (match_group_fits(j,
+			    &m->ix.groups[m->ix.nodes[c->r.parts[i].node].group]))
 			return true;
 	return false;
 }
@@ -173,7 +174,7 @@ static bool asks_no_less(const struct match *m, const struct match_job *a, size_
 	if (match_is_fair(m) && (owner_a != owner_b || a->share_ppm != b->share_ppm))
 		return false;
 	if (a->gpus != b->gpus || a->milli != b->milli || a->nodes_max != b->nodes_max ||
-		b->memory_bytes < a->memory_bytes ||
+		b->gpu_memory_bytes < a->gpu_memory_bytes ||
 		b->reputation_ppm < a->reputation_ppm || b->limit_uusd > a->limit_uusd ||
 		(a->compliance & ~b->compliance) || (b->spot && !a->spot) ||
 		match_rank(m, b) > match_rank(m, a) || (a->nmodels && !b->nmodels) ||
@@ -210,7 +211,7 @@ struct picked {
 static void change_all(struct match *m, const struct match_part *parts, int n, int sign)
 {
 	for (int i = 0; i < n; i++)
-		match_change(m, &parts[i], sign);
+		match_change(&m->ix, &parts[i], sign);
 }
 
 /* Gives back, or takes again, so that just the first n have given back. */
@@ -227,7 +228,7 @@ static bool are_free(const struct match *m, const struct running *r)
 {
 	for (int p = 0; p < r->nparts; p++)
 		for (int i = 0; i < r->parts[p].gpus; i++)
-			if (m->nodes[r->parts[p].node].left[r->parts[p].gpu[i]] <
+			if (m->ix.nodes[r->parts[p].node].left[r->parts[p].gpu[i]] <
 				r->parts[p].milli)
 				return false;
 	return true;
@@ -284,7 +285,7 @@ static bool find_enough(struct match *m, const struct match_job *jobs,
 		if (p->n == *low)
 			return false;
 		give_back(m, p, p->n);
-		if (match_choose(m, j, best))
+		if (match_choose(&m->ix, &m->chooser, j, best))
 			return true;
 		*low = p->n;
 	}
@@ -309,13 +310,13 @@ size_t match_make_room(struct match *m, const struct match_job *jobs,
 			size_t mid = low + (high - low) / 2;
 
 			give_back(m, &p, mid);
-			if (match_choose(m, j, best))
+			if (match_choose(&m->ix, &m->chooser, j, best))
 				high = mid;
 			else
 				low = mid;
 		}
 		give_back(m, &p, high);
-		if (match_choose(m, j, best)) {
+		if (match_choose(&m->ix, &m->chooser, j, best)) {
 			*stopped = xmalloc((high + 1) * sizeof **stopped);
 			out = keep_most(m, &p, best, *stopped);
 		}

@@ -8,10 +8,10 @@
 
 #include "cmd/rnp-price/match/throughputs.h"
 #include "common/base/err.h"
-#include "common/base/fnv.h"
 #include "common/cli/records.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
+#include "common/market/text.h"
 #include "common/record/facts.h"
 #include "common/record/gpus.h"
 
@@ -30,19 +30,6 @@ static const char *const compliances[] = { "SOC2", "HIPAA", "GDPR",
 
 /* --- texts and names ---------------------------------------------------------------------- */
 
-/* Texts that differ in case alone have the same hash. */
-static uint32_t hash_of(const char *text)
-{
-	uint64_t h = hash_seed();
-
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		h = fnv1a_add(h, c >= 'A' && c <= 'Z' ? c + 32u : c);
-	}
-	return (uint32_t)((h ^ (h >> 32)) * 0x9e3779b97f4a7c15u >> 32);
-}
-
 static bool is_text(const void *items, uint32_t i, const void *text)
 {
 	return strcasecmp(((const struct match_text *)items)[i].text, text) == 0;
@@ -51,7 +38,7 @@ static bool is_text(const void *items, uint32_t i, const void *text)
 /* The entry of a text, made when it is new. Valid until the next call. */
 static struct match_text *entry_of(struct match_texts *t, const char *text)
 {
-	uint32_t hash = hash_of(text);
+	uint32_t hash = match_text_hash(text);
 	uint64_t *slot;
 
 	hash_index_reserve(&t->index);
@@ -181,7 +168,7 @@ static int read_job(void *ctx, const struct record *rec)
 		j.places);
 	if (j.nmodels < 0 || j.nplaces < 0)
 		return -1;
-	j.memory_bytes = whole(r, "gpu_memory_bytes", 0);
+	j.gpu_memory_bytes = whole(r, "gpu_memory_bytes", 0);
 	j.reputation_ppm = whole(r, "reputation_ppm", 0);
 	j.limit_uusd = whole(r, "max_uusd_per_hour", MATCH_NO_LIMIT);
 	j.share_ppm = whole(r, "share_ppm", 1000000);
@@ -276,7 +263,7 @@ static int read_node(struct match_market *m, const json_t *r, const char *where)
 	n->gpus = (int)groups->count;
 	for (int k = 0; k < n->gpus; k++)
 		n->places |= (uint64_t)1 << groups->at[k];
-	n->memory_bytes = groups->memory_bytes;
+	n->gpu_memory_bytes = groups->memory_bytes;
 	n->model = one_text(&m->texts, groups->model);
 	n->country = one_text(&m->texts, text(labels, "country"));
 	n->region = one_text(&m->texts, text(labels, "region"));
@@ -335,8 +322,8 @@ static int read_offer(struct match_market *m, const json_t *r, const char *where
 	n = &m->nodes[i];
 	n->gpus = (int)gpus;
 	n->places = 0;
-	n->memory_bytes = whole(r, "gpu_memory_bytes", 0);
-	n->model = model_name(&m->texts, text(r, "gpu_model"), n->memory_bytes);
+	n->gpu_memory_bytes = whole(r, "gpu_memory_bytes", 0);
+	n->model = model_name(&m->texts, text(r, "gpu_model"), n->gpu_memory_bytes);
 	n->country = one_text(&m->texts, text(r, "country"));
 	n->region = one_text(&m->texts, text(r, "region"));
 	n->reputation_ppm = whole(r, "reliability_ppm", -1);
@@ -475,7 +462,7 @@ static int read_part(struct match_market *m, const json_t *entry, int milli,
 	p->milli = milli;
 	p->gpus = (int)json_array_size(gpus);
 	for (int i = 0; i < p->gpus; i++)
-		p->gpu[i] = match_gpu_at(&m->nodes[node - 1],
+		p->gpu[i] = (int8_t)match_gpu_at(&m->nodes[node - 1],
 			(int)json_integer_value(json_array_get(gpus, (size_t)i)));
 	return 1;
 }

@@ -1,6 +1,6 @@
 /* pods.h - plays traces of pods that share the GPUs of nodes. Pure.
  *
- * The policies that choose a node are those that Weng et al. compare (see common/market/place.h). */
+ * The policies that choose a node are those that Weng et al. compare: common/market/place.h. */
 #ifndef RNP_PRICE_SIMULATE_PODS_H
 #define RNP_PRICE_SIMULATE_PODS_H
 

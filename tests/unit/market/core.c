@@ -24,7 +24,7 @@ static void draw_nodes(struct rng *r, int gpus_max)
 		nodes[i] = (struct match_node){ .id = "n",
 			.model = models[rng_below(r, 2)],
 			.country = places[rng_below(r, 3)],
-			.memory_bytes = (int64_t)(1 + rng_below(r, 2)) << 34,
+			.gpu_memory_bytes = (int64_t)(1 + rng_below(r, 2)) << 34,
 			.uusd = (int64_t)(100000 + rng_below(r, 20) * 10000),
 			.reputation_ppm = (int64_t)rng_below(r, 1000001),
 			.uptime_ppm = 1000000,
@@ -79,7 +79,7 @@ static bool may_run(const struct match_job *j, const struct match_node *n)
 		(!j->nplaces || j->places[0] == n->country) &&
 		n->reputation_ppm >= j->reputation_ppm &&
 		(n->compliance & j->compliance) == j->compliance &&
-		(j->spot || !n->spot) && n->memory_bytes >= j->memory_bytes;
+		(j->spot || !n->spot) && n->gpu_memory_bytes >= j->gpu_memory_bytes;
 }
 
 struct played {

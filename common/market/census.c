@@ -1,0 +1,170 @@
+/* census.c - how many nodes lack what a job asks for: see parts.h. */
+#include <stdlib.h>
+
+#include "common/market/parts.h"
+#include "common/base/mem.h"
+
+static int by_group_and_price(const void *a, const void *b)
+{
+	const struct priced *x = a, *y = b;
+
+	if (x->group != y->group)
+		return x->group < y->group ? -1 : 1;
+	if (x->uusd != y->uusd)
+		return x->uusd < y->uusd ? -1 : 1;
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+struct priced *match_sort_by_price(struct match_index *ix)
+{
+	struct priced *all = xmalloc((ix->n + 1) * sizeof *all);
+	size_t first = 0;
+
+	for (size_t i = 0; i < ix->n; i++)
+		all[i] = (struct priced){ ix->nodes[i].group, ix->nodes[i].uusd, i };
+	if (ix->n)
+		qsort(all, ix->n, sizeof *all, by_group_and_price);
+	for (size_t i = 0; i < ix->ngroups; i++) {
+		ix->groups[i].first = first;
+		first += ix->groups[i].members;
+	}
+	return all;
+}
+
+/* What is counted: the nodes of a group. */
+struct counting {
+	const struct match_index *ix;
+	const struct match_job *job;
+	const struct group *group;
+	int let, parts;
+	int64_t room_uusd;
+	struct census *out;
+};
+
+static int64_t price_of(const struct counting *c, int64_t uusd)
+{
+	return match_price_of(uusd, c->let * c->parts, c->job->milli);
+}
+
+/* How many of n nodes, sorted by price, are within the limit. */
+static size_t count_within(const struct counting *c, const struct priced *p, size_t n)
+{
+	size_t low = 0;
+
+	while (low < n) {
+		size_t mid = low + (n - low) / 2;
+
+		if (price_of(c, p[mid].uusd) <= c->room_uusd)
+			low = mid + 1;
+		else
+			n = mid;
+	}
+	return low;
+}
+
+/* Counts all members at once, where none is asked for more than its group has. */
+static void count_sorted(const struct counting *c, const struct priced *p)
+{
+	struct census *out = c->out;
+	size_t n = c->group->members, within = count_within(c, p, n);
+
+	out->cheapest_uusd = price_of(c, p->uusd) < out->cheapest_uusd ?
+		price_of(c, p->uusd) :
+		out->cheapest_uusd;
+	out->left_out[MATCH_IS_DEAR] += n - within;
+	out->fit += within;
+}
+
+static void count_node(const struct counting *c, size_t node, bool busy)
+{
+	struct census *out = c->out;
+	enum match_reason lacks = match_node_lacks(c->ix, c->job, node, c->let);
+	int64_t price;
+
+	if (lacks < MATCH_REASONS) {
+		out->left_out[lacks]++;
+		return;
+	}
+	if (c->group->gpus > out->max)
+		out->max = c->group->gpus;
+	if (c->let > match_group_units(c->group)) {
+		out->left_out[MATCH_LACKS_GPUS]++;
+		return;
+	}
+	price = price_of(c, c->ix->nodes[node].uusd);
+	out->cheapest_uusd = price < out->cheapest_uusd ? price : out->cheapest_uusd;
+	if (price > c->room_uusd)
+		out->left_out[MATCH_IS_DEAR]++;
+	else if (busy)
+		out->left_out[MATCH_IS_BUSY]++;
+	else
+		out->fit++;
+}
+
+/* Counts a level, at once where nothing is asked node by node. */
+static void count_level(const struct counting *c, const struct match_level *l)
+{
+	bool busy = l->free < c->let;
+
+	if (!match_asks_nodes(c->job) && c->room_uusd == MATCH_NO_LIMIT &&
+		c->out->cheapest_uusd == 0) {
+		c->out->left_out[MATCH_IS_BUSY] += busy ? l->heap.n : 0;
+		c->out->fit += busy ? 0 : l->heap.n;
+		return;
+	}
+	for (size_t i = 0; i < l->heap.n; i++)
+		count_node(c, l->heap.at[i].node, busy);
+}
+
+static void count_group(struct counting *c, const struct priced *sorted)
+{
+	const struct group *g = c->group;
+	bool large = c->let <= match_group_units(g);
+
+	if (!match_asks_nodes(c->job) && !large) {
+		c->out->max = g->gpus > c->out->max ? g->gpus : c->out->max;
+		c->out->left_out[MATCH_LACKS_GPUS] += g->members;
+	} else if (!match_asks_nodes(c->job) && sorted) {
+		c->out->max = g->gpus > c->out->max ? g->gpus : c->out->max;
+		count_sorted(c, sorted + g->first);
+	} else {
+		for (int i = 0; i < g->nlevels; i++)
+			count_level(c, &g->levels[i]);
+	}
+}
+
+int match_parts_most(const struct match_job *j)
+{
+	int parts = j->nodes_max < 1 ? 1 : j->nodes_max;
+
+	while (parts > 1 && j->gpus && (parts > j->gpus || j->gpus % parts))
+		parts--;
+	return parts;
+}
+
+void match_census(const struct match_index *ix, const struct match_job *j,
+	const struct priced *sorted, const struct chooser *rooms, struct census *out)
+{
+	int parts = rooms && rooms->parts ? rooms->parts : match_parts_most(j);
+	struct counting c = { .ix = ix,
+		.job = j,
+		.parts = rooms ? 1 : parts,
+		.room_uusd = j->limit_uusd,
+		.out = out };
+
+	*out = (struct census){ .cheapest_uusd = rooms ? 0 : MATCH_NO_LIMIT };
+	for (size_t i = 0; i < ix->ngroups; i++) {
+		const struct group *g = &ix->groups[i];
+		enum match_reason lacks = match_group_lacks(j, g);
+
+		if (g->members && lacks < MATCH_REASONS) {
+			out->left_out[lacks] += g->members;
+		} else if (g->members) {
+			c.group = g;
+			c.let = match_let(g, j->gpus / parts);
+			if (rooms)
+				c.room_uusd = chooser_room(rooms, g->model);
+			count_group(&c, sorted);
+		}
+	}
+}

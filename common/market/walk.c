@@ -1,0 +1,200 @@
+/* walk.c - nodes for a job, the best first, without a change of the heaps that they are in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/market/parts.h"
+#include "common/base/mem.h"
+
+#define LEAF UINT32_MAX
+/* nodes that do not fit, before all are looked at in a row, which is faster */
+#define IN_VAIN 1024
+
+static bool is_less(const struct walk *w, const struct walk_entry *a,
+	const struct walk_entry *b)
+{
+	return a->cost != b->cost ? a->cost < b->cost :
+				    match_goes_before(w->ix, a->node, b->node);
+}
+
+static void sift_down(const struct walk *w, struct walk_heap *h, size_t i)
+{
+	struct walk_entry e = h->at[i];
+
+	for (size_t c; (c = 2 * i + 1) < h->n; i = c) {
+		if (c + 1 < h->n && is_less(w, &h->at[c + 1], &h->at[c]))
+			c++;
+		if (!is_less(w, &h->at[c], &e))
+			break;
+		h->at[i] = h->at[c];
+	}
+	h->at[i] = e;
+}
+
+static void append(struct walk_heap *h, struct walk_entry e)
+{
+	h->at = xgrow(h->at, &h->cap, h->n + 1, sizeof *h->at);
+	h->at[h->n++] = e;
+}
+
+static void push(struct walk *w, struct walk_entry e)
+{
+	struct walk_heap *h = &w->heap;
+	size_t i;
+
+	append(h, e);
+	for (i = h->n - 1; i && is_less(w, &e, &h->at[(i - 1) / 2]); i = (i - 1) / 2)
+		h->at[i] = h->at[(i - 1) / 2];
+	h->at[i] = e;
+}
+
+static struct walk_entry pop(struct walk *w)
+{
+	struct walk_heap *h = &w->heap;
+	struct walk_entry first = h->at[0];
+
+	h->at[0] = h->at[--h->n];
+	if (h->n)
+		sift_down(w, h, 0);
+	return first;
+}
+
+/* The entry of a place in the heap of a level. */
+static struct walk_entry entry_of(const struct walk *w, size_t group, int level,
+	size_t at)
+{
+	const struct group *g = &w->ix->groups[group];
+	const struct match_heap_entry *e = &g->levels[level].heap.at[at];
+
+	return (struct walk_entry){
+		.cost = e->score * match_let(g, w->gpus) /
+			match_work_of(w->ix, w->job, g->model),
+		.node = (uint32_t)e->node,
+		.group = (uint32_t)group,
+		.at = (uint32_t)at,
+		.level = (uint8_t)level,
+		.mask = (uint8_t)match_share_mask(w->job, g->country, g->region),
+	};
+}
+
+void walk_begin(struct walk *w, const struct match_index *ix, const struct match_job *j,
+	int gpus)
+{
+	w->ix = ix;
+	w->job = j;
+	w->gpus = gpus;
+	w->heap.n = w->kept.n = w->nlevels = w->in_vain = 0;
+	w->last.node = LEAF;
+	memset(w->closed, 0, sizeof w->closed);
+}
+
+void walk_add_level(struct walk *w, size_t group, int level)
+{
+	if (!w->ix->groups[group].levels[level].heap.n)
+		return;
+	push(w, entry_of(w, group, level, 0));
+	w->levels = xgrow(w->levels, &w->levels_cap, w->nlevels + 1, sizeof *w->levels);
+	w->levels[w->nlevels].group = (uint32_t)group;
+	w->levels[w->nlevels++].level = level;
+}
+
+void walk_add(struct walk *w, const struct model *m)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		const struct group *g = &w->ix->groups[m->groups[i]];
+		int let = match_let(g, w->gpus);
+
+		if (let > match_group_units(g) || !match_group_fits(w->job, g))
+			continue;
+		for (int k = 0; k < g->nlevels; k++)
+			if (g->levels[k].free >= let)
+				walk_add_level(w, m->groups[i], k);
+	}
+}
+
+/* Puts what is below an entry, and costs no less, in its place. */
+static void push_below(struct walk *w, const struct walk_entry *e)
+{
+	size_t n = w->ix->groups[e->group].levels[e->level].heap.n;
+
+	for (size_t c = 2 * (size_t)e->at + 1; c <= 2 * (size_t)e->at + 2 && c < n; c++)
+		push(w, entry_of(w, e->group, e->level, c));
+}
+
+static void scan_level(struct walk *w, size_t group, int level)
+{
+	size_t n = w->ix->groups[group].levels[level].heap.n;
+
+	for (size_t i = 0; i < n; i++) {
+		struct walk_entry e = entry_of(w, group, level, i);
+
+		if (!match_node_fits(w->ix, w->job, e.node, w->gpus))
+			continue;
+		e.at = LEAF;
+		/* what was passed since walk_again is for the next time */
+		append(w->last.node != LEAF && !is_less(w, &w->last, &e) ? &w->kept :
+									   &w->heap,
+			e);
+	}
+}
+
+/* Collects all that fit, where most do not. */
+static void scan(struct walk *w)
+{
+	w->heap.n = w->kept.n = 0;
+	for (size_t i = 0; i < w->nlevels; i++)
+		scan_level(w, w->levels[i].group, w->levels[i].level);
+	for (size_t i = w->heap.n / 2; i--;)
+		sift_down(w, &w->heap, i);
+}
+
+const struct walk_entry *walk_next(struct walk *w, const uint64_t *used)
+{
+	while (w->heap.n) {
+		struct walk_entry e = pop(w);
+		bool known = e.at == LEAF;
+
+		w->last = e;
+		if (w->closed[e.mask]) {
+			append(&w->kept, e);
+			continue;
+		}
+		/* below it they are dearer */
+		if (!known && w->ix->algorithm != MATCH_ROTATION &&
+			match_is_dear(w->ix, w->job, e.node, w->gpus))
+			continue;
+		if (!known)
+			push_below(w, &e);
+		if (used && used[e.node / 64] >> e.node % 64 & 1)
+			continue;
+		if (known || match_node_fits(w->ix, w->job, e.node, w->gpus)) {
+			w->last.at = e.at = LEAF;
+			append(&w->kept, e);
+			return &w->last;
+		}
+		if (++w->in_vain == IN_VAIN)
+			scan(w);
+	}
+	return NULL;
+}
+
+void walk_close(struct walk *w, unsigned mask)
+{
+	w->closed[mask] = true;
+}
+
+void walk_again(struct walk *w)
+{
+	for (size_t i = 0; i < w->kept.n; i++)
+		push(w, w->kept.at[i]);
+	w->kept.n = 0;
+	w->last.node = LEAF;
+	memset(w->closed, 0, sizeof w->closed);
+}
+
+void walk_release(struct walk *w)
+{
+	free(w->heap.at);
+	free(w->kept.at);
+	free(w->levels);
+	memset(w, 0, sizeof *w);
+}
