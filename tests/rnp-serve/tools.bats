@@ -112,6 +112,25 @@ teardown() { stop_serve; }
 	post /chat/completions '{}' | jq -e '.error.message | contains("/v1")'
 }
 
+@test "tools: a template that calls itself without end for a type it does not know is 400 that names it" {
+	cd "$BATS_TEST_TMPDIR"
+	# as that of Hermes 2 Pro: the letters of a type's name are types again
+	cat >own.jinja <<-'END'
+		{%- macro shown(spec) %}{% if spec.type == "string" %}str{% else %}{% for t in spec.type %}{{ shown({"type": t}) }}{% endfor %}{% endif %}{% endmacro %}
+		{%- for tool in tools %}{{ tool.function.name }}({% for name, p in tool.function.parameters.properties|items %}{{ shown(p) }}{% endfor %}) {% endfor %}
+		{%- for m in messages %}{{ m.content or "" }}{% for c in m.tool_calls or [] %}<tool_call>
+		{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments|tojson }}}
+		</tool_call>{% endfor %}{% endfor %}
+	END
+	start_serve --chat-template own.jinja
+	ask() { post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":$1}}}}}]}"; }
+	ask '"string"' >body; jq -e '.prompt | contains("f(str) Hi")' body || fail "$(cat body)"
+	for type in '"null"' '["string","null"]'; do
+		ask "$type" >body
+		jq -e '.error | .param == "tools" and (.message | test("cannot show these tools: .*own.jinja:1: the macro .shown. calls itself more than 64 deep, with \\{.type.: .n.\\}"))' body || fail "$(cat body)"
+	done
+}
+
 @test "tools: the form of real templates is found" {
 	data=${RNP_DATA:-$ROOT/../shared/data}/templates
 	[ -f "$data/expected.json" ] || skip "real data not there: set RNP_DATA (see README)"

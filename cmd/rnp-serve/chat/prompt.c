@@ -192,6 +192,19 @@ static json_t *variables(const struct model_slot *m, const struct request *q,
 	return v;
 }
 
+/* Whether a conversation renders without its tools, so that a failure is theirs. */
+static bool renders_without_tools(const struct model_slot *m, json_t *v, int64_t now_s)
+{
+	struct buf text = BUF_INIT;
+	bool renders;
+
+	if (json_object_del(v, "tools") < 0)
+		return false;
+	renders = lm_chat_apply(m->chat, v, now_s, &text, NULL) >= 0;
+	buf_release(&text);
+	return renders;
+}
+
 /* Some templates write a call's arguments with tojson, others insert them as text: tries
  * objects first, then text, and takes the first that renders. Those without a system's turn
  * are told of tools by the user. */
@@ -201,6 +214,7 @@ static int render(const struct model_slot *m, const struct request *q, struct bu
 	static const struct showing ways[] = { { true, false }, { false, false },
 		{ true, true } };
 	size_t text_len = text->len, ids_len = ids ? ids->len : 0;
+	bool of_tools = false;
 	int64_t now_s = clock_now_ms() / 1000;
 	struct err first;
 	json_t *v;
@@ -214,17 +228,21 @@ static int render(const struct model_slot *m, const struct request *q, struct bu
 		if (!v)
 			return -1;
 		rc = lm_chat_apply(m->chat, v, now_s, text, ids);
+		if (rc < 0 && i == 0) {
+			err_save(&first);
+			of_tools = renders_without_tools(m, v, now_s);
+		}
 		json_decref(v);
 		if (rc >= 0)
 			return encoded(rc, m, e, field_of(q));
-		if (i == 0)
-			err_save(&first);
 		text->len = text_len;
 		if (ids)
 			ids->len = ids_len;
 	}
 	err_restore(&first);
-	return failed(e, "messages");
+	if (of_tools)
+		err_add("the chat template cannot show these tools");
+	return failed(e, of_tools ? "tools" : "messages");
 }
 
 /* Whether a prompt ends with an opening reasoning tag, spaces and line breaks aside. */

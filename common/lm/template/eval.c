@@ -161,6 +161,24 @@ static int bind(struct tpl_run *r, const struct tpl_macro *m, const struct tpl_a
 	return 0;
 }
 
+/* Sets the error for calls without an end: such as a macro that writes types has for one that it
+ * does not know. The argument tells which. */
+static int calls_too_deep(struct tpl_run *r, const struct tpl_macro *m,
+	const struct tpl_args *a)
+{
+	size_t mark = tpl_mark(r);
+	struct tpl_value v;
+	int len;
+
+	if (!a->count || tpl_emit_repr(r, a->positional[0], 0) < 0 ||
+		tpl_take(r, mark, &v) < 0)
+		return tpl_fail(r, "the macro '%.60s' calls itself more than %d deep",
+			r->t->names[m->node->name], LM_TEMPLATE_NESTING_MAX);
+	len = v.s->len < 60 ? (int)v.s->len : 60;
+	return tpl_fail(r, "the macro '%.60s' calls itself more than %d deep, with %.*s",
+		r->t->names[m->node->name], LM_TEMPLATE_NESTING_MAX, len, v.s->data);
+}
+
 static int call_macro(struct tpl_run *r, const struct tpl_macro *m,
 	const struct tpl_args *a, struct tpl_value *out)
 {
@@ -171,8 +189,7 @@ static int call_macro(struct tpl_run *r, const struct tpl_macro *m,
 	if (!scope)
 		return -1;
 	if (++r->calls > LM_TEMPLATE_NESTING_MAX)
-		return tpl_fail(r, "macros call each other more than %d deep",
-			LM_TEMPLATE_NESTING_MAX);
+		return calls_too_deep(r, m, a);
 	r->scope = scope;
 	rc = bind(r, m, a, scope);
 	if (rc == 0)

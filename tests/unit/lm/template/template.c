@@ -203,8 +203,19 @@ static void refusals(void)
 	IS("error: t:1: the template takes more than 1000000 steps",
 		"{% for a in range(2000) %}{% for b in range(2000) %}{% endfor %}{% endfor %}",
 		"{}");
-	IS("error: t:1: macros call each other more than 64 deep",
+	IS("error: t:1: the macro 'm' calls itself more than 64 deep",
 		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}");
+	/* as the template of Hermes 2 Pro does for a type that it does not know: the letters of
+	 * its name, each of which is a type again */
+	IS("error: t:1: the macro 'm' calls itself more than 64 deep, with {'type': 'n'}",
+		"{% macro m(s) %}{% for t in s.type %}{{ m({'type': t}) }}{% endfor %}{% endmacro %}"
+		"{{ m({'type': 'null'}) }}",
+		"{}");
+	/* many that call each other take no more steps than one */
+	IS("error: t:1: the macro 'a' calls itself more than 64 deep, with 2",
+		"{% macro a(i) %}{{ b(i) }}{{ b(i) }}{% endmacro %}"
+		"{% macro b(i) %}{{ a(i) }}{{ a(i) }}{% endmacro %}{{ a(2) }}",
+		"{}");
 	IS("error: t:1: the template makes more than 16777216 bytes",
 		"{{ 'aaaaaaaaaaaaaaaaaaaaaaaa' * 900000 }}", "{}");
 }
