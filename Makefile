@@ -16,7 +16,7 @@ TEAM    := $(if $(OPENMP),$(addprefix -Wl$(comma)--export-dynamic-symbol=,GOMP_*
 LDFLAGS += $(TEAM) -Wl,--as-needed
 # Heavy libraries (libcurl, OpenSSL, NVML ...) are opened with dlopen on first use, so
 # that every program starts in milliseconds.
-LDLIBS  := -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
+LDLIBS  := -ljansson -lsodium -lsqlite3 -lyaml -lm -ldl -lpthread
 MAKEFLAGS += --no-builtin-rules
 # make V=1 shows whole commands
 Q := $(if $(V),,@)
