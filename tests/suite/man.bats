@@ -190,6 +190,10 @@ rendered() {
 	check_page rnp-serve
 }
 
+@test "man: examples of rnp-job(5) run" {
+	examples_work "$ROOT/man/rnp-job.5"
+}
+
 @test "man: examples of rnp(7) run" {
 	if ! grep -q '^\.Sh EXAMPLES' "$ROOT/man/rnp.7"; then
 		skip "rnp(7) has no EXAMPLES"
