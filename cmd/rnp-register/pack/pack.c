@@ -314,7 +314,7 @@ static int hash_all(struct packer *k)
 
 void pack_release(struct pack *p)
 {
-	walk_release(&p->walk);
+	walk_directory_release(&p->walk);
 	free(p->pieces);
 	buf_release(&p->text);
 	memset(p, 0, sizeof *p);

@@ -48,7 +48,7 @@ static void left_release(struct walk_left *l)
 		free(l->examples[i]);
 }
 
-void walk_release(struct walk *w)
+void walk_directory_release(struct walk *w)
 {
 	if (w->fd >= 0)
 		close(w->fd);
@@ -429,7 +429,7 @@ out:
 	buf_release(&k.path);
 	buf_release(&k.full);
 	if (rc < 0) {
-		walk_release(w);
+		walk_directory_release(w);
 		err_add("%s", dir);
 	}
 	return rc;

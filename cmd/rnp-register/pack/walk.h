@@ -45,7 +45,7 @@ struct walk {
  * 77 a part may not be read, 65 a name that cannot be packed, a directory within itself, too many
  * files. */
 int walk_directory(struct walk *w, const char *dir, bool rules);
-void walk_release(struct walk *w);
+void walk_directory_release(struct walk *w);
 
 void walk_stat_of(struct walk_stat *out, const struct stat *st);
 

@@ -234,8 +234,8 @@ static void compare(const char *dir, int round)
 		}
 	}
 	buf_release(&ignored);
-	walk_release(&all);
-	walk_release(&ours);
+	walk_directory_release(&all);
+	walk_directory_release(&ours);
 }
 
 static void against_git(int rounds)
@@ -259,7 +259,7 @@ static void against_git(int rounds)
 
 		CHECK(walk_directory(&w, dir, false) == 0);
 		scatter(dir, &w.manifest);
-		walk_release(&w);
+		walk_directory_release(&w);
 		buf_reset(&rules);
 		buf_addf(&rules, "%s/.gitignore", dir);
 		write_rules(rules.data);
