@@ -5,6 +5,7 @@
 #include "cmd/rnp-register/storage/registry.h"
 #include "cmd/rnp-register/registry/api.h"
 #include "cmd/rnp-register/challenges/challenge.h"
+#include "cmd/rnp-register/market/market.h"
 #include "cmd/rnp-register/pages/uptime.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
@@ -18,6 +19,8 @@ static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_
 	*external_url, *proxy_header;
 static struct opt_list trusted, proxies;
 static const char *verifier_key, *policy_name = "rnp-004";
+static const char *default_image;
+static bool market;
 static int64_t rate, threads, challenge_every_ms, keep_ms, disk_bytes, quota_bytes,
 	join_bits;
 
@@ -55,22 +58,32 @@ static const struct opt opts[] = {
 		"and this machine's own join freely)"),
 	OPT(TEXT, "policy", &policy_name, "P",
 		"whose reference node scores 1 (default rnp-004)", .words = POLICY_NAMES),
+	OPT_SWITCH("market", &market,
+		"customers book nodes here, and pay from deposits that a --trust signs"),
+	OPT(TEXT, "default-image", &default_image, "REF",
+		"with --market: what runs where a job names no image, with its digest"),
 	OPT_KEY(&verifier_key),
 	{ 0 },
 };
 
 /* ":memory:" is SQLite's name, and the fuzzer's, for one thread and no file. */
-static int check_db(void)
+static int check_options(void)
 {
-	return strcmp(db_path, ":memory:") == 0 ?
-		err_set(EX_USAGE, "--db: a registry needs a file") :
-		0;
+	if (strcmp(db_path, ":memory:") == 0)
+		return err_set(EX_USAGE, "--db: a registry needs a file");
+	if (default_image && !market)
+		return err_set(EX_USAGE, "--default-image: only with --market");
+	if (default_image && !market_image(default_image))
+		return err_set(EX_USAGE,
+			"--default-image: '%s' has no digest: NAME@sha256:...",
+			default_image);
+	return 0;
 }
 
-/* Challenges need a key; uptimes are signed if there is one. */
+/* Challenges and the market need a key; uptimes are signed if there is one. */
 static int load_key(struct key *key)
 {
-	if (challenge_every_ms || verifier_key)
+	if (challenge_every_ms || verifier_key || market)
 		return key_load(key, verifier_key, NULL);
 	return 0;
 }
@@ -81,6 +94,7 @@ static void tick(void *ctx)
 
 	if (g->challenger)
 		registry_challenges_tick(g);
+	market_tick(g);
 	registry_uptime_tick(g);
 }
 
@@ -101,6 +115,8 @@ static int serve(struct registry *g)
 		/* concurrent readers; the other connections to the database are for the
 		 * writer's side, which must not wait for them */
 		.slow_threads = REGISTRY_READERS / 2,
+		/* of the market's customers and agents, each waits for news */
+		.connections_max = market ? 16384 : 0,
 		/* answers to open challenges, of which there are no more, and one that is
 		 * verified */
 		.class_bytes = { [HTTPD_LARGE] = POC_ANSWER_BYTES_MAX * 5 / 2 },
@@ -133,6 +149,8 @@ static int run(int n, char **args)
 		.challenge_every_ms = challenge_every_ms,
 		.keep_ms = keep_ms,
 		.bytes_max = disk_bytes,
+		.market = market,
+		.default_image = default_image,
 		.limits = { .bytes_per_day = quota_bytes,
 			.join_bits = (int)join_bits,
 			.loopback = quota_bytes || join_bits } };
@@ -145,7 +163,7 @@ static int run(int n, char **args)
 	config.policy = &policy;
 	/* before there is any thread: a signal that ends one ends all */
 	httpd_block_signals();
-	if (check_db() < 0 || load_key(&key) < 0 ||
+	if (check_options() < 0 || load_key(&key) < 0 ||
 		(challenge_every_ms && policy_load(&policy, policy_name) < 0))
 		goto out;
 	config.key = key.secret ? &key : NULL;

@@ -1,5 +1,6 @@
 # The bandwidth test of the proof of compute: bytes to a node and back, timed by the verifier.
 load ../helper
+load sign
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
@@ -119,24 +120,6 @@ time.sleep(120)' >port 3>&- &
 	refused 65 "not signed by" rnp-bench verdict --key verifier.key --challenge c.json --bandwidth more.jsonl a.json
 	jq -c 'del(.proof) | .median *= 2' exchanges.jsonl | rnp-register sign --key node.key >more.jsonl
 	refused 65 "not signed by" rnp-bench verdict --key verifier.key --challenge c.json --bandwidth more.jsonl a.json
-}
-
-# sign_request KEY METHOD URL [NONCE [CREATED]]: prints the headers of a signed request (RFC
-# 9421), one per line. It uses openssl and not our code: the server must verify what others
-# sign.
-sign_request() {
-	local path=/${3#*://*/} host=${3#*://} input key
-	host=${host%%/*}
-	input="(\"@method\" \"@authority\" \"@path\" \"@query\");created=${5:-$(date +%s)};nonce=\"${4:-$RANDOM$RANDOM$RANDOM}\""
-	input+=";keyid=\"$(rnp-register address --key "$1")\";tag=\"rnp\""
-	# PKCS#8: these bytes, then the first half of the key file
-	key='\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20'
-	key+=$(jq -r '.[:32][]' "$1" | xargs printf '\\x%02x')
-	printf '%b' "$key" | openssl pkey -inform DER -out request.pem
-	printf '"@method": %s\n"@authority": %s\n"@path": %s\n"@query": ?%s\n"@signature-params": %s' \
-		"$2" "$host" "${path%%\?*}" "${path#*\?}" "$input" >request.base
-	echo "Signature-Input: a=$input"
-	echo "Signature: a=:$(openssl pkeyutl -sign -rawin -inkey request.pem -in request.base | base64 -w0):"
 }
 
 @test "bandwidth: a registry exchanges with the node alone, whose key signs the requests" {

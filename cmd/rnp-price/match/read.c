@@ -122,6 +122,8 @@ static int read_size(struct match_job *j, const json_t *r, const char *where)
 	int64_t share = whole(r, "gpu_share_ppm", 0);
 
 	j->gpus = (int)whole(r, "gpu_count", 1);
+	if (j->gpus < 1)
+		return err_set(EX_DATAERR, "%s: gpu_count: 0 is less than 1", where);
 	j->nodes_max = (int)whole(r, "nodes_max", 1);
 	j->milli = share ? (int)((share + 999) / 1000) : MATCH_MILLI;
 	if (share && j->gpus != 1)

@@ -86,7 +86,7 @@ json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 	a = challenged_get(g, p->node);
 	is_new = a && joint_note(g, a, p) && challenged_at_once(a);
 	if (a && !a->c && !a->joint_ns && (a->due_ns <= clock_mono_ns() || is_new) &&
-		may_ask(g, a))
+		!challenged_is_spared(g, a) && may_ask(g, a))
 		ch->asks -= joint_ask(g, a);
 	if (a && a->record) {
 		extra = json_object();
@@ -100,6 +100,23 @@ json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 	}
 	pthread_mutex_unlock(&ch->lock);
 	return extra;
+}
+
+void registry_challenge_within(struct registry *g, const char *node, int64_t ms)
+{
+	struct challenged *a;
+	int64_t due_ns;
+	uint64_t r;
+
+	if (!g->challenger)
+		return;
+	randombytes_buf(&r, sizeof r);
+	due_ns = clock_mono_ns() + (int64_t)(r % ((uint64_t)ms * 1000000 + 1));
+	pthread_mutex_lock(&g->challenger->lock);
+	a = challenged_get(g, node);
+	if (a && a->due_ns > due_ns)
+		a->due_ns = due_ns;
+	pthread_mutex_unlock(&g->challenger->lock);
 }
 
 int registry_challenge_closed(void *ctx, const char *sha256)

@@ -18,6 +18,10 @@ void registry_challenger_close(struct registry *g);
 json_t *registry_challenge_for(void *registry, const struct registry_put *p);
 int registry_challenge_closed(void *registry, const char *sha256);
 
+/* The next challenge of a node comes at a random moment within so many ms from now, if not
+ * earlier; 0: with its next heartbeat. Does nothing where none are issued. From any thread. */
+void registry_challenge_within(struct registry *g, const char *node, int64_t ms);
+
 /* Call it about once a second: nodes that did not answer in time fail. */
 void registry_challenges_tick(struct registry *g);
 

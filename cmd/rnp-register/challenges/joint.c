@@ -123,6 +123,11 @@ static bool add_twins(struct registry *g, const struct challenged *a,
 
 		if (!twin || (!proven && *bytes + twin->answer_bytes > BYTES_MAX))
 			continue;
+		/* the device is a customer's now, by whatever name */
+		if (challenged_is_spared(g, twin)) {
+			free = false;
+			continue;
+		}
 		free = free &&
 			!(proven && joint_is_there(twin) && (twin->c || twin->joint_ns));
 		add_member(members, n, twin);
@@ -156,7 +161,8 @@ static int find_members(struct registry *g, struct challenged *a,
 			int before = n;
 			bool second = by_second < SECOND_MAX && same_second(a, b);
 
-			if (!joint_is_there(b) || bytes + b->answer_bytes > BYTES_MAX)
+			if (!joint_is_there(b) || challenged_is_spared(g, b) ||
+				bytes + b->answer_bytes > BYTES_MAX)
 				continue;
 			if (same_operator(a, b)) {
 				add_member(members, &n, b);
@@ -205,7 +211,7 @@ static int open_joint(struct registry_put *p, struct registry_db *db)
 		for (struct challenged *a = g->challenger->buckets[i]; a; a = a->next) {
 			if (!a->joint_ns || a->joint_ns > now_ns)
 				continue;
-			if (!a->c && joint_is_there(a))
+			if (!a->c && joint_is_there(a) && !challenged_is_spared(g, a))
 				(void)challenged_open(g, a);
 			else
 				memset(a->joint, 0, sizeof a->joint);

@@ -43,6 +43,11 @@ bool challenged_at_once(const struct challenged *a)
 	return a->failed < FAILED_FREE;
 }
 
+bool challenged_is_spared(struct registry *g, const struct challenged *a)
+{
+	return g->spared && g->spared(g, a->node);
+}
+
 struct challenged **challenged_place(struct registry_challenger *ch, const char *node)
 {
 	struct challenged **at;

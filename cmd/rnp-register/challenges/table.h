@@ -104,6 +104,9 @@ int64_t challenged_due_ns(const struct registry *g, const struct challenged *a);
 /* Whether a node with a new record is challenged at once: not if it did not pass the last three. */
 bool challenged_at_once(const struct challenged *a);
 
+/* Whether what runs on its devices is a customer's, so that it is not challenged now. */
+bool challenged_is_spared(struct registry *g, const struct challenged *a);
+
 void challenged_hex(char out[65], const struct poc_challenge *c);
 
 /* Names the open challenge in a reply to its node: "challenge_sha256", the "phase" that is awaited

@@ -14,13 +14,16 @@
 #include "cmd/rnp-register/pages/reads.h"
 #include "cmd/rnp-register/pages/uptime.h"
 #include "cmd/rnp-register/challenges/verdict.h"
+#include "cmd/rnp-register/market/market.h"
 #include "common/base/clock.h"
 #include "common/registry/bandwidth_test.h"
 #include "common/poc/poc.h"
 
 #define RECORD_BODY_MAX ((size_t)64 << 10)
 #define NODE_BODY_MAX   ((size_t)32 << 10) /* 64 GPUs with all their fields */
-#define BEAT_BODY_MAX   ((size_t)4 << 10)
+/* a proposal of 64 nodes, and secrets for each */
+#define BOOKING_BODY_MAX ((size_t)512 << 10)
+#define BEAT_BODY_MAX    ((size_t)4 << 10)
 
 extern const char *const api_embedded_texts[]; /* openapi.json */
 
@@ -120,6 +123,7 @@ void registry_metrics(void *ctx, struct buf *out)
 		"# TYPE rnp_registry_join_difficulty gauge\nrnp_registry_join_difficulty %d\n",
 		g->stored, g->refused, g->db.commits, (int64_t)g->db.bytes_used,
 		limits_join_bits(g->limits, clock_now_ms()));
+	market_metrics(g, out);
 }
 
 /* Handlers that read more than a row, or fill large buffers, are marked slow: heartbeats and
@@ -142,6 +146,21 @@ const struct httpd_route registry_routes[] = {
 	HTTPD_GET("/v1/nodes", registry_get_nodes, .slow = true),
 	HTTPD_GET("/v1/nodes/{address}", registry_get_node, .slow = true),
 	HTTPD_GET("/v1/records", registry_get_records, .slow = true),
+	/* what a customer or an agent of the market says must get through, as heartbeats do */
+	HTTPD_POST("/v1/plans", market_post_plan, RECORD_BODY_MAX, .slow = true),
+	HTTPD_POST("/v1/bookings", market_post_booking, BOOKING_BODY_MAX, .slow = true),
+	HTTPD_POST("/v1/deposits", market_post_deposit, BEAT_BODY_MAX),
+	HTTPD_POST("/v1/listings", market_post_listing, NODE_BODY_MAX),
+	HTTPD_POST("/v1/events", market_post_event, BEAT_BODY_MAX, .class = HTTPD_SMALL),
+	HTTPD_POST("/v1/actions", market_post_action, BEAT_BODY_MAX,
+		.class = HTTPD_SMALL),
+	HTTPD_GET("/v1/clusters", market_get_clusters, .slow = true),
+	HTTPD_GET("/v1/clusters/{cluster}", market_get_cluster, .slow = true,
+		.gone = market_gone),
+	HTTPD_GET("/v1/events", market_get_events, .slow = true, .gone = market_gone),
+	HTTPD_GET("/v1/work", market_get_work, .slow = true, .gone = market_gone),
+	HTTPD_GET("/v1/account", market_get_account, .slow = true),
+	HTTPD_GET("/v1/leases", market_get_leases, .slow = true),
 	HTTPD_GET("/v1/pools", registry_get_pools, .slow = true),
 	HTTPD_GET("/v1/uptime", registry_get_uptime, .slow = true),
 	HTTPD_GET("/", registry_get_page, .slow = true),

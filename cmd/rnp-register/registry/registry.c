@@ -6,6 +6,8 @@
 
 #include "cmd/rnp-register/challenges/challenge.h"
 #include "cmd/rnp-register/challenges/verdict.h"
+#include "cmd/rnp-register/market/market.h"
+#include "cmd/rnp-register/market/tables.h"
 #include "cmd/rnp-register/storage/twins.h"
 #include "common/httpd/nonces.h"
 
@@ -14,7 +16,12 @@
 #define NONCES 262144
 
 /* Parts that bring tables of their own. */
-static const struct store_module *const modules[] = { NULL };
+static const struct store_module *const modules[] = { &market_tables, NULL };
+
+static void on_stored(void *g, const struct registry_put *p)
+{
+	market_stored(g, p);
+}
 
 int registry_open(struct registry *g, const struct registry_config *config)
 {
@@ -30,11 +37,16 @@ int registry_open(struct registry *g, const struct registry_config *config)
 		hooks.heartbeat = registry_challenge_for;
 		hooks.closed = registry_challenge_closed;
 	}
+	if (config->market) {
+		hooks.stored = on_stored;
+		g->spared = market_spares;
+	}
 	if (registry_db_open(&g->db, config->db_path, config->bytes_max, modules) == 0 &&
 		(!config->challenge_every_ms ||
 			(registry_challenger_open(g) == 0 &&
 				registry_verdicts_open(g) == 0)) &&
-		registry_db_start(&g->db, &hooks) == 0)
+		market_open(g) == 0 && registry_db_start(&g->db, &hooks) == 0 &&
+		market_start(g) == 0)
 		return 0;
 	registry_close(g);
 	return -1;
@@ -43,8 +55,10 @@ int registry_open(struct registry *g, const struct registry_config *config)
 void registry_close(struct registry *g)
 {
 	registry_verdicts_close(g);
+	market_stop(g);
 	registry_db_stop(&g->db);
 	registry_challenger_close(g);
+	market_close(g);
 	registry_db_close(&g->db);
 	limits_free(g->limits);
 	twins_free(g->twins);

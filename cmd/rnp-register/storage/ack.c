@@ -51,8 +51,7 @@ static void add_unproven(json_t *ack, const json_t *record)
 		json_decref(list);
 }
 
-/* Adds a field to an error, for programs. Takes the value. */
-static void add_field(struct httpd_reply *r, const char *key, json_t *value)
+void registry_add_field(struct httpd_reply *r, const char *key, json_t *value)
 {
 	json_t *reply = json_parse_object(buf_text(&r->body), r->body.len, "reply");
 
@@ -84,7 +83,7 @@ static void ask_for_work(struct poster *w, const struct registry_put *p)
 	work = json_object();
 	json_set_text(work, "token", token);
 	json_set_i64(work, "bits", bits);
-	add_field(w->r, "work", work);
+	registry_add_field(w->r, "work", work);
 }
 
 /* Returns for how many ms the other machine with this node's key has been silent, -1: there is
@@ -157,7 +156,7 @@ static void reply(struct poster *w, const struct registry_put *p)
 			p->what == PUT_NODE ? "record" : "heartbeat", p->node, at,
 			twin_ms >= 0 ? ", from another machine or process with this key" :
 				       "");
-		add_field(r, "known_at", json_string(at));
+		registry_add_field(r, "known_at", json_string(at));
 		break;
 	case STORED_EARLY:
 		clock_format(at, p->received_ms);

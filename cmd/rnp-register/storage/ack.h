@@ -9,6 +9,9 @@
 void registry_store(struct registry *g, struct registry_put *p, struct httpd_request *q,
 	struct httpd_reply *r);
 
+/* Adds a field to an error that r is filled with, for programs. Takes the value. */
+void registry_add_field(struct httpd_reply *r, const char *key, json_t *value);
+
 /* Replies that nothing can be stored at present: 503. */
 enum httpd_when registry_unwritable(struct httpd_reply *r);
 

@@ -17,6 +17,7 @@ enum limit {
 	LIMIT_BEATS,   /* heartbeats of one node */
 	LIMIT_NODES,   /* node records of one node */
 	LIMIT_RECORDS, /* other records of one node */
+	LIMIT_PLANS,   /* unsigned questions for a plan, of one address */
 	LIMITS,
 };
 

@@ -30,10 +30,13 @@ struct registry_config {
 	int64_t keep_ms;
 	int64_t bytes_max; /* of the database; 0: no limit */
 	struct limits_config limits;
+	bool market;               /* customers book nodes here; needs a key */
+	const char *default_image; /* of bookings that name none; NULL: there is none */
 };
 
 struct registry_challenger; /* challenges/challenge.h */
 struct registry_verdicts;   /* challenges/verdict.h */
+struct market;              /* market/market.h */
 
 struct registry {
 	struct registry_config config;
@@ -41,8 +44,12 @@ struct registry {
 	struct registry_challenger *challenger; /* NULL: none are issued */
 	struct registry_verdicts *verdicts;     /* NULL likewise */
 	struct limits *limits;
+	struct market *market; /* NULL: it is none */
 	struct twins *twins;   /* storage/twins.h */
 	struct nonces *nonces; /* of all signed requests */
+	/* Whether a node is not to be challenged at present: what is on its devices is a
+	 * customer's. NULL: all may be. */
+	bool (*spared)(struct registry *g, const char *node);
 	_Atomic uint64_t stored, refused;
 
 	/* the progress of pages/uptime.h */
