@@ -1,6 +1,7 @@
 /* lease.c - does by hand what a node's agent does for a lease, one step a call, so that tests see
  * each step and can stop between them: `lease volume open DIR KEEP ID BYTES`. Errors are one line,
  * and the exit code that the agent would see. */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sodium.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cmd/rnp-register/agent/network.h"
 #include "cmd/rnp-register/agent/volume.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -19,6 +21,17 @@
 static int64_t number(const char *text)
 {
 	return strtoll(text, NULL, 10);
+}
+
+/* Takes a text apart at its spaces. */
+static size_t words(char *text, const char **out, size_t most)
+{
+	size_t n = 0;
+
+	for (char *word; text && n < most && (word = strsep(&text, " "));)
+		if (*word)
+			out[n++] = word;
+	return n;
 }
 
 static int report(int rc)
@@ -194,10 +207,72 @@ static int volume(int n, char **args)
 	return err_set(EX_USAGE, "no such action");
 }
 
+/* --- networks ----------------------------------------------------------------------------- */
+
+static void show_id(const char *id, void *context)
+{
+	(void)context;
+	printf("%s\n", id);
+}
+
+static int network_clean_all(const struct network_place *place, int n, char **live)
+{
+	struct names names = { live, n };
+	int closed, rc = network_clean(place, is_named, &names, &closed);
+
+	printf("%d\n", closed);
+	return rc;
+}
+
+/* ACTION DIR [ID ...]. $POOL has addresses and bits, as 100.127.128.0/17; $RESOLVERS and
+ * $BLOCKED are words. */
+static int network(int n, char **args)
+{
+	const char *resolvers[8], *blocked[8], *action = args[0],
+					       *id = n > 2 ? args[2] : "";
+	struct network_place place = { .dir = args[1],
+		.pool = NETWORK_POOL,
+		.pool_bits = NETWORK_POOL_BITS,
+		.resolvers = resolvers,
+		.blocked = blocked };
+	const char *pool = getenv("POOL");
+	struct in_addr in;
+
+	place.nresolvers = words(getenv("RESOLVERS"), resolvers, 8);
+	place.nblocked = words(getenv("BLOCKED"), blocked, 8);
+	if (pool && strchr(pool, '/')) {
+		place.pool_bits = atoi(strchr(pool, '/') + 1);
+		*strchr((char *)pool, '/') = '\0';
+		inet_pton(AF_INET, pool, &in);
+		place.pool = ntohl(in.s_addr);
+	}
+	if (strcmp(action, "probe") == 0)
+		return network_probe(&place);
+	if (strcmp(action, "refresh") == 0)
+		return network_refresh(&place);
+	if (strcmp(action, "list") == 0)
+		return network_each(&place, show_id, NULL);
+	if (strcmp(action, "clean") == 0)
+		return network_clean_all(&place, n - 2, args + 2);
+	if (strcmp(action, "open") == 0 && n == 4)
+		return network_open(&place, id, number(args[3]));
+	if (strcmp(action, "adopt") == 0 && n == 4)
+		return network_adopt(&place, id, number(args[3]));
+	if (strcmp(action, "peers") == 0)
+		return network_set_peers(&place, id, (const char *const *)args + 3,
+			(size_t)n - 3);
+	if (strcmp(action, "close") == 0)
+		return network_close(&place, id);
+	return err_set(EX_USAGE, "no such action");
+}
+
 int main(int n, char **args)
 {
 	if (n >= 5 && strcmp(args[1], "volume") == 0)
 		return report(volume(n - 2, args + 2));
-	fprintf(stderr, "usage: lease volume ACTION DIR KEEP ...\n");
+	if (n >= 4 && strcmp(args[1], "network") == 0)
+		return report(network(n - 2, args + 2));
+	fprintf(stderr,
+		"usage: lease volume ACTION DIR KEEP ... | network ACTION DIR ...\n");
 	return EX_USAGE;
 }
