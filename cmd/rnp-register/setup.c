@@ -23,7 +23,8 @@
 #include "common/record/key.h"
 #include "common/record/policy.h"
 
-#define ARGS_MAX (24 + 2 * SETUP_LABELS_MAX)
+#define REGISTRY_TRY_MS 5000
+#define ARGS_MAX        (24 + 2 * SETUP_LABELS_MAX)
 
 static struct setup_given given = { .policy = "rnp-021", .root = "" };
 
@@ -172,6 +173,27 @@ static void advise(struct setup *s, const char *fmt, ...)
 	json_push_text(s->next, text);
 }
 
+/* Asks for this node, which most registries do not know yet, before anything takes long: whoever
+ * has mistyped the URL, or has no network, wants to know it now. The files are of use all the
+ * same. */
+static void try_registry(struct setup *s)
+{
+	const struct registry_call p = { .base = given.registry,
+		.ca = given.ca_file,
+		.per_try_ms = REGISTRY_TRY_MS,
+		.tries = 1 };
+	struct http http = HTTP_INIT;
+	struct http_response r = HTTP_RESPONSE_INIT;
+	json_t *reply = registry_node(&http, &p, s->key.address, &r);
+
+	if (!reply && r.status != 404)
+		prog_warn("%s; going on, for the files: Ctrl-C ends it", err_get()->text);
+	err_clear();
+	json_decref(reply);
+	http_release(&http);
+	http_response_release(&r);
+}
+
 /* The registry may be down: the files stay, and the service or another run registers. */
 static int submit(struct setup *s, const struct buf *node)
 {
@@ -317,39 +339,54 @@ static int price(struct setup *s, const struct buf *node)
 	if (has_gpus(node))
 		advise(s,
 			"see what it would earn: rnp-price feed --market akash > offers.jsonl && rnp-price estimate --node %s --costs %s offers.jsonl",
-			s->node_path.data, s->costs_path.data);
+			setup_shell(s, s->node_path.data),
+			setup_shell(s, s->costs_path.data));
 	return 0;
+}
+
+/* What installs the programs: the script of a source tree, if they stand in one. bin and root are
+ * words of a shell. */
+static void advise_install(struct setup *s, const char *bin, const char *root)
+{
+	const char *tree = strstr(bin, "/build/");
+	struct buf source = BUF_INIT, build = BUF_INIT;
+
+	if (!tree) {
+		advise(s,
+			"install the programs, for services do not see %s: install -D -t %s/usr/local/bin %s/rnp-*",
+			bin, root, setup_shell(s, bin));
+		return;
+	}
+	buf_add(&source, bin, (size_t)(tree - bin));
+	buf_adds(&source, "/scripts/install");
+	buf_add(&build, bin, (size_t)(strrchr(bin, '/') - bin));
+	advise(s, "install the programs, for services do not see %s: %s %s/usr/local %s",
+		bin, setup_shell(s, source.data), root, setup_shell(s, build.data));
+	buf_release(&source);
+	buf_release(&build);
 }
 
 /* What a person has to do before services run. */
 static void advise_services(struct setup *s)
 {
 	struct buf bin = BUF_INIT;
-	char *root = *given.root ? realpath(given.root, NULL) : NULL;
-	const char *tree;
+	char *real = *given.root ? realpath(given.root, NULL) : NULL;
+	const char *root = real ? setup_shell(s, real) : "";
 
 	tool_directory(&bin);
-	tree = strstr(buf_text(&bin), "/build/");
-	if (!s->installed && tree)
-		advise(s,
-			"install the programs, for services do not see %s: %.*s/scripts/install %s/usr/local %.*s",
-			bin.data, (int)(tree - bin.data), bin.data, root ? root : "",
-			(int)(strrchr(bin.data, '/') - bin.data), bin.data);
-	else if (!s->installed)
-		advise(s,
-			"install the programs, for services do not see %s: install -D -t %s/usr/local/bin %s/rnp-*",
-			bin.data, root ? root : "", bin.data);
+	if (!s->installed)
+		advise_install(s, buf_text(&bin), root);
 	if (*given.root)
 		advise(s,
 			"keep it alive and proven: systemctl --root=%s enable rnp-node.timer rnp-heartbeat.service",
-			root ? root : given.root);
+			real ? root : setup_shell(s, given.root));
 	else if (access("/run/systemd/system", F_OK) == 0)
 		advise(s,
 			"keep it alive and proven: systemctl enable --now rnp-node.timer rnp-heartbeat.service");
 	else
 		advise(s,
 			"keep it alive and proven: rnp-register heartbeat | rnp-bench answer | rnp-register submit");
-	free(root);
+	free(real);
 	buf_release(&bin);
 }
 
@@ -404,6 +441,7 @@ static int set_up(struct setup *s)
 		rc = setup_key(s);
 	if (rc == 0) {
 		begin_record(s);
+		try_registry(s);
 		rc = setup_costs(s);
 	}
 	if (rc == 0)

@@ -139,9 +139,10 @@ static void add_command(struct buf *out, const char *command, const char *const 
 	for (int i = 0; names[i]; i++)
 		for (const struct opt *o = opts; o->name; o++)
 			if (strcmp(o->name, names[i]) == 0 &&
-				opt_given(&command_status, o->name))
-				buf_addf(out, " --%s %s", o->name,
-					*(const char *const *)o->to);
+				opt_given(&command_status, o->name)) {
+				buf_addf(out, " --%s ", o->name);
+				buf_add_shell(out, *(const char *const *)o->to);
+			}
 }
 
 static void add_heartbeats(struct buf *out)

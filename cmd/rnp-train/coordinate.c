@@ -160,14 +160,18 @@ static _Atomic bool signalled;
 /* What is left, and what can be done with it. */
 static void say_end(struct coordinator *g)
 {
+	struct buf model = BUF_INIT;
+
 	if (coordinate_keep_page(g) == 0)
 		prog_info("the run's page is kept: %s/%s", g->dir, COORDINATE_PAGE);
 	else
 		prog_warn("the run's page is not kept: %s", err_get()->text);
 	err_clear();
+	buf_add_shell(&model, g->o.model);
 	if (g->rounds.over)
 		prog_info("next: rnp-train export --model %s --gguf model.gguf",
-			g->o.model);
+			model.data);
+	buf_release(&model);
 }
 
 static bool was_signalled(void)

@@ -207,8 +207,17 @@ static int advance(struct journal *j)
 /* A person who has trained a model wants to see what it says. */
 static void say_next(const char *out)
 {
-	prog_info("next: rnp-serve ask --model '%s' 'Once upon a time'", out);
-	prog_info("next: rnp-train export --model '%s' --gguf '%s.gguf'", out, out);
+	struct buf model = BUF_INIT, file = BUF_INIT;
+
+	buf_adds(&file, out);
+	buf_adds(&file, ".gguf");
+	buf_add_shell(&model, out);
+	prog_info("next: rnp-serve ask --model %s 'Once upon a time'", model.data);
+	buf_adds(&model, " --gguf ");
+	buf_add_shell(&model, file.data);
+	prog_info("next: rnp-train export --model %s", model.data);
+	buf_release(&model);
+	buf_release(&file);
 }
 
 /* After the last step. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
 #include "common/base/clock.h"
@@ -203,6 +204,19 @@ static int shard_files(struct sharding *s, const struct lm_token *t, int n, char
 	return rc;
 }
 
+/* What can be done with the shards: the tokenizer stands beside them. */
+static void say_next(void)
+{
+	struct buf shards = BUF_INIT;
+
+	buf_add_shell(&shards, options.out);
+	prog_info("next: rnp-train init --preset nano --tokenizer %s --out model",
+		shards.data);
+	prog_info("next: rnp-train run --model model --data %s --out trained",
+		shards.data);
+	buf_release(&shards);
+}
+
 static int report(const struct lm_token *t, const struct sharding *s, uint64_t tokens,
 	uint32_t shards, int64_t learn_ns, int64_t encode_ns)
 {
@@ -220,6 +234,8 @@ static int report(const struct lm_token *t, const struct sharding *s, uint64_t t
 	json_set_i64(record, "encode_ms", encode_ns / 1000000);
 	rc = out_record(record);
 	json_decref(record);
+	if (rc == 0 && isatty(STDERR_FILENO))
+		say_next();
 	return rc;
 }
 

@@ -76,6 +76,25 @@ void buf_addf(struct buf *b, const char *fmt, ...)
 	b->len += (size_t)n;
 }
 
+void buf_add_shell(struct buf *b, const char *word)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+		"-_./:=@%+,";
+
+	if (*word && !word[strspn(word, plain)]) {
+		buf_adds(b, word);
+		return;
+	}
+	buf_addc(b, '\'');
+	for (; *word; word++) {
+		if (*word == '\'')
+			buf_adds(b, "'\\'");
+		buf_addc(b, *word);
+	}
+	buf_addc(b, '\'');
+}
+
 void buf_add_hex(struct buf *b, const void *data, size_t len)
 {
 	static const char digits[] = "0123456789abcdef";

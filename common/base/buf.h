@@ -24,6 +24,8 @@ void buf_add(struct buf *b, const void *data, size_t len);
 void buf_adds(struct buf *b, const char *text);
 void buf_add_i64(struct buf *b, int64_t v); /* decimal */
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Appends a word for a shell: as it is, or in single quotes where it has blanks or signs. */
+void buf_add_shell(struct buf *b, const char *word);
 void buf_add_hex(struct buf *b, const void *data, size_t len); /* lower case */
 
 static inline void buf_addc(struct buf *b, char c)

@@ -105,6 +105,33 @@ jsonschema.Draft202012Validator(json.load(open("schema"))).validate(json.loads(s
 	assert_equal "$status" 69
 	[[ $stderr == *"run it again when http://127.0.0.1:1 can be reached"* ]] || fail "$stderr"
 	[[ -s image/etc/rnp/node.env && -s image/etc/systemd/system/rnp-heartbeat.service ]]
+	# it is told before anything takes long: the settings are written after what is measured
+	asked=$(grep -n 'cannot reach .http://127.0.0.1:1.*going on, for the files' <<<"$stderr" | head -1 | cut -d: -f1)
+	written=$(grep -n 'bench.jsonl: measurements' <<<"$stderr" | cut -d: -f1)
+	[[ $asked && $asked -lt $written ]] || fail "$stderr"
+}
+
+@test "setup: what was measured within the hour is not measured again, what is older or another's is" {
+	start_registry
+	rnp-register setup -q --policy testnet --root image --registry "$url" --bench bench.jsonl >out || true
+	node=$(jq -r .node image/etc/rnp/node.json)
+	for row in '-10 minutes|kept' '-2 hours|measuring memory' '10 minutes|measuring memory'; do
+		jq -nc --arg at "$(date -u -d "${row%|*}" +%FT%TZ)" --arg n "$node" '{kind: "rnp.bench", v: 1, at: $at, suite: "mem", test: "copy", node: $n,
+			device: "a CPU", unit: "B/s", median: 77000000007, low: 77000000006, high: 77000000008, samples: 8, params: {}}' >image/etc/rnp/bench.jsonl
+		run_split rnp-register setup --policy testnet --root image --registry "$url"
+		[[ $stderr == *"${row#*|}"* ]] || fail "$row: $stderr"
+		assert_equal "$row $(grep -c 77000000007 image/etc/rnp/bench.jsonl)" "$row $([[ $row == *kept ]] && echo 1 || echo 0)"
+	done
+}
+
+@test "setup: in a folder whose name has blanks the commands of next are words of a shell" {
+	start_registry
+	rnp-register setup -q --root "my image" --registry "$url" --bench bench.jsonl >out || true
+	advised .next out | grep '/scripts/install ' >install
+	bash -e install
+	[[ -x "my image/usr/local/bin/rnp-register" ]]
+	advised .next out | grep -- "--root 'my image'" >again
+	assert [ -s again ]
 }
 
 @test "setup: its units are sound, name programs that services see, and next says how to put them there" {

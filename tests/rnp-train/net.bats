@@ -183,6 +183,7 @@ chain_is_whole() {
 	((code == 75)) || fail "ended with $code"
 	forget "${worker[a]}"
 	grep -q 'another worker asks with this key' a.err
+	grep -q '(this one ends, the newer goes on; for both: rnp-register keygen --out other.json, then rnp-train join --key other.json --state other)' a.err
 	start_worker c
 	end_of b "${worker[b]}"
 	end_of c "${worker[c]}"

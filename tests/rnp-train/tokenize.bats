@@ -33,6 +33,18 @@ vectors() {
 	diff <(head -n "$n" got) want
 }
 
+@test "tokenize: on a terminal it says what can be done with the shards, in a folder with blanks, too" {
+	text
+	on_terminal 100 "rnp-train tokenize --vocab 300 --out 'my tokens' text" >seen
+	mapfile -t next < <(sed -n 's/.*rnp-train:.* next: //p' seen)
+	assert_equal "${#next[@]}" 2
+	bash -c "${next[0]}" >/dev/null
+	# the second one trains for as long as it is let
+	bash -c "${next[1]} --plan" | jq -e .kind
+	rnp-train tokenize --vocab 300 --out again text 2>err >/dev/null
+	! grep -q next: err || fail "$(<err)"
+}
+
 @test "tokenize: ids are llama.cpp's for GPT-2" {
 	vectors gpt-2
 }

@@ -7,6 +7,11 @@ load ../helper
 	run_split "$ROOT/scripts/demo"
 	assert_success
 	tail -n 1 <<<"$output" >last
+	# a person's last lines say what to do, and the page is there
+	[[ $stderr == *"demo: all of it worked."*"rnp-register setup --registry URL"* ]] || fail "$stderr"
+	man=$(grep -o 'man -l .*' <<<"$stderr")
+	man=${man#man -l }
+	[[ -s ${man//\'} ]] || fail "$man"
 	jq -e '.kind == "rnp.demo" and .v == 1 and .ok == true and .seconds > 0 and (.node | length) > 30' last
 	# the node of the last line is the one that was paid
 	local node

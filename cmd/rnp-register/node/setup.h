@@ -71,6 +71,9 @@ int setup_settings(struct setup *s); /* after costs and measurements */
 int setup_units(struct setup *s);    /* unless a package has installed them */
 int setup_markets(struct setup *s);  /* public ones; keeps an existing list */
 
+/* Returns a word as a shell takes it, for advice; it lives as long as the setup. */
+const char *setup_shell(struct setup *s, const char *word);
+
 /* Records and reports a file that was written. */
 void setup_say(struct setup *s, const char *path, const char *what);
 

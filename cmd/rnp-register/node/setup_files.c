@@ -9,14 +9,27 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/node/tool.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
+#define SETUP_FRESH_MS INT64_C(3600000) /* in which nothing is measured again */
+
 /* scripts/systemd/rnp-{heartbeat.service,node.service,node.timer} */
 extern const char *const units_embedded_kinds[], *const units_embedded_texts[];
+
+const char *setup_shell(struct setup *s, const char *word)
+{
+	struct buf text = BUF_INIT;
+
+	buf_add_shell(&text, word);
+	s->kept = xgrow(s->kept, &s->kept_cap, s->nkept + 1, sizeof *s->kept);
+	s->kept[s->nkept] = buf_take(&text);
+	return s->kept[s->nkept++];
+}
 
 void setup_say(struct setup *s, const char *path, const char *what)
 {
@@ -45,7 +58,7 @@ static bool may_write(const char *dir)
 int setup_paths(struct setup *s)
 {
 	if (*s->given->root)
-		buf_addf(&s->again, " --root %s", s->given->root);
+		buf_addf(&s->again, " --root %s", setup_shell(s, s->given->root));
 	buf_addf(&s->dir, "%s/etc/rnp", s->given->root);
 	buf_addf(&s->key_path, "%s/key.json", s->dir.data);
 	buf_addf(&s->env_path, "%s/node.env", s->dir.data);
@@ -226,22 +239,68 @@ int setup_markets(struct setup *s)
 	return rc;
 }
 
-/* Keeps the network's figures of an earlier run if they are not measured now. */
-static int keep_network(struct setup *s, struct buf *records)
+/* Whether a measurement is one of this node in a suite, and how old it is; against this peer, if
+ * there is one. A negative age is none: the clock was wrong. */
+static bool is_of(const struct setup *s, const json_t *r, const char *suite,
+	const char *peer, int64_t *age_ms)
 {
-	struct buf old = BUF_INIT;
-	int rc = 0;
+	const char *is = json_string_value(json_object_get(r, "suite"));
+	const char *node = json_string_value(json_object_get(r, "node"));
+	const char *against = json_string_value(
+		json_object_get(json_object_get(r, "params"), "peer"));
+	int64_t at_ms;
 
-	if (!s->given->peer && access(s->bench_path.data, F_OK) == 0)
-		rc = io_read(&old, s->bench_path.data, SETUP_FILE_BYTES_MAX);
-	for (char *at = rc == 0 && old.len ? old.data : NULL, *end; at && *at; at = end) {
-		end = strchr(at, '\n');
-		end = end ? end + 1 : at + strlen(at);
-		if (memmem(at, (size_t)(end - at), "\"suite\":\"net\"", 13))
-			buf_add(records, at, (size_t)(end - at));
+	if (!is || strcmp(is, suite) != 0 || json_get_time(r, "", "at", &at_ms) < 0) {
+		err_clear();
+		return false;
 	}
-	buf_release(&old);
-	return rc;
+	*age_ms = clock_now_ms() - at_ms;
+	return (!node || strcmp(node, s->key.address) == 0) &&
+		(!peer || (against && strcmp(against, peer) == 0));
+}
+
+/* Appends the figures of an earlier run that are of a suite, if none of them is older than max_ms;
+ * 0: of any age. Returns whether there were some. */
+static bool keep_figures(const struct setup *s, const char *old, const char *suite,
+	const char *peer, int64_t max_ms, struct buf *records)
+{
+	size_t before = records->len;
+	bool young = true;
+
+	for (const char *at = old, *end; *at; at = end) {
+		size_t len = strcspn(at, "\n");
+		json_t *r = json_parse_object(at, len, "");
+		int64_t age_ms = 0;
+
+		err_clear();
+		end = at + len + (at[len] == '\n');
+		if (r && is_of(s, r, suite, peer, &age_ms)) {
+			buf_add(records, at, len);
+			buf_addc(records, '\n');
+			young = young && age_ms >= 0 && age_ms <= max_ms;
+		}
+		json_decref(r);
+	}
+	if (max_ms && !young)
+		records->len = before;
+	return records->len > before;
+}
+
+/* Measures a suite, or takes what was measured a short while ago. */
+static int measure(struct setup *s, const char *old, const char *suite,
+	const char *const command[], struct buf *records)
+{
+	const char *peer = strcmp(suite, "net") == 0 ? s->given->peer : NULL;
+
+	if (keep_figures(s, old, suite, peer, SETUP_FRESH_MS, records)) {
+		prog_info(
+			"%s: the suite %s was measured within the last hour, and is kept",
+			s->bench_path.data, suite);
+		return 0;
+	}
+	prog_info("measuring %s; this takes some seconds",
+		peer ? "the network" : "memory");
+	return tool_run(command, NULL, records);
 }
 
 int setup_measure(struct setup *s)
@@ -251,21 +310,22 @@ int setup_measure(struct setup *s)
 	const char *const network[] = { "rnp-bench", "run", "--quick", "--suite", "net",
 		"--key", s->key_path.data, "--peer", s->given->peer,
 		s->given->ca_file ? "--ca" : NULL, s->given->ca_file, NULL };
-	struct buf records = BUF_INIT;
+	struct buf records = BUF_INIT, old = BUF_INIT;
 	int rc = 0;
 
 	if (s->given->bench) {
 		buf_add(&records, buf_text(&s->bench_text), s->bench_text.len);
 	} else {
-		prog_info("measuring memory%s; this takes some seconds",
-			s->given->peer ? " and network" : "");
-		rc = tool_run(memory, NULL, &records);
+		if (access(s->bench_path.data, F_OK) == 0)
+			rc = io_read(&old, s->bench_path.data, SETUP_FILE_BYTES_MAX);
+		if (rc == 0)
+			rc = measure(s, buf_text(&old), "mem", memory, &records);
 		if (rc == 0 && s->given->peer)
-			rc = tool_run(network, NULL, &records);
+			rc = measure(s, buf_text(&old), "net", network, &records);
 		if (rc > 0)
 			rc = err_set(rc, "rnp-bench did not end well");
-		if (rc == 0)
-			rc = keep_network(s, &records);
+		if (rc == 0 && !s->given->peer)
+			keep_figures(s, buf_text(&old), "net", NULL, 0, &records);
 	}
 	if (rc == 0)
 		rc = io_replace(s->bench_path.data, buf_text(&records), records.len,
@@ -275,5 +335,6 @@ int setup_measure(struct setup *s)
 		s->measured = true;
 	}
 	buf_release(&records);
+	buf_release(&old);
 	return rc;
 }

@@ -122,6 +122,10 @@ int worker_ask(struct worker *w, bool ahead, struct assignment *a)
 				r.status == 409            ? EX_TEMPFAIL :
 							     EX_DATAERR,
 			"asking for work");
+	if (r.status == 409)
+		err_hint(
+			"this one ends, the newer goes on; for both: rnp-register keygen "
+			"--out other.json, then rnp-train join --key other.json --state other");
 	if (rc == 0) {
 		record = json_parse_object(buf_text(&r.body), r.body.len,
 			"rnp.assignment");

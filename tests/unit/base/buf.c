@@ -64,8 +64,30 @@ static void check_reserve(void)
 	buf_release(&b);
 }
 
+static const char *shell(struct buf *b, const char *word)
+{
+	buf_reset(b);
+	buf_add_shell(b, word);
+	return buf_text(b);
+}
+
+static void check_shell(void)
+{
+	struct buf b = BUF_INIT;
+
+	CHECK_TEXT("/etc/rnp/key.json", shell(&b, "/etc/rnp/key.json"));
+	CHECK_TEXT("'my models/a b'", shell(&b, "my models/a b"));
+	CHECK_TEXT("'it'\\''s'", shell(&b, "it's"));
+	CHECK_TEXT("'$HOME;`x`'", shell(&b, "$HOME;`x`"));
+	CHECK_TEXT("'~/a'", shell(&b, "~/a"));
+	CHECK_TEXT("''", shell(&b, ""));
+	CHECK_TEXT("'\xc3\xa4'", shell(&b, "\xc3\xa4"));
+	buf_release(&b);
+}
+
 int main(void)
 {
+	check_shell();
 	check_add();
 	check_large();
 	check_reserve();
