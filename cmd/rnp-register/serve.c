@@ -5,6 +5,8 @@
 #include "cmd/rnp-register/storage/registry.h"
 #include "cmd/rnp-register/registry/api.h"
 #include "cmd/rnp-register/challenges/challenge.h"
+#include "cmd/rnp-register/market/blobs.h"
+#include "cmd/rnp-register/market/logs.h"
 #include "cmd/rnp-register/market/market.h"
 #include "cmd/rnp-register/pages/uptime.h"
 #include "common/base/buf.h"
@@ -19,10 +21,10 @@ static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_
 	*external_url, *proxy_header;
 static struct opt_list trusted, proxies;
 static const char *verifier_key, *policy_name = "rnp-004";
-static const char *default_image;
+static const char *default_image, *blobs_path;
 static bool market;
 static int64_t rate, threads, challenge_every_ms, keep_ms, disk_bytes, quota_bytes,
-	join_bits;
+	join_bits, blob_quota_bytes, blob_keep_ms;
 
 static const struct opt opts[] = {
 	OPT(TEXT, "db", &db_path, "F", "SQLite database, made when it is absent",
@@ -62,6 +64,13 @@ static const struct opt opts[] = {
 		"customers book nodes here, and pay from deposits that a --trust signs"),
 	OPT(TEXT, "default-image", &default_image, "REF",
 		"with --market: what runs where a job names no image, with its digest"),
+	OPT(TEXT, "blobs", &blobs_path, "DIR",
+		"with --market: where customers' files lie (default F.blobs beside the database)"),
+	OPT(SIZE, "blob-quota", &blob_quota_bytes, "SIZE",
+		"with --market: how many bytes those of one account may have (default 20GiB)",
+		.min = 1),
+	OPT_IN(DURATION, "blob-keep", &blob_keep_ms, "D", 1000, INT64_C(31536000000),
+		"with --market: how long files and logs stay after the cluster (default 24h)"),
 	OPT_KEY(&verifier_key),
 	{ 0 },
 };
@@ -95,6 +104,8 @@ static void tick(void *ctx)
 	if (g->challenger)
 		registry_challenges_tick(g);
 	market_tick(g);
+	blobs_tick(g);
+	logs_tick(g);
 	registry_uptime_tick(g);
 }
 
@@ -151,6 +162,9 @@ static int run(int n, char **args)
 		.bytes_max = disk_bytes,
 		.market = market,
 		.default_image = default_image,
+		.blobs_path = blobs_path,
+		.blob_quota_bytes = blob_quota_bytes,
+		.blob_keep_ms = blob_keep_ms,
 		.limits = { .bytes_per_day = quota_bytes,
 			.join_bits = (int)join_bits,
 			.loopback = quota_bytes || join_bits } };

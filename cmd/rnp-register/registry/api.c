@@ -9,6 +9,8 @@
 #include "cmd/rnp-register/registry/accept.h"
 #include "cmd/rnp-register/storage/ack.h"
 #include "cmd/rnp-register/challenges/challenge.h"
+#include "cmd/rnp-register/market/blobs.h"
+#include "cmd/rnp-register/market/logs.h"
 #include "cmd/rnp-register/pages/page.h"
 #include "cmd/rnp-register/storage/query.h"
 #include "cmd/rnp-register/pages/reads.h"
@@ -124,6 +126,7 @@ void registry_metrics(void *ctx, struct buf *out)
 		g->stored, g->refused, g->db.commits, (int64_t)g->db.bytes_used,
 		limits_join_bits(g->limits, clock_now_ms()));
 	market_metrics(g, out);
+	blobs_metrics(g, out);
 }
 
 /* Handlers that read more than a row, or fill large buffers, are marked slow: heartbeats and
@@ -161,6 +164,13 @@ const struct httpd_route registry_routes[] = {
 	HTTPD_GET("/v1/work", market_get_work, .slow = true, .gone = market_gone),
 	HTTPD_GET("/v1/account", market_get_account, .slow = true),
 	HTTPD_GET("/v1/leases", market_get_leases, .slow = true),
+	HTTPD_PUT("/v1/blobs/{sha256}", blobs_put, (size_t)BLOB_BYTES_MAX, .slow = true,
+		.begin = blobs_begin_put, .take = blobs_take, .done = blobs_done),
+	HTTPD_GET("/v1/blobs/{sha256}", blobs_get),
+	HTTPD_POST("/v1/blobs", blobs_ask, BLOBS_ASK_BODY_MAX, .slow = true),
+	HTTPD_POST("/v1/logs/{cluster}/{rank}", logs_post, LOGS_BODY_MAX),
+	HTTPD_GET("/v1/logs/{cluster}/{rank}", logs_get, .done = logs_done),
+	HTTPD_GET("/v1/logs/{cluster}", logs_get_all, .done = logs_done),
 	HTTPD_GET("/v1/pools", registry_get_pools, .slow = true),
 	HTTPD_GET("/v1/uptime", registry_get_uptime, .slow = true),
 	HTTPD_GET("/", registry_get_page, .slow = true),

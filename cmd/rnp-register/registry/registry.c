@@ -6,6 +6,8 @@
 
 #include "cmd/rnp-register/challenges/challenge.h"
 #include "cmd/rnp-register/challenges/verdict.h"
+#include "cmd/rnp-register/market/blobs.h"
+#include "cmd/rnp-register/market/logs.h"
 #include "cmd/rnp-register/market/market.h"
 #include "cmd/rnp-register/market/tables.h"
 #include "cmd/rnp-register/storage/twins.h"
@@ -16,7 +18,8 @@
 #define NONCES 262144
 
 /* Parts that bring tables of their own. */
-static const struct store_module *const modules[] = { &market_tables, NULL };
+static const struct store_module *const modules[] = { &market_tables, &blobs_tables,
+	NULL };
 
 static void on_stored(void *g, const struct registry_put *p)
 {
@@ -45,8 +48,8 @@ int registry_open(struct registry *g, const struct registry_config *config)
 		(!config->challenge_every_ms ||
 			(registry_challenger_open(g) == 0 &&
 				registry_verdicts_open(g) == 0)) &&
-		market_open(g) == 0 && registry_db_start(&g->db, &hooks) == 0 &&
-		market_start(g) == 0)
+		market_open(g) == 0 && blobs_open(g) == 0 && logs_open(g) == 0 &&
+		registry_db_start(&g->db, &hooks) == 0 && market_start(g) == 0)
 		return 0;
 	registry_close(g);
 	return -1;
@@ -58,6 +61,8 @@ void registry_close(struct registry *g)
 	market_stop(g);
 	registry_db_stop(&g->db);
 	registry_challenger_close(g);
+	logs_close(g);
+	blobs_close(g);
 	market_close(g);
 	registry_db_close(&g->db);
 	limits_free(g->limits);

@@ -32,6 +32,10 @@ struct registry_config {
 	struct limits_config limits;
 	bool market;               /* customers book nodes here; needs a key */
 	const char *default_image; /* of bookings that name none; NULL: there is none */
+	/* where customers' blobs lie (NULL: in DB_PATH.blobs), how many bytes those of one account
+	 * may have, and how long they stay after they were asked for; 0: the default */
+	const char *blobs_path;
+	int64_t blob_quota_bytes, blob_keep_ms;
 };
 
 struct registry_challenger; /* challenges/challenge.h */
@@ -45,6 +49,8 @@ struct registry {
 	struct registry_verdicts *verdicts;     /* NULL likewise */
 	struct limits *limits;
 	struct market *market; /* NULL: it is none */
+	struct blobs *blobs;   /* NULL likewise */
+	struct logs *logs;     /* NULL likewise */
 	struct twins *twins;   /* storage/twins.h */
 	struct nonces *nonces; /* of all signed requests */
 	/* Whether a node is not to be challenged at present: what is on its devices is a

@@ -1,0 +1,44 @@
+/* transfer.h - sends a packed directory to a registry, and fetches one: what the registry has
+ * is not sent, and what broke off goes on where it was. Uses pack, unpack, http, json. */
+#ifndef RNP_CMD_REGISTER_PACK_TRANSFER_H
+#define RNP_CMD_REGISTER_PACK_TRANSFER_H
+
+#include <stdint.h>
+
+#include "cmd/rnp-register/pack/pack.h"
+#include "cmd/rnp-register/pack/unpack.h"
+#include "common/http/http.h"
+#include "common/record/key.h"
+
+#define TRANSFER_NAME_MAX 65
+
+/* With whom, and as whom. */
+struct transfer {
+	struct http *http;
+	const char *base, *ca; /* the registry's URL; certificates to trust, or NULL */
+	const struct key *key; /* signs the requests */
+	/* a node's: whose customer's blobs they are; NULL: the key's own */
+	const char *cluster;
+	const struct http_abort *abort; /* or NULL */
+	/* told how many bytes are sent, or here, of all; may be NULL */
+	void (*progress)(void *ctx, int64_t done, int64_t total);
+	void *ctx;
+	/* out: of this call */
+	int64_t bytes, total_bytes; /* that were sent or fetched, and of all blobs */
+	int64_t requests;
+};
+
+/* Sends what the registry does not have of a pack, the manifest last. Tries each blob several
+ * times. Returns 0, or -1: as http_fetch, 75 a file has changed since it was packed. */
+int transfer_upload(struct transfer *t, const struct pack *p);
+
+/* Fetches the directory whose manifest has that name, and unpacks it; config's fetch is set here.
+ * Returns 0, or -1 as unpack and http_fetch. */
+int transfer_download(struct transfer *t, const char name[TRANSFER_NAME_MAX],
+	const char *path, const struct unpack_config *config);
+
+/* Fetches a blob of at most so many bytes. Its hash is not looked at. Returns 0 or -1. */
+int transfer_get(struct transfer *t, const char name[TRANSFER_NAME_MAX],
+	int64_t bytes_max, struct buf *out);
+
+#endif
