@@ -93,6 +93,8 @@ static int write_match(void *ctx, const struct match_result *result)
 	char why[256];
 	int rc, gpus = 0;
 
+	if (!result->nparts && j->start_by_ms && until_ms > j->start_by_ms)
+		return write_waiting(j, "it was to start by then, and had no place");
 	if (!result->nparts) {
 		match_why(s->match, j, why, sizeof why);
 		return write_waiting(j, why);
@@ -105,7 +107,8 @@ static int write_match(void *ctx, const struct match_result *result)
 	json_set_text(r, "gpu_model", s->market.nodes[result->parts[0].node].model);
 	for (int i = 0; i < result->nparts; i++)
 		gpus += result->parts[i].gpus;
-	json_set_i64(r, "gpu_count", gpus);
+	if (gpus)
+		json_set_i64(r, "gpu_count", gpus);
 	if (j->milli < MATCH_MILLI)
 		json_set_i64(r, "gpu_share_ppm", (int64_t)j->milli * 1000);
 	json_set_i64(r, "uusd_per_hour", result->uusd_per_hour);
@@ -132,13 +135,13 @@ struct book {
 
 static const char *refusal(const struct match_job *j)
 {
-	if (j->nmodels != 1)
+	if (j->named != 1)
 		return "an auction is for one GPU model: the job names none, or several";
 	if (j->limit_uusd == MATCH_NO_LIMIT)
 		return "an auction takes bids: the job has no max_uusd_per_hour";
-	if (j->milli < MATCH_MILLI || j->nplaces || j->compliance ||
-		j->gpu_memory_bytes || j->reputation_ppm)
-		return "in an auction GPUs of a model are alike: parts, places, memory, compliance and reputation cannot be asked for";
+	if (j->milli < MATCH_MILLI || j->nplaces || j->nshares || j->compliance ||
+		j->gpu_memory_bytes || j->nodes_min > 1 || match_asks_nodes(j))
+		return "in an auction GPUs of a model are alike: parts, nodes, places, memory, compliance, reputation and what a host has cannot be asked for";
 	return NULL;
 }
 
@@ -188,7 +191,8 @@ static void list_all(struct auction *a)
 		if (!m->jobs[i].begun && !refusal(&m->jobs[i]))
 			a->jobs[a->njobs++] = (struct listed){ m->jobs[i].models[0], i };
 	for (size_t i = 0; i < m->nnodes; i++)
-		if (m->nodes[i].free_gpus && !m->nodes[i].spot)
+		if (m->nodes[i].free_gpus && !m->nodes[i].spot &&
+			m->nodes[i].part_gpus <= 1)
 			a->nodes[a->nnodes++] = (struct listed){ m->nodes[i].model, i };
 	qsort(a->jobs, a->njobs, sizeof *a->jobs, by_model);
 	qsort(a->nodes, a->nnodes, sizeof *a->nodes, by_model);
@@ -349,6 +353,11 @@ static int check_options(const struct match_command *s)
 	if (preempt && strcmp(algorithm, AUCTION) == 0)
 		return err_set(EX_USAGE,
 			"an auction stops nobody: --preempt is of the others");
+	for (size_t i = 0; i < s->market.njobs && chosen() == MATCH_FGD; i++)
+		if (s->market.jobs[i].nodes_min > 1 || s->market.jobs[i].nshares)
+			return err_set(EX_DATAERR,
+				"fgd: job %.80s wants several nodes, or shares of places",
+				s->market.jobs[i].id);
 	for (size_t i = 0; i < s->market.nnodes && chosen() == MATCH_FGD; i++)
 		if (s->market.nodes[i].gpus > PLACE_GPUS_MAX)
 			return err_set(EX_DATAERR,
@@ -401,7 +410,8 @@ const struct command command_match = {
 	.summary = "Pair jobs with nodes.",
 	.details =
 		"Reads rnp.job records from the first file and what is for sale from the others:\n"
-		"rnp.offer records, or rnp.node records with their rnp.quote. Writes one rnp.match\n"
+		"rnp.offer records, or rnp.node records with their rnp.quote, and with their rnp.listing\n"
+		"if they have one. Writes one rnp.match\n"
 		"record a job: its GPUs, price and times, or why it waits.",
 	.columns =
 		"job,nodes.0.node=node,gpu_model,gpu_count=gpus,uusd_per_hour,start,end,waiting",

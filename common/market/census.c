@@ -21,7 +21,8 @@ struct priced *match_sort_by_price(struct match_index *ix)
 	size_t first = 0;
 
 	for (size_t i = 0; i < ix->n; i++)
-		all[i] = (struct priced){ ix->nodes[i].group, ix->nodes[i].uusd, i };
+		all[i] = (struct priced){ ix->nodes[i].group,
+			match_price_of_all(&ix->nodes[i]), i };
 	if (ix->n)
 		qsort(all, ix->n, sizeof *all, by_group_and_price);
 	for (size_t i = 0; i < ix->ngroups; i++) {
@@ -41,9 +42,9 @@ struct counting {
 	struct census *out;
 };
 
-static int64_t price_of(const struct counting *c, int64_t uusd)
+static int64_t price_of(const struct counting *c, size_t node)
 {
-	return match_price_of(uusd, c->let * c->parts, c->job->milli);
+	return match_price_of(&c->ix->nodes[node], c->let * c->parts, c->job->milli);
 }
 
 /* How many of n nodes, sorted by price, are within the limit. */
@@ -54,7 +55,7 @@ static size_t count_within(const struct counting *c, const struct priced *p, siz
 	while (low < n) {
 		size_t mid = low + (n - low) / 2;
 
-		if (price_of(c, p[mid].uusd) <= c->room_uusd)
+		if (price_of(c, p[mid].node) <= c->room_uusd)
 			low = mid + 1;
 		else
 			n = mid;
@@ -68,8 +69,8 @@ static void count_sorted(const struct counting *c, const struct priced *p)
 	struct census *out = c->out;
 	size_t n = c->group->members, within = count_within(c, p, n);
 
-	out->cheapest_uusd = price_of(c, p->uusd) < out->cheapest_uusd ?
-		price_of(c, p->uusd) :
+	out->cheapest_uusd = price_of(c, p->node) < out->cheapest_uusd ?
+		price_of(c, p->node) :
 		out->cheapest_uusd;
 	out->left_out[MATCH_IS_DEAR] += n - within;
 	out->fit += within;
@@ -91,7 +92,7 @@ static void count_node(const struct counting *c, size_t node, bool busy)
 		out->left_out[MATCH_LACKS_GPUS]++;
 		return;
 	}
-	price = price_of(c, c->ix->nodes[node].uusd);
+	price = price_of(c, node);
 	out->cheapest_uusd = price < out->cheapest_uusd ? price : out->cheapest_uusd;
 	if (price > c->room_uusd)
 		out->left_out[MATCH_IS_DEAR]++;

@@ -41,14 +41,14 @@ void choice_release(struct choice *c)
  * the ones before, cost the least together. */
 struct shares {
 	int n;
-	int takes[1u << MATCH_MODELS_MAX], come[1u << MATCH_MODELS_MAX];
+	int takes[1u << MATCH_PLACES_MAX], come[1u << MATCH_PLACES_MAX];
 };
 
 static void shares_init(struct shares *s, const struct match_job *j, int parts)
 {
-	int each[MATCH_MODELS_MAX];
+	int each[MATCH_PLACES_MAX];
 
-	s->n = j->nshares;
+	s->n = j->nshares && j->shares->share_ppm ? j->nshares : 0;
 	if (!s->n)
 		return;
 	match_share_out(j, parts, each);
@@ -86,7 +86,7 @@ int64_t choice_add(struct choice *best, const struct match_index *ix,
 {
 	const struct match_node *n = &ix->nodes[e->node];
 	int let = match_let(&ix->groups[n->group], gpus);
-	int64_t price = match_price_of(n->uusd, let, MATCH_MILLI);
+	int64_t price = match_price_of(n, let, MATCH_MILLI);
 	struct match_part *p = add_part(best);
 
 	p->node = e->node;
@@ -276,7 +276,7 @@ static void try_part(const struct match_index *ix, const struct match_job *j, si
 	bool shared, struct choice *best)
 {
 	const struct match_node *n = &ix->nodes[node];
-	double score = match_score_of(ix, n) / match_work_of(ix, j, n->model);
+	double score = match_cost_of(ix, j, node, match_score_of(ix, n), 1);
 	int gpu = -1;
 
 	for (int k = 0; k < n->gpus; k++)
@@ -291,7 +291,7 @@ static void try_part(const struct match_index *ix, const struct match_job *j, si
 			.gpus = 1,
 			.milli = j->milli,
 			.gpu = { (int8_t)gpu } },
-		score, match_price_of(n->uusd, 1, j->milli));
+		score, match_price_of(n, 1, j->milli));
 }
 
 /* The fullest GPU that it fits in, of the nodes where one is shared already; a whole one only where
@@ -340,7 +340,7 @@ static void try_node(const struct match_index *ix, const struct match_job *j, si
 	to_place(n, &place);
 	before = place_fragments(ix->classes, &place);
 	for (int k = 0; k < (j->milli < MATCH_MILLI ? n->gpus : 1); k++) {
-		int64_t uusd = match_price_of(n->uusd, j->gpus, j->milli);
+		int64_t uusd = match_price_of(n, j->gpus, j->milli);
 		double growth;
 
 		if (j->milli < MATCH_MILLI && n->left[k] < j->milli)

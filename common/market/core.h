@@ -20,7 +20,8 @@
 
 #define MATCH_GPUS_MAX    64   /* of one node */
 #define MATCH_MILLI       1000 /* thousandths of a GPU */
-#define MATCH_MODELS_MAX  8    /* that one job accepts, and places */
+#define MATCH_MODELS_MAX  24   /* that one job accepts */
+#define MATCH_PLACES_MAX  8    /* of one job */
 #define MATCH_PARTS_MAX   4096 /* nodes of one job */
 #define MATCH_EXCLUDE_MAX 1024 /* nodes that a job does not want */
 #define MATCH_NO_LIMIT    INT64_MAX
@@ -59,6 +60,8 @@ struct match_node {
 		cpu_cores; /* a part of it has its share of these */
 	int64_t ping_us;
 	int64_t uusd; /* for one GPU and hour, or a node without GPUs, as its customer pays */
+	/* for all its GPUs and an hour; a part costs its share, rounded up. 0: uusd for each */
+	int64_t all_uusd;
 	int64_t reputation_ppm; /* -1: not known */
 	int64_t uptime_ppm;     /* of this epoch; rotation divides work by it */
 	uint32_t compliance;    /* a bit for each that the node has */
@@ -96,11 +99,11 @@ struct match_job {
 	const char *type;                     /* of work, for throughputs; may be NULL */
 	const char *models[MATCH_MODELS_MAX]; /* nmodels 0: any */
 	double throughput[MATCH_MODELS_MAX];  /* of each model; 0: not known. For gavel */
-	int nmodels;
+	int nmodels, named; /* named: so many were, the others are what these may mean */
 	/* countries or regions; nplaces 0: anywhere */
-	const char *places[MATCH_MODELS_MAX];
+	const char *places[MATCH_PLACES_MAX];
 	int nplaces;
-	struct match_place shares[MATCH_MODELS_MAX]; /* beside that */
+	struct match_place shares[MATCH_PLACES_MAX]; /* beside that */
 	int nshares;
 	int64_t gpu_memory_bytes;                    /* of one GPU, at least */
 	int64_t memory_bytes, disk_bytes, cpu_cores; /* of each node, at least */
@@ -127,6 +130,10 @@ struct match_job {
 	bool begun; /* an earlier call decided: it does not arrive, but may be stopped */
 	bool elsewhere; /* known from its match only: stopped, it does not wait here */
 };
+
+/* Whether a job asks for what nodes of one kind have more or less of: cores, memory, disk, a link,
+ * a reputation, or not to be on some. */
+bool match_asks_nodes(const struct match_job *j);
 
 /* A job's GPUs on one node. */
 struct match_part {

@@ -47,9 +47,9 @@ unsigned match_share_mask(const struct match_job *j, const char *country,
 	return mask;
 }
 
-void match_share_out(const struct match_job *j, int parts, int out[MATCH_MODELS_MAX])
+void match_share_out(const struct match_job *j, int parts, int out[MATCH_PLACES_MAX])
 {
-	int64_t rest[MATCH_MODELS_MAX];
+	int64_t rest[MATCH_PLACES_MAX];
 	int left = parts;
 
 	for (int i = 0; i < j->nshares; i++) {
@@ -151,13 +151,24 @@ int match_let(const struct group *g, int gpus)
 	return let > g->gpus && gpus <= g->gpus ? g->gpus : let;
 }
 
-int64_t match_price_of(int64_t uusd, int gpus, int milli)
+int64_t match_price_of_all(const struct match_node *n)
 {
 	int64_t all;
 
-	if (__builtin_mul_overflow(uusd, (int64_t)gpus * milli, &all))
-		return MATCH_NO_LIMIT;
-	return all / MATCH_MILLI + (all % MATCH_MILLI != 0);
+	if (n->all_uusd)
+		return n->all_uusd;
+	return __builtin_mul_overflow(n->uusd, n->gpus ? n->gpus : 1, &all) ?
+		MATCH_NO_LIMIT :
+		all;
+}
+
+int64_t match_price_of(const struct match_node *n, int gpus, int milli)
+{
+	int64_t units = n->all_uusd && n->gpus ? n->gpus : 1;
+	__int128 part = (__int128)(n->all_uusd ? n->all_uusd : n->uusd) * gpus * milli;
+
+	part = (part + units * MATCH_MILLI - 1) / (units * MATCH_MILLI);
+	return part > MATCH_NO_LIMIT ? MATCH_NO_LIMIT : (int64_t)part;
 }
 
 bool match_is_dear(const struct match_index *ix, const struct match_job *j, size_t node,
@@ -170,8 +181,8 @@ bool match_is_dear(const struct match_index *ix, const struct match_job *j, size
 		j->limit_uusd;
 
 	return limit != MATCH_NO_LIMIT &&
-		match_price_of(n->uusd, match_let(&ix->groups[n->group], gpus),
-			j->milli) > limit;
+		match_price_of(n, match_let(&ix->groups[n->group], gpus), j->milli) >
+		limit;
 }
 
 bool match_node_fits(const struct match_index *ix, const struct match_job *j, size_t node,
@@ -192,6 +203,19 @@ double match_work_of(const struct match_index *ix, const struct match_job *j,
 		if (j->models[i] == model && j->throughput[i] > 0)
 			return j->throughput[i];
 	return 1;
+}
+
+double match_cost_of(const struct match_index *ix, const struct match_job *j, size_t node,
+	double score, int let)
+{
+	const struct group *g = &ix->groups[ix->nodes[node].group];
+
+	if (ix->algorithm == MATCH_ROTATION)
+		return score * let;
+	/* what is paid, which is a whole number: equal prices are equal costs */
+	if (let < match_group_units(g))
+		score = ceil(score * let / match_group_units(g));
+	return score / match_work_of(ix, j, g->model);
 }
 
 double match_speed(const struct match_index *ix, const struct match_job *j,

@@ -43,11 +43,11 @@ static bool has_part(const struct match_node *n)
 double match_score_of(const struct match_index *ix, const struct match_node *n)
 {
 	if (ix->algorithm == MATCH_FGD && has_part(n))
-		return (double)n->uusd + SHARED;
+		return (double)match_price_of_all(n) + SHARED;
 	if (ix->algorithm == MATCH_ROTATION)
 		return (double)n->worked_ms * 1e6 /
 			(double)(n->uptime_ppm > 0 ? n->uptime_ppm : 1);
-	return (double)n->uusd;
+	return (double)match_price_of_all(n);
 }
 
 bool match_goes_before(const struct match_index *ix, size_t a, size_t b)

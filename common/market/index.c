@@ -170,9 +170,9 @@ static int check_node(const struct match_node *n)
 	if (n->places && n->gpus && __builtin_popcountll(n->places) != n->gpus)
 		return err_set(EX_DATAERR, "node %.80s: %d GPUs at %d places", n->id,
 			n->gpus, __builtin_popcountll(n->places));
-	if (n->uusd < 0 || n->gpu_memory_bytes < 0 || n->memory_bytes < 0 ||
-		n->disk_bytes < 0 || n->cpu_cores < 0 || n->ping_us < 0 || n->tier < 0 ||
-		n->part_gpus < 0)
+	if (n->uusd < 0 || n->all_uusd < 0 || n->gpu_memory_bytes < 0 ||
+		n->memory_bytes < 0 || n->disk_bytes < 0 || n->cpu_cores < 0 ||
+		n->ping_us < 0 || n->tier < 0 || n->part_gpus < 0)
 		return err_set(EX_DATAERR, "node %.80s: an amount is negative", n->id);
 	return 0;
 }
@@ -252,14 +252,15 @@ bool match_index_remove(struct match_index *ix, const char *id)
 	return true;
 }
 
-bool match_index_price(struct match_index *ix, const char *id, int64_t uusd)
+bool match_index_price(struct match_index *ix, const char *id, int64_t all_uusd)
 {
 	size_t i = number_of(ix, id);
 
-	if (i == SIZE_MAX || uusd < 0)
+	if (i == SIZE_MAX || all_uusd < 0)
 		return false;
 	match_withdraw(ix, i);
-	ix->nodes[i].uusd = uusd;
+	ix->nodes[i].all_uusd = all_uusd;
+	ix->nodes[i].uusd = 0;
 	match_enter(ix, i);
 	return true;
 }

@@ -30,9 +30,9 @@ int match_index_put(struct match_index *ix, const struct match_node *n);
 /* Takes a node off the market, its leases with it. Returns false when it is not there. */
 bool match_index_remove(struct match_index *ix, const char *id);
 
-/* Sets the price of one GPU and hour (of a node without GPUs: of the node) as its customer pays.
- * Returns false when the node is not there. */
-bool match_index_price(struct match_index *ix, const char *id, int64_t uusd);
+/* Sets the price of the whole node for an hour, as its customer pays; a part of it costs its share,
+ * rounded up. Returns false when the node is not there. */
+bool match_index_price(struct match_index *ix, const char *id, int64_t all_uusd);
 
 /* Takes GPUs, and gives them back. Returns false, and changes nothing, when the node is not there,
  * when one of these is not for sale, or is leased (released) already. */
@@ -114,7 +114,7 @@ void match_answer_release(struct match_answer *a);
 const struct match_node *match_index_at(const struct match_index *ix, size_t node);
 
 /* The index's pointer for a model, country or region, or for a node's id; NULL: no node has it.
- * Texts are compared without case, ids with it. */
+ * Texts are compared without case, ids with it. See match_index_words (wish.h). */
 const char *match_index_text(const struct match_index *ix, const char *text);
 const char *match_index_id(const struct match_index *ix, const char *id);
 

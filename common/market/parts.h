@@ -138,8 +138,8 @@ struct walk {
 		int level;
 	} * levels; /* that were added */
 	size_t nlevels, levels_cap, in_vain;
-	bool closed[1u
-		<< MATCH_MODELS_MAX]; /* masks of shares that no more are wanted of */
+	/* masks of shares that no more are wanted of */
+	bool closed[1u << MATCH_PLACES_MAX];
 };
 
 /* Begins without nodes; adds those of a model that may serve so many GPUs of the job. */
@@ -212,9 +212,10 @@ static inline int match_group_units(const struct group *g)
  * Of a node without GPUs: 1. */
 int match_let(const struct group *g, int gpus);
 
-/* The price of n GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: it does not fit an
- * amount. */
-int64_t match_price_of(int64_t uusd, int gpus, int milli);
+/* The price of a node for an hour, and of `gpus` of its GPUs, or of a part of one, rounded up;
+ * MATCH_NO_LIMIT: it does not fit an amount. */
+int64_t match_price_of_all(const struct match_node *n);
+int64_t match_price_of(const struct match_node *n, int gpus, int milli);
 
 bool match_wants_model(const struct match_job *j, const char *model);
 bool match_wants_place(const struct match_job *j, const char *country,
@@ -226,11 +227,16 @@ unsigned match_share_mask(const struct match_job *j, const char *country,
 
 /* How many nodes of `parts` are to be in each of the job's shares, by largest remainder: of equal
  * ones the first. */
-void match_share_out(const struct match_job *j, int parts, int out[MATCH_MODELS_MAX]);
+void match_share_out(const struct match_job *j, int parts, int out[MATCH_PLACES_MAX]);
 
 /* How much work a GPU-hour of this model does for the job, relative to others. */
 double match_work_of(const struct match_index *ix, const struct match_job *j,
 	const char *model);
+
+/* What a node costs the job that is let so many of its GPUs, over the work that they do; of
+ * rotation, its rank. score: its own. */
+double match_cost_of(const struct match_index *ix, const struct match_job *j, size_t node,
+	double score, int let);
 
 /* The same over the mean of all GPUs for sale of the models that it names, so that jobs compare:
  * what an hour there serves its owner. A multiple of 2^-10; 1 but for gavel. */
@@ -245,9 +251,8 @@ static inline bool match_group_fits(const struct match_job *j, const struct grou
 	return g->members && match_group_lacks(j, g) == MATCH_REASONS;
 }
 
-/* Whether the job has wishes that are asked node by node; and the first of these that the node does
- * not meet, when so many of its GPUs are let, or MATCH_REASONS. */
-bool match_asks_nodes(const struct match_job *j);
+/* The first of the wishes of match_asks_nodes that the node does not meet, when so many of its GPUs
+ * are let, or MATCH_REASONS. */
 enum match_reason match_node_lacks(const struct match_index *ix,
 	const struct match_job *j, size_t node, int let);
 
@@ -279,7 +284,7 @@ void choice_release(struct choice *c);
 /* A node in a list by group and price. */
 struct priced {
 	size_t group;
-	int64_t uusd;
+	int64_t uusd; /* of all its GPUs */
 	size_t node;
 };
 

@@ -1,4 +1,5 @@
 /* state.c - the jobs that run on a cluster, and how much each customer has had. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +13,8 @@ struct match *match_open(enum match_algorithm a, struct match_node *nodes, size_
 
 	m->stoppable.at_ms = INT64_MIN;
 	for (size_t i = 0; i < n; i++)
-		if ((double)nodes[i].uusd > m->dearest)
-			m->dearest = (double)nodes[i].uusd;
+		m->dearest = fmax(m->dearest,
+			(double)match_price_of(&nodes[i], 1, MATCH_MILLI));
 	match_index_fill(&m->ix, a, nodes, n);
 	return m;
 }
@@ -188,6 +189,8 @@ bool match_occupy(struct match *m, const char *owner, const struct match_result 
 	for (int p = 0; p < nparts; p++) {
 		const struct match_node *n = &m->ix.nodes[parts[p].node];
 
+		if (!parts[p].gpus && (n->gpus || n->left[0] < MATCH_MILLI))
+			return false;
 		for (int i = 0; i < parts[p].gpus; i++) {
 			int g = parts[p].gpu[i];
 

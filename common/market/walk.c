@@ -66,8 +66,8 @@ static struct walk_entry entry_of(const struct walk *w, size_t group, int level,
 	const struct match_heap_entry *e = &g->levels[level].heap.at[at];
 
 	return (struct walk_entry){
-		.cost = e->score * match_let(g, w->gpus) /
-			match_work_of(w->ix, w->job, g->model),
+		.cost = match_cost_of(w->ix, w->job, e->node, e->score,
+			match_let(g, w->gpus)),
 		.node = (uint32_t)e->node,
 		.group = (uint32_t)group,
 		.at = (uint32_t)at,

@@ -81,10 +81,10 @@ why() {
 	# a quote may come before its node
 	tac nodes >backwards
 	match jobs backwards
-	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500002"
+	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500001"
 	match jobs nodes
 	[[ $stderr == *"1 node without a quote or without GPUs: not for sale"* ]]
-	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500002"
+	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500001"
 	# the price of a node is divided by its GPUs, rounded up; jobs that want parts share one
 	# GPU
 	{ job p '"gpu_share_ppm":500000'; job q '"gpu_share_ppm":500000'; job r '"gpu_share_ppm":600000'; } >jobs
@@ -97,7 +97,7 @@ why() {
 	jq -c "if .gpus and .name then .gpus = [$card] + .gpus else . end" nodes >mixed
 	job wide '"gpu_model":"RTX 4090","gpu_count":4,"nodes_max":2' >jobs
 	match jobs mixed
-	assert_equal "$(where wide)" "$a:1,2 m/x:0,1 1500002"
+	assert_equal "$(where wide)" "$a:1,2 m/x:0,1 1500001"
 	# what runs there is found again, and a quote for other GPUs sells none of these
 	jq -c '.end = "2026-11-23T10:00:00Z"' <<<"$output" >running
 	job one '"gpu_model":"RTX 4090"' >jobs
@@ -281,7 +281,7 @@ why() {
 	refused 65 "hours and seconds" rnp-price match bad offers
 	job a '"gpu_count":2,"gpu_share_ppm":500000' >bad
 	refused 65 "gpu_share_ppm is of one GPU" rnp-price match bad offers
-	job a '"gpu_count":0' >bad
+	job a '"gpu_count":-1' >bad
 	refused 65 "gpu_count" rnp-price match bad offers
 	job a '"max_uusd_per_hour":1e30' >bad
 	refused 65 "max_uusd_per_hour" rnp-price match bad offers
@@ -421,4 +421,136 @@ with open("books", "w") as out:
 	done
 	bash -c "ulimit -t $limit; exec rnp-price match --algorithm auction books offers" >out
 	assert_equal "$(grep -c 'no bid meets an ask' out)" 50000
+}
+
+# node NAME GPUS UUSD [MORE] [NODE]: prints the records of a node for sale: its own, its quote and, with MORE, its listing
+node() {
+	local address gpus
+	address=$(printf '1%.0s' {1..31})$1
+	gpus=$(jq -nc --argjson n "$2" '[range($n) | {model: "RTX 4090", memory_bytes: 25769803776, uuid: "GPU-\(.)"}]')
+	echo "{\"kind\":\"rnp.node\",\"v\":1,\"at\":\"2026-11-22T09:00:00Z\",\"node\":\"$address\",\"gpus\":$gpus${5:+,$5}}"
+	echo "{\"kind\":\"rnp.quote\",\"v\":1,\"at\":\"2026-11-22T09:00:00Z\",\"node\":\"$address\",\"ask_uusd\":1,\"customer_uusd\":$3,\"floor_uusd\":1,\"why\":[]}"
+	if [[ ${4:-} ]]; then
+		echo "{\"kind\":\"rnp.listing\",\"v\":1,\"at\":\"2026-11-22T09:00:00Z\",\"until\":\"2026-11-23T09:00:00Z\",\"node\":\"$address\",$4}"
+	fi
+}
+
+# at JOB: prints the last letters of its nodes, how many GPUs each has, and the price
+at() {
+	jq -r --arg j "$1" 'select(.job == $j) | (.nodes | map("\(.node[-1:])\(.gpus | length)") | join(" ")) + " \(.uusd_per_hour // .waiting)"' <<<"$output"
+}
+
+@test "match: what a host has: cores, memory, disk, link, place, a part of it, none of its GPUs" {
+	local eu='"labels":{"country":"SI","host_type":"data-center"},"network":{"down_bps":9000000000,"up_bps":9000000000,"ping_us":20000}'
+	{
+		node a 4 400000 '"cpu_cores":64,"memory_bytes":256000000000,"disk_bytes":4000000000000,"part_gpus":1'
+		node b 2 300000 '"cpu_cores":8,"memory_bytes":64000000000,"disk_bytes":100000000000' "$eu"
+		node c 0 50000 '"cpu_cores":96,"memory_bytes":128000000000,"disk_bytes":500000000000'
+		node d 0 60000
+	} | sed 's/"labels":{"country":"SI"/"labels":{"country":"SI","region":"Ljubljana"/' >nodes
+	{
+		job one
+		job cores '"cpu_cores":9,"gpu_count":2'
+		job share '"cpu_cores":17'
+		job memory '"memory_bytes":64000000000,"gpu_count":2,"exclude":["1111111111111111111111111111111a"]'
+		job disk '"disk_bytes":1000000000001'
+		job tier '"tier":"high"'
+		job slow '"tier":"ultra-high","ping_us":20000'
+		job near '"ping_us":19999'
+		job host '"host_type":"miner"'
+		job cpu '"gpu_count":0,"cpu_cores":90,"nodes":1'
+		job cpus '"gpu_count":0,"nodes":2'
+		job cpus3 '"gpu_count":0,"nodes":3'
+		job dear '"hours":10,"max_uusd":999999,"gpu_count":1'
+		job cheap '"hours":10,"max_uusd":1000000,"gpu_count":1'
+		job late '"start_by":"2026-11-22T09:59:59Z"'
+	} >all
+	# each alone: none takes what another wants
+	while read -r line; do
+		rnp-price match <(echo "$line") nodes
+	done <all >each
+	output=$(cat each)
+	assert_equal "$(at one)" "a1 100000"
+	assert_equal "$(at cores)" "a2 200000"
+	[[ $(at share) == *"none of 2 nodes has so many cores for its GPUs" ]]
+	assert_equal "$(at memory)" "b2 300000"
+	[[ $(at disk) == *"so much disk"* ]]
+	assert_equal "$(at tier)" "b2 300000" # it is sold whole
+	assert_equal "$(at slow)" "b2 300000"
+	[[ $(at near) == *"none of 2 nodes is so near" ]]
+	[[ $(at host) == *"is such a host" ]]
+	assert_equal "$(at cpu)" "c0 50000"
+	assert_equal "$(at cpus)" "c0 d0 110000"
+	[[ $(at cpus3) == *"2 nodes fit, the job wants 3" ]]
+	[[ $(at dear) == *"above the limit" ]]
+	assert_equal "$(at cheap)" "a1 100000"
+	[[ $(at late) == *"it was to start by then"* ]]
+	# a node without GPUs is taken, and given back
+	{ job cpu '"gpu_count":0,"nodes":2'; job next '"gpu_count":0,"nodes":2'; } >jobs
+	match --until 2026-11-22T11:00:00Z jobs nodes
+	assert_equal "$(jq -r 'select(.start) | .job + .start[10:16]' <<<"$output" | tr '\n' ' ')" "cpuT10:00 nextT11:00 "
+	jq -c 'select(.job == "cpu")' <<<"$output" >running
+	job other '"gpu_count":0' >jobs
+	match --running running jobs nodes
+	[[ $(at other) == *"all 2 nodes that fit are busy" ]]
+}
+
+@test "match: shares of places by largest remainder, the cheapest that go together, over 64 nodes and more" {
+	local i
+	for i in {1..9}; do
+		offer us$i "RTX 4090" 1 $((100000 + i)) '"country":"US"'
+		offer ca$i "RTX 4090" 1 $((200000 + i)) '"country":"US","region":"California"'
+		offer si$i "RTX 4090" 1 $((300000 + i)) '"country":"SI"'
+		offer l40$i "L40S" 1 $((150000 + i)) '"country":"SI"'
+	done >offers
+	{
+		job ten '"gpu_model":"RTX 4090","gpu_count":10,"nodes":10,"places":[{"country":"US","region":"california","share_ppm":870000},{"country":"SI","share_ppm":130000}]'
+		job any '"gpu_count":3,"nodes":3,"places":[{"country":"SI"},{"region":"California"}]'
+		job overlap '"gpu_model":"RTX 4090","gpu_count":4,"nodes":4,"places":[{"country":"US","share_ppm":500000},{"region":"California","share_ppm":500000}]'
+		job none '"gpu_count":20,"nodes":20,"places":[{"country":"US","share_ppm":1000000}]'
+	} >all
+	while read -r line; do rnp-price match <(echo "$line") offers; done <all >each
+	output=$(cat each)
+	# 8.7 and 1.3 nodes: the larger remainder is 0.7
+	assert_equal "$(jq -r 'select(.job == "ten").nodes | map(.node[2:4]) | group_by(.) | map("\(.[0])\(length)") | join(" ")' <<<"$output")" "ca9 si1"
+	assert_equal "$(where any)" "m/l401:0 m/l402:0 m/l403:0 450006"
+	assert_equal "$(where overlap | tr ' ' '\n' | sort | tr '\n' ' ')" "600006 m/ca1:0 m/ca2:0 m/us1:0 m/us2:0 "
+	assert_equal "$(why none)" "18 nodes fit, the job wants 20"
+	# "A100" is any of them
+	{ offer a "A100 80GB SXM" 1 300000; offer b "A100 PCIe" 1 200000; offer c "H100 SXM" 1 1; } >models
+	job j '"gpu_model":"A100"' >jobs
+	match jobs models
+	assert_equal "$(where j)" "m/b:0 200000"
+	for i in {1..130}; do offer o$i "H100 SXM" 8 $((1000000 + i)); done >many
+	job wide '"gpu_count":1000,"nodes":125' >jobs
+	match jobs many
+	assert_equal "$(jq '[(.nodes | length), .uusd_per_hour]' <<<"$output" | jq -c .)" "[125,$((8 * (125 * 1000000 + 125 * 126 / 2)))]"
+	jq -c . <<<"$output" >running
+	job more '"gpu_count":48,"nodes":6' >jobs
+	match --running running jobs many
+	assert_equal "$(why more)" "all 130 nodes that fit are busy"
+}
+
+@test "match: a job that contradicts itself is refused by name" {
+	offer a "RTX 4090" 1 100000 >offers
+	local bad
+	while IFS='|' read -r bad text; do
+		job a "$bad" >bad
+		refused 65 "$text" rnp-price match bad offers
+	done <<-'END'
+		"nodes":2,"nodes_max":2|nodes and nodes_max
+		"gpu_count":3,"nodes":2|3 GPUs are not 2 equal parts
+		"gpu_count":0,"gpu_model":"RTX 4090"|gpu_model, but gpu_count is 0
+		"gpu_count":0,"gpu_share_ppm":5000|gpu_share_ppm, but gpu_count is 0
+		"places":[{"country":"US"}],"region":"US"|places and regions
+		"places":[{}]|neither country nor region
+		"places":[{"country":"US","share_ppm":5},{"country":"SI"}]|either all places have one or none
+		"places":[{"country":"US","share_ppm":900000}]|come to 900000 ppm
+		"places":[{"country":"us"}]|two capital letters
+		"memory":5|did you mean 'memory_bytes'
+		"tier":"fast"|tier
+		"host_type":"datacenter"|data-center
+	END
+	job a '"nodes":2,"gpu_count":2' >bad
+	refused 65 "fgd: job a wants several nodes" rnp-price match --algorithm fgd bad offers
 }

@@ -12,10 +12,8 @@
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/market/text.h"
-#include "common/record/facts.h"
-#include "common/record/gpus.h"
+#include "common/market/wish.h"
 
-#define HOUR_MS    INT64_C(3600000)
 #define UPTIME_PPM 1000000
 
 /* The records of a node that have been read, and their times; -1: none yet. */
@@ -23,10 +21,10 @@ struct match_sale {
 	int64_t node_ms, quote_ms;
 	int64_t uusd;       /* of the whole node, as its customer pays */
 	const char *priced; /* model that the quote is for; NULL: it does not say */
+	bool has_none;      /* it says that it has no GPU */
+	int64_t listing_ms;
+	struct match_node listing; /* what it has for sale; -1: as its record says */
 };
-
-static const char *const compliances[] = { "SOC2", "HIPAA", "GDPR",
-	"confidential-computing" };
 
 /* --- texts and names ---------------------------------------------------------------------- */
 
@@ -61,21 +59,18 @@ static const char *one_text(struct match_texts *t, const char *text)
 static const char *model_name(struct match_texts *t, const char *name,
 	int64_t memory_bytes)
 {
-	const struct gpu_model *m = gpu_find(name, memory_bytes);
-
-	return one_text(t, m ? m->name : name);
+	return one_text(t, match_model_name(name, memory_bytes));
 }
 
-static uint32_t compliance_bits(const json_t *list)
+static const char *one_word(void *ctx, enum match_word what, const char *text)
 {
-	uint32_t bits = 0;
+	(void)what;
+	return one_text(ctx, text);
+}
 
-	for (size_t i = 0; i < json_array_size(list); i++)
-		for (size_t k = 0; k < sizeof compliances / sizeof *compliances; k++)
-			if (strcmp(json_string_value(json_array_get(list, i)),
-				    compliances[k]) == 0)
-				bits |= 1u << k;
-	return bits;
+static struct match_words words_of(struct match_texts *t)
+{
+	return (struct match_words){ one_word, t, &t->arena };
 }
 
 /* --- jobs --------------------------------------------------------------------------------- */
@@ -97,45 +92,6 @@ static bool is_render(const json_t *r)
 	return text(r, "work") && strcmp(text(r, "work"), "render") == 0;
 }
 
-/* The names under `one` or, instead, in the list under `many`. */
-static int read_names(struct match_texts *t, const json_t *r, const char *where,
-	const char *one, const char *many, bool models, const char **out)
-{
-	const json_t *list = json_object_get(r, many);
-	int n = 0;
-
-	if (text(r, one) && list)
-		return err_set(EX_DATAERR, "%s: %s and %s", where, one, many);
-	if (text(r, one))
-		out[n++] = models ? model_name(t, text(r, one), 0) :
-				    one_text(t, text(r, one));
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *name = json_string_value(json_array_get(list, i));
-
-		out[n++] = models ? model_name(t, name, 0) : one_text(t, name);
-	}
-	return n;
-}
-
-static int read_size(struct match_job *j, const json_t *r, const char *where)
-{
-	int64_t share = whole(r, "gpu_share_ppm", 0);
-
-	j->gpus = (int)whole(r, "gpu_count", 1);
-	if (j->gpus < 1)
-		return err_set(EX_DATAERR, "%s: gpu_count: 0 is less than 1", where);
-	j->nodes_max = (int)whole(r, "nodes_max", 1);
-	j->milli = share ? (int)((share + 999) / 1000) : MATCH_MILLI;
-	if (share && j->gpus != 1)
-		return err_set(EX_DATAERR, "%s: gpu_share_ppm is of one GPU, not of %d",
-			where, j->gpus);
-	if (json_object_get(r, "hours") && json_object_get(r, "seconds"))
-		return err_set(EX_DATAERR, "%s: hours and seconds", where);
-	j->length_ms = json_object_get(r, "seconds") ? whole(r, "seconds", 0) * 1000 :
-						       whole(r, "hours", 1) * HOUR_MS;
-	return 0;
-}
-
 struct jobs_reader {
 	struct match_market *m;
 	int64_t now_ms;
@@ -152,32 +108,12 @@ static int read_job(void *ctx, const struct record *rec)
 {
 	struct jobs_reader *reader = ctx;
 	struct match_market *m = reader->m;
-	const json_t *r = rec->json;
-	struct match_job j = { .at_ms = reader->now_ms };
+	struct match_words words = words_of(&m->texts);
+	struct match_job j;
 
-	if (schema_check(r, rec->where, "rnp.job") < 0 ||
-		json_opt_time(r, rec->where, "at", &j.at_ms) < 0 ||
-		read_size(&j, r, rec->where) < 0)
+	if (match_wish_read(rec->json, rec->where, reader->now_ms, &words, &j) < 0)
 		return -1;
-	j.since_ms = j.at_ms;
 	j.order = m->njobs;
-	j.id = one_text(&m->texts, text(r, "job"));
-	j.owner = one_text(&m->texts, text(r, "owner"));
-	j.type = one_text(&m->texts, text(r, "type"));
-	j.nmodels = read_names(&m->texts, r, rec->where, "gpu_model", "gpu_models", true,
-		j.models);
-	j.nplaces = read_names(&m->texts, r, rec->where, "region", "regions", false,
-		j.places);
-	if (j.nmodels < 0 || j.nplaces < 0)
-		return -1;
-	j.gpu_memory_bytes = whole(r, "gpu_memory_bytes", 0);
-	j.reputation_ppm = whole(r, "reputation_ppm", 0);
-	j.limit_uusd = whole(r, "max_uusd_per_hour", MATCH_NO_LIMIT);
-	j.share_ppm = whole(r, "share_ppm", 1000000);
-	j.compliance = compliance_bits(json_object_get(r, "compliance"));
-	j.spot = json_is_true(json_object_get(r, "spot"));
-	j.render = is_render(r);
-	j.checkpoint_ms = whole(r, "checkpoint_s", 0) * 1000;
 	if (entry_of(&m->texts, j.id)->job)
 		return err_set(EX_DATAERR, "%s: there is a job '%.80s' already",
 			rec->where, j.id);
@@ -231,7 +167,10 @@ static size_t node_of(struct match_market *m, const char *id)
 	name->node = (uint32_t)m->nnodes + 1;
 	m->nodes = xgrow(m->nodes, &m->nodes_cap, m->nnodes + 1, sizeof *m->nodes);
 	m->sales = xgrow(m->sales, &m->sales_cap, m->nnodes + 1, sizeof *m->sales);
-	m->sales[m->nnodes] = (struct match_sale){ -1, -1, -1, NULL };
+	m->sales[m->nnodes] = (struct match_sale){ .node_ms = -1,
+		.quote_ms = -1,
+		.uusd = -1,
+		.listing_ms = -1 };
 	m->nodes[m->nnodes] = (struct match_node){ .id = name->text,
 		.reputation_ppm = -1,
 		.uptime_ppm = UPTIME_PPM };
@@ -240,10 +179,9 @@ static size_t node_of(struct match_market *m, const char *id)
 
 static int read_node(struct match_market *m, const json_t *r, const char *where)
 {
-	const json_t *labels = json_object_get(r, "labels");
+	struct match_words words = words_of(&m->texts);
 	struct match_sale *sale;
-	struct gpu_group groups[GPUS_MAX];
-	struct match_node *n;
+	struct match_node n;
 	int64_t at_ms = 0;
 	size_t i;
 
@@ -252,24 +190,35 @@ static int read_node(struct match_market *m, const json_t *r, const char *where)
 	if (json_opt_time(r, where, "at", &at_ms) < 0)
 		return -1;
 	i = node_of(m, text(r, "node"));
-	n = &m->nodes[i];
 	sale = &m->sales[i];
 	if (at_ms < sale->node_ms)
 		return 0;
 	sale->node_ms = at_ms;
-	n->gpus = 0;
-	n->places = 0;
-	/* of GPUs of several models the most powerful are let, as they are quoted */
-	if (!gpus_group(r, groups))
+	sale->has_none = json_array_size(json_object_get(r, "gpus")) == 0 &&
+		json_object_get(r, "gpus");
+	match_node_read(r, &words, &n);
+	n.id = m->nodes[i].id;
+	m->nodes[i] = n;
+	return 0;
+}
+
+/* What is for sale of a node, whatever its record says. */
+static int read_listing(struct match_market *m, const json_t *r, const char *where)
+{
+	struct match_sale *sale;
+	int64_t at_ms = 0;
+	size_t i = node_of(m, text(r, "node"));
+
+	if (json_opt_time(r, where, "at", &at_ms) < 0)
+		return -1;
+	sale = &m->sales[i];
+	if (at_ms < sale->listing_ms)
 		return 0;
-	n->gpus = (int)groups->count;
-	for (int k = 0; k < n->gpus; k++)
-		n->places |= (uint64_t)1 << groups->at[k];
-	n->gpu_memory_bytes = groups->memory_bytes;
-	n->model = one_text(&m->texts, groups->model);
-	n->country = one_text(&m->texts, text(labels, "country"));
-	n->region = one_text(&m->texts, text(labels, "region"));
-	n->compliance = compliance_bits(json_object_get(labels, "compliance"));
+	sale->listing_ms = at_ms;
+	sale->listing = (struct match_node){ .cpu_cores = -1,
+		.memory_bytes = -1,
+		.disk_bytes = -1 };
+	match_listing_read(r, &sale->listing);
 	return 0;
 }
 
@@ -331,7 +280,7 @@ static int read_offer(struct match_market *m, const json_t *r, const char *where
 	n->reputation_ppm = whole(r, "reliability_ppm", -1);
 	n->uusd = whole(r, "uusd_per_gpu_hour", 0);
 	n->spot = json_is_true(json_object_get(r, "spot"));
-	m->sales[i] = (struct match_sale){ 0, 0, 0, NULL };
+	m->sales[i] = (struct match_sale){ .listing_ms = -1 };
 	return 0;
 }
 
@@ -346,14 +295,40 @@ static int read_sale(void *ctx, const struct record *rec)
 		return read_node(m, rec->json, rec->where);
 	if (strcmp(kind, "rnp.quote") == 0)
 		return read_quote(m, rec->json, rec->where);
+	if (strcmp(kind, "rnp.listing") == 0)
+		return read_listing(m, rec->json, rec->where);
 	if (strcmp(kind, "rnp.offer") == 0)
 		return read_offer(m, rec->json, rec->where);
 	return err_set(EX_DATAERR,
-		"%s: %s, where rnp.node, rnp.quote or rnp.offer is due", rec->where,
-		kind);
+		"%s: %s, where rnp.node, rnp.quote, rnp.listing or rnp.offer is due",
+		rec->where, kind);
 }
 
-/* Leaves only nodes that have a price and GPUs; sets the price of one GPU, rounded up. */
+static bool is_for_sale(const struct match_node *n, const struct match_sale *s)
+{
+	if (s->node_ms < 0 || s->quote_ms < 0 || s->uusd < 0)
+		return false;
+	if (!n->gpus)
+		return s->has_none;
+	return n->model && (!s->priced || s->priced == n->model);
+}
+
+static void apply_listing(struct match_node *n, const struct match_sale *s)
+{
+	const struct match_node *l = &s->listing;
+
+	if (s->listing_ms < 0)
+		return;
+	/* read when the number of GPUs was not known: 0 is all of them */
+	n->part_gpus = l->part_gpus ? l->part_gpus : n->gpus;
+	n->cpu_cores = l->cpu_cores < 0 ? n->cpu_cores : l->cpu_cores;
+	n->memory_bytes = l->memory_bytes < 0 ? n->memory_bytes : l->memory_bytes;
+	n->disk_bytes = l->disk_bytes < 0 ? n->disk_bytes : l->disk_bytes;
+	n->spot = l->spot;
+}
+
+/* Leaves only nodes that have a price, and GPUs or are known to have none; sets the price of one
+ * GPU, rounded up. */
 static void close_sales(struct match_market *m)
 {
 	size_t n = 0;
@@ -361,14 +336,17 @@ static void close_sales(struct match_market *m)
 	for (size_t i = 0; i < m->nnodes; i++) {
 		struct match_node node = m->nodes[i];
 		const struct match_sale *s = &m->sales[i];
+		int units = node.gpus ? node.gpus : 1;
 
-		if (s->node_ms < 0 || s->quote_ms < 0 || s->uusd < 0 || node.gpus < 1 ||
-			!node.model || (s->priced && s->priced != node.model)) {
+		if (!is_for_sale(&node, s)) {
 			m->unpriced++;
 			continue;
 		}
-		if (s->uusd)
-			node.uusd = (s->uusd + node.gpus - 1) / node.gpus;
+		apply_listing(&node, s);
+		if (s->uusd) {
+			node.uusd = (s->uusd + units - 1) / units;
+			node.all_uusd = s->uusd;
+		}
 		m->sales[n] = *s;
 		m->nodes[n++] = node;
 	}
@@ -427,6 +405,9 @@ static int set_throughput(void *ctx, const char *where, const char *type,
 
 int match_read_throughputs(struct match_market *m, const char *path)
 {
+	/* of what a name may mean there are no figures */
+	for (size_t i = 0; i < m->njobs; i++)
+		m->jobs[i].nmodels = m->jobs[i].named;
 	return throughputs_each(path, set_throughput, m);
 }
 

@@ -86,8 +86,9 @@ static void change(struct match_index *ix, struct rng *r)
 		}
 		break;
 	case 3:
-		p->n.uusd = (int64_t)(1 + rng_below(r, 30)) * 10001;
-		CHECK(match_index_price(ix, p->id, p->n.uusd) == p->there);
+		p->n.uusd = 0;
+		p->n.all_uusd = (int64_t)(1 + rng_below(r, 100)) * 10001;
+		CHECK(match_index_price(ix, p->id, p->n.all_uusd) == p->there);
 		break;
 	case 4:
 		bits = draw_bits(r, all_places(&p->n));
@@ -265,7 +266,9 @@ static bool is_busy(const struct match_job *j, const struct match_node *n)
 
 static int64_t cost_of(const struct match_job *j, const struct match_node *n)
 {
-	return n->uusd * let_of(j, n);
+	int64_t units = n->gpus ? n->gpus : 1, let = let_of(j, n);
+
+	return n->all_uusd ? (n->all_uusd * let + units - 1) / units : n->uusd * let;
 }
 
 /* The least that nodes of a model cost, over all ways to give each to a share or leave it: by how
