@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/money.h"
 #include "common/json/json.h"
+#include "common/market/wish.h"
 #include "common/record/gpus.h"
 #include "common/record/pool.h"
 
@@ -144,7 +145,7 @@ static void put(struct supply *s, struct sale *n)
 		.disk_bytes = n->disk_bytes,
 		.cpu_cores = n->cpu_cores,
 		.ping_us = n->ping_us,
-		.uusd = n->gpus ? sale_customer_uusd(n, 1) : n->customer_uusd,
+		.all_uusd = n->customer_uusd,
 		.reputation_ppm = -1,
 		.uptime_ppm = MONEY_PPM,
 		.compliance = n->compliance,
@@ -225,17 +226,6 @@ static void read_gpus(struct sale *n, const json_t *record)
 	}
 }
 
-static uint32_t compliance_of(const json_t *labels)
-{
-	const json_t *list = json_object_get(labels, "compliance"), *one;
-	uint32_t bits = 0;
-	size_t i;
-
-	json_array_foreach(list, i, one)
-		bits |= supply_compliance_bit(json_string_value(one));
-	return bits;
-}
-
 static void read_record(struct sale *n, const json_t *record)
 {
 	const json_t *labels = json_object_get(record, "labels");
@@ -251,7 +241,7 @@ static void read_record(struct sale *n, const json_t *record)
 					   (int)(pool_tier_find("none") - pool.tier) + 1;
 	n->country = copy_of(text_of(labels, "country"));
 	n->region = copy_of(text_of(labels, "region"));
-	n->compliance = compliance_of(labels);
+	n->compliance = match_compliance_bits(json_object_get(labels, "compliance"));
 	n->ping_us = whole_of(json_object_get(record, "network"), "ping_us");
 	n->host_type = MATCH_HOST_UNKNOWN;
 	for (int i = 1; host && i < MATCH_HOSTS; i++)

@@ -63,9 +63,6 @@ int supply_propose(struct supply *s, const json_t *job, int64_t now_ms, json_t *
 /* Takes off the market whoever is not for sale any more: silent, or with a listing that is over. */
 void supply_sweep(struct supply *s, int64_t now_ms);
 
-/* The bit that the index has for a compliance ("GDPR"); 0: it has none of that name. */
-uint32_t supply_compliance_bit(const char *name);
-
 /* How many nodes are for sale. */
 int64_t supply_count(struct supply *s);
 
