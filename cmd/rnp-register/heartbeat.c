@@ -26,7 +26,8 @@
 #define KEEP_CONNECTION_MS  5000
 #define INTERVAL_MAX_MS     3600000
 
-static const char *registry, *key_path, *passphrase_file, *ca_file, *state = "idle";
+static const char *registry, *key_path, *passphrase_file, *ca_file, *state = "idle",
+								    *state_from;
 static int64_t interval_ms = INTERVAL_DEFAULT_MS, promised_ms;
 static bool once;
 
@@ -37,6 +38,8 @@ static const struct opt opts[] = {
 		"promised time until the next (default 60s, whole seconds)"),
 	OPT(CHOICE, "state", &state, "S", "what the node does (default idle)",
 		.choices = "idle|busy|render|maintenance"),
+	OPT(TEXT, "state-from", &state_from, "F",
+		"read it from this file before each, where that is there"),
 	OPT_KEY(&key_path),
 	OPT_PASSPHRASE(&passphrase_file),
 	OPT_CA(&ca_file),
@@ -99,6 +102,40 @@ static void note_taken(int64_t at_ms, int64_t now_ms)
 	newest.mono_ns = clock_mono_ns();
 }
 
+/* What the node does now: who works on it may say so in a file, in one word. */
+static const char *state_now(void)
+{
+	static const char *const states[] = { "idle", "busy", "render", "maintenance" };
+	static bool told;
+	struct buf text = BUF_INIT;
+	const char *now = state;
+	bool known = false;
+
+	if (!state_from)
+		return state;
+	if (io_read(&text, state_from, 64) < 0) {
+		known = err_get()->code == EX_NOINPUT;
+	} else {
+		text.len = strcspn(buf_text(&text), "\n");
+		for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+			if (text.len == strlen(states[i]) &&
+				memcmp(buf_text(&text), states[i], text.len) == 0) {
+				now = states[i];
+				known = true;
+			}
+		if (!known)
+			err_set(EX_DATAERR,
+				"'%s' has no state: idle, busy, render or maintenance",
+				state_from);
+	}
+	if (!known && !told)
+		prog_warn("%s: heartbeats say '%s'", err_get()->text, state);
+	told = !known;
+	err_clear();
+	buf_release(&text);
+	return now;
+}
+
 /* Tells two machines with one key apart: a number of this process, or, of one that ends at once, of
  * the machine's start. */
 static char instance[17];
@@ -132,7 +169,7 @@ static json_t *make_heartbeat(const struct key *key, int64_t now_ms, int64_t at_
 	json_set_text(beat, "node", key->address);
 	json_set_time(beat, "at", at_ms);
 	json_set_i64(beat, "interval_s", promised_ms / 1000);
-	json_set_text(beat, "state", state);
+	json_set_text(beat, "state", state_now());
 	json_set_text(beat, "instance", instance);
 	if (signature_add(beat, key, now_ms) == 0)
 		return beat;

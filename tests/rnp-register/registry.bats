@@ -795,6 +795,27 @@ END
 		rnp-register submit --registry http://registry.invalid beat.json
 }
 
+@test "heartbeat: its state comes from a file, where that has one" {
+	start_registry
+	make_key a
+	node_record a >n.json
+	post /v1/nodes n.json
+	beat() {
+		run_split rnp-register heartbeat --registry "$url" --once --key a.json --state render --state-from state
+		assert_success
+		jq -r .state <<<"$output"
+	}
+	run beat
+	assert_output render
+	echo busy >state
+	run beat
+	assert_output busy
+	echo asleep >state
+	run_split rnp-register heartbeat --registry "$url" --once --key a.json --state-from state
+	assert_equal "$(jq -r .state <<<"$output")" idle
+	[[ $stderr == *"'state' has no state: idle, busy, render or maintenance: heartbeats say 'idle'"* ]] || fail "$stderr"
+}
+
 @test "heartbeat: goes on while the registry is away, ends when it refuses" {
 	start_registry
 	make_key a
