@@ -108,10 +108,11 @@ $(BUILD)/obj/kernels/%.o $(BUILD)/obj/tests/unit/kernels/%.o: CFLAGS += $(KERNEL
 
 # What the programs hold as text, by the name of its arrays: scripts/embed writes them as C. Beside them stand the
 # examples of the man pages, which --help shows.
-EMBEDDED := schema api serve train units
+EMBEDDED := schema api serve train units agent
 EMBED_schema := $(call files_in,common/json/schema,.json)
 EMBED_api    := cmd/rnp-register/registry/openapi.json
 EMBED_serve  := cmd/rnp-serve/server/openapi.json cmd/rnp-serve/server/page.html
+EMBED_agent  := cmd/rnp-register/agent/start.sh
 EMBED_train  := cmd/rnp-train/coordinator/openapi.json
 EMBED_units  := $(addprefix scripts/systemd/rnp-,heartbeat.service node.service node.timer)
 PAGES := $(sort $(wildcard man/*.1))

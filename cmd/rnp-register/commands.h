@@ -21,5 +21,6 @@ extern const struct command command_sign;
 extern const struct command command_status;
 extern const struct command command_submit;
 extern const struct command command_verify;
+extern const struct command command_work;
 
 #endif

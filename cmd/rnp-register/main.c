@@ -20,6 +20,7 @@ static const struct command *const commands[] = {
 	&command_launch,
 	&command_config,
 	&command_serve,
+	&command_work,
 	&command_gateway,
 	NULL,
 };

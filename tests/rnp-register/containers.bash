@@ -50,3 +50,22 @@ end_podman() {
 	local pid
 	for pid in $(pgrep -f "podman.*--runroot $1" || true); do kill "$pid" 2>/dev/null || true; done
 }
+
+# Skips where a lease's disk and network cannot be made: loop devices, an encrypting ext4, nftables.
+need_sandbox() {
+	local tool
+	for tool in mkfs.ext4 nft losetup ip; do
+		command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
+			skip "no $tool: scripts/bootstrap"
+	done
+	[[ -e /dev/loop-control ]] || skip "no loop devices here"
+}
+
+# end_leases DIR RUN: ends what an agent with these folders has left: a test that failed must not keep a machine busy
+end_leases() {
+	local pid point
+	for pid in $(pgrep -f -- "$2/l/" || true); do kill -9 "$pid" 2>/dev/null || true; done
+	for point in $(awk -v d="$1/" -v r="$2/" 'index($2, d) == 1 || index($2, r) == 1 { print $2 }' /proc/mounts | sort -r); do
+		umount -l "$point" 2>/dev/null || true
+	done
+}

@@ -70,6 +70,8 @@ struct engine_spec {
 	int64_t cpu_millis;  /* thousandths of a core */
 	int64_t pids, files; /* processes and threads; open files of each. At least 1 */
 	int64_t log_bytes_max;
+	/* of engines that make a disk and a network (sandbox.h) */
+	int64_t disk_bytes, up_bits_per_s;
 };
 
 enum engine_status {

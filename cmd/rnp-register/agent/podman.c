@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-#define RUN_MAX        60 /* bytes: the socket's path has 107 */
+#define RUN_MAX        45 /* bytes: podman's runroot below it has 50 at most */
 #define STOP_MORE_MS   30000
 #define REMOVE_MS      60000
 #define REMOVE_TRIES   20
@@ -257,7 +257,7 @@ struct engine *podman_open(const struct podman_config *c)
 	p->root = xstrdup(c->root);
 	p->run = xstrdup(c->run);
 	p->images = c->images ? xstrdup(c->images) : NULL;
-	p->program = xstrdup(c->program ? c->program : "podman");
+	p->program = xstrdup(c->program ? c->program : "/usr/bin/podman");
 	p->socket = join(c->run, "podman.sock");
 	p->idle_ms = c->idle_ms;
 	if (make_folders(p) == 0 && podman_configure(p) == 0)

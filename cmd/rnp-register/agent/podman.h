@@ -12,10 +12,10 @@
 struct podman_config {
 	/* images and containers: the node's store, or in a lease's volume */
 	const char *root;
-	/* on a tmpfs: socket, locks, configuration; at most 60 bytes long */
+	/* on a tmpfs: socket, locks, configuration; at most 45 bytes long */
 	const char *run;
 	const char *images;  /* the root of the node's store; NULL: root is it */
-	const char *program; /* NULL: podman of PATH */
+	const char *program; /* NULL: /usr/bin/podman */
 	int64_t idle_ms;     /* the service ends after; 0: 30 s */
 };
 

@@ -16,6 +16,11 @@ struct podman {
 	int64_t idle_ms;
 	struct http http;
 	pid_t service; /* that we started; 0: none, or somebody else's child */
+	/* the container that was seen running last: as long as its process and conmon live, podman
+	 * need not be asked again */
+	char running[ENGINE_ID_MAX];
+	pid_t pid, conmon;
+	int64_t started_ms;
 };
 
 static inline struct podman *podman_of(struct engine *e)

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cmd/rnp-register/agent/command.h"
 #include "cmd/rnp-register/agent/podman_parts.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -104,8 +105,8 @@ static void pause_shortly(void)
 /* The service gets what it needs of our environment, and its configuration. */
 static void fill_environment(const struct podman *p, char **env, struct buf *text)
 {
-	static const char *const passed[] = { "PATH", "http_proxy", "https_proxy",
-		"no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
+	static const char *const passed[] = { "http_proxy", "https_proxy", "no_proxy",
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
 		"SSL_CERT_DIR" };
 	size_t starts[ENV_MAX], n = 0;
 
@@ -115,6 +116,9 @@ static void fill_environment(const struct podman *p, char **env, struct buf *tex
 			buf_addf(text, "%s=%s", passed[i], getenv(passed[i]));
 			buf_addc(text, '\0');
 		}
+	starts[n++] = text->len;
+	buf_adds(text, "PATH=" COMMAND_PATH);
+	buf_addc(text, '\0');
 	starts[n++] = text->len;
 	buf_addf(text, "CONTAINERS_CONF=%s/containers.conf", p->run);
 	buf_addc(text, '\0');

@@ -15,6 +15,7 @@
 #include "cmd/rnp-register/agent/proc.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/base/num.h"
 
 /* until conmon has written the exit code of a container that ended */
@@ -106,6 +107,49 @@ static void look_at_kernel(struct podman_seen *s)
 	t->oom |= proc_oom_kills(s->pid) > 0;
 }
 
+/* What was seen running before and still does. Returns whether it is known. */
+static bool recall(const struct podman *p, const char *id, struct podman_seen *s)
+{
+	if (!p->pid || strcmp(p->running, id) != 0 || !proc_is_of(p->pid, id) ||
+		(p->conmon && kill(p->conmon, 0) < 0))
+		return false;
+	*s = (struct podman_seen){ .pid = p->pid, .conmon = p->conmon };
+	s->state.status = ENGINE_RUNNING;
+	s->state.started_ms = p->started_ms;
+	snprintf(s->state.id, sizeof s->state.id, "%s", id);
+	return true;
+}
+
+static void note_running(struct podman *p, const struct podman_seen *s)
+{
+	p->pid = s->state.status == ENGINE_RUNNING ? s->pid : 0;
+	p->conmon = s->conmon;
+	p->started_ms = s->state.started_ms;
+	snprintf(p->running, sizeof p->running, "%s", s->state.id);
+}
+
+/* Version 4.3 names conmon's process in a file alone. */
+static void find_conmon(struct podman_seen *s)
+{
+	struct buf text = BUF_INIT;
+	int64_t pid = 0;
+
+	if (!s->conmon && s->conmon_file[0] && io_read(&text, s->conmon_file, 32) == 0 &&
+		num_i64(buf_text(&text), "conmon", 2, INT32_MAX, &pid) == 0)
+		s->conmon = (pid_t)pid;
+	err_clear();
+	buf_release(&text);
+}
+
+static int look_at(struct podman *p, const char *id, struct podman_seen *s)
+{
+	if (podman_inspect(p, id, s) < 0)
+		return -1;
+	if (s->state.status == ENGINE_RUNNING)
+		find_conmon(s);
+	return settle(p, id, s);
+}
+
 int podman_stat(struct engine *e, const char *id, int64_t wait_ms,
 	struct engine_state *out)
 {
@@ -113,28 +157,26 @@ int podman_stat(struct engine *e, const char *id, int64_t wait_ms,
 	struct podman_seen s;
 	bool oom = false;
 
-	if (podman_inspect(p, id, &s) < 0)
+	if (!recall(p, id, &s) && look_at(p, id, &s) < 0)
 		return -1;
-	if (s.state.status == ENGINE_RUNNING && proc_is_of(s.pid, id)) {
+	if (s.state.status == ENGINE_RUNNING && wait_ms > 0) {
 		look_at_kernel(&s);
-		if (wait_ms > 0) {
-			oom = s.state.oom;
-			if (proc_wait(s.pid, wait_ms) && podman_inspect(p, id, &s) < 0)
-				return -1;
+		oom = s.state.oom;
+		if (proc_wait(s.pid, wait_ms) && look_at(p, id, &s) < 0)
+			return -1;
+	}
+	if (s.state.status == ENGINE_RUNNING) {
+		look_at_kernel(&s);
+		if (conmon_is_gone(&s)) {
+			s.state.status = ENGINE_LOST;
+			say(&s.state,
+				"the supervisor was killed: the container runs on unwatched");
 		}
 	}
-	if (settle(p, id, &s) < 0)
-		return -1;
 	s.state.oom |= oom;
-	if (s.state.status == ENGINE_RUNNING)
-		look_at_kernel(&s);
-	if (s.state.status == ENGINE_RUNNING && conmon_is_gone(&s)) {
-		s.state.status = ENGINE_LOST;
-		say(&s.state,
-			"the supervisor was killed: the container runs on unwatched");
-	}
 	if (s.state.status == ENGINE_EXITED)
 		say_exit(&s.state);
+	note_running(p, &s);
 	*out = s.state;
 	return 0;
 }

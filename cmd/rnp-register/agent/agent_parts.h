@@ -1,0 +1,132 @@
+/* agent_parts.h - what the files of the agent share; not for callers. */
+#ifndef RNP_REGISTER_AGENT_AGENT_PARTS_H
+#define RNP_REGISTER_AGENT_AGENT_PARTS_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cmd/rnp-register/agent/agent.h"
+#include "cmd/rnp-register/agent/assignment.h"
+#include "cmd/rnp-register/agent/journal.h"
+
+#define AGENT_LEASES_MAX 64
+#define AGENT_REFUSED    64
+#define AGENT_FIRST_ID   UINT32_C(0x10000000) /* users of slot 0; each has so many: */
+#define AGENT_IDS        UINT32_C(65536)
+#define AGENT_LABEL      "rnp.lease"
+#define AGENT_LOG_MAX    ((int64_t)64 << 20) /* of a container, on its disk */
+
+struct agent;
+
+/* A lease that runs. */
+struct lease {
+	struct agent *agent;
+	struct lease_row row; /* its thread's alone once that runs */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	char *news; /* what the registry says now, as text; NULL: nothing new; under lock */
+	bool vanished; /* the registry lists it no more; under lock */
+	_Atomic int over;
+
+	/* of its thread alone */
+	json_t *entry; /* what now is read from */
+	struct assignment now;
+	bool ends; /* vanished, as its thread has seen it */
+	struct engine *engine;
+	struct http http;
+	struct engine_log log;
+	struct buf unsent; /* of the log */
+	int64_t seen_ns;   /* when it was last seen to run; 0: does not */
+	int64_t told_ns, kept_ns,
+		logged_ns;     /* last report, last row written, last piece of log */
+	char peers_sha256[65]; /* of the peers whose names the container has */
+};
+
+struct agent {
+	const struct agent_config *c;
+	const volatile int *stop;
+	struct journal journal;
+	struct sandbox_place place;
+	struct engine *store; /* images; under store_lock */
+	pthread_mutex_t store_lock;
+	struct http_abort abort; /* of everything that waits for the registry */
+
+	/* of the thread that asks for work */
+	struct lease *leases[AGENT_LEASES_MAX];
+	size_t nleases;
+	struct assignment_quote *quotes;
+	size_t nquotes, quotes_cap;
+	int64_t quotes_ns;                         /* when they were last asked for */
+	char refused[AGENT_REFUSED][LEASE_ID_MAX]; /* of what was refused: said once */
+	size_t nrefused;
+	int64_t after; /* of the registry's list */
+	int64_t cleaned_ns;
+	int busy; /* what state_to has; -1: nothing */
+
+	pthread_mutex_t mail_lock;
+	pthread_cond_t mail; /* there are events to be sent */
+};
+
+/* --- events (agent_events.c) ------------------------------------------------------------------ */
+
+/* What an event says beside its states. */
+struct event_news {
+	const char *cause;              /* NULL: nothing */
+	const struct engine_pull *pull; /* NULL: no pull */
+	bool exit;                      /* the run has ended, with row->exit */
+};
+
+/* Moves a lease to a state, or tells news of the one it is in: its row and the event are on the
+ * disk when this returns, and are sent by themselves. Returns 0, or -1 with err_set. */
+int event_tell(struct agent *a, struct lease_row *row, enum lease_state to,
+	const struct event_news *news);
+int event_say(struct agent *a, struct lease_row *row, enum lease_state to,
+	const char *cause);
+/* The same for what was never taken on: there is no row. */
+int event_refuse(struct agent *a, const struct assignment *as, enum lease_state to,
+	const char *cause);
+
+/* The thread that sends events, in their order, until the registry takes or refuses them. */
+void *events_thread(void *agent);
+
+/* --- leases (lease.c, lease_files.c, lease_run.c)
+ * ---------------------------------------------- */
+
+/* Begins a lease's thread. assignment: JSON. Returns NULL with err_set. */
+struct lease *lease_start(struct agent *a, const struct lease_row *row,
+	const char *assignment);
+/* The registry says this of it now; NULL: it lists it no more. */
+void lease_tell(struct lease *l, const char *assignment);
+/* Waits for its thread, and frees it. */
+void lease_join(struct lease *l);
+
+/* Takes account of news; waits for them until wait_ms are over. */
+void lease_look(struct lease *l, int64_t wait_ms);
+/* Whether it is to end, or we are. */
+bool lease_is_ending(const struct lease *l);
+bool agent_is_stopping(const struct agent *a);
+
+/* The states, each until the next. Return 0, or -1 with err_set: the lease has failed. */
+int lease_pull(struct lease *l);
+int lease_begin(struct lease *l);
+int lease_watch(struct lease *l);
+/* Ends container, disk and network. */
+int lease_remove(struct lease *l);
+
+/* Files that the container sees at SANDBOX_IN. */
+int lease_write_start(struct lease *l); /* before it is made */
+int lease_write_go(struct lease *l);    /* all ranks are ready */
+void lease_forget_go(struct lease *l);  /* another run will wait again */
+void lease_kick(struct lease *l);       /* whoever waits looks again */
+/* Fetches a blob of the booking to a file or a buffer, and checks its hash. */
+int lease_fetch(struct lease *l, const char *sha256, size_t max, struct buf *out);
+/* Unpacks the work directory. */
+int lease_unpack(struct lease *l);
+
+/* Sends what the log has; all: to its end. */
+void lease_send_log(struct lease *l, bool all);
+
+#endif

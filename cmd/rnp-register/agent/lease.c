@@ -1,0 +1,230 @@
+/* lease.c - a lease's thread: from what was assigned to what is over, by its states. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-register/agent/agent_parts.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+
+#define LOOK_MS   500
+#define AGAIN_MS  2000
+#define REMOVE_MS 60000
+
+/* --- news ------------------------------------------------------------------------------------ */
+
+bool agent_is_stopping(const struct agent *a)
+{
+	return *a->stop != 0;
+}
+
+bool lease_is_ending(const struct lease *l)
+{
+	return l->ends || l->now.release || agent_is_stopping(l->agent);
+}
+
+/* Reads what the registry says now. What does not read is passed over: the last word stands. */
+static void take_news(struct lease *l, char *text)
+{
+	json_t *entry = json_parse_object(text, strlen(text), "work");
+	struct assignment now;
+
+	if (entry && assignment_parse(&now, entry) == 0 &&
+		strcmp(now.id, l->row.id) == 0) {
+		json_decref(l->entry);
+		l->entry = entry;
+		l->now = now;
+	} else {
+		json_decref(entry);
+		err_clear();
+	}
+	free(text);
+}
+
+void lease_look(struct lease *l, int64_t wait_ms)
+{
+	struct timespec until;
+	char *news;
+
+	clock_after(&until, CLOCK_MONOTONIC, wait_ms * 1000000);
+	pthread_mutex_lock(&l->lock);
+	while (wait_ms > 0 && !l->news && !l->vanished && !agent_is_stopping(l->agent))
+		if (pthread_cond_timedwait(&l->changed, &l->lock, &until) != 0)
+			break;
+	news = l->news;
+	l->news = NULL;
+	l->ends = l->vanished;
+	pthread_mutex_unlock(&l->lock);
+	if (news)
+		take_news(l, news);
+}
+
+void lease_tell(struct lease *l, const char *assignment)
+{
+	pthread_mutex_lock(&l->lock);
+	if (assignment) {
+		free(l->news);
+		l->news = xstrdup(assignment);
+	}
+	l->vanished = !assignment;
+	pthread_cond_signal(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* --- its course ------------------------------------------------------------------------------ */
+
+/* The registry says when its devices are proven. */
+static int wait_proven(struct lease *l)
+{
+	while (!lease_is_ending(l) && l->now.state < LEASE_PULLING)
+		lease_look(l, LOOK_MS);
+	return 0;
+}
+
+/* Finds the container of an earlier process again. */
+static int find_container(struct lease *l)
+{
+	char id[ENGINE_ID_MAX];
+	int rc = engine_adopt(l->engine, AGENT_LABEL, l->row.id, id);
+
+	if (rc < 0)
+		return -1;
+	if (rc == 0)
+		return err_set(EX_UNAVAILABLE, "its container is gone");
+	snprintf(l->row.container, sizeof l->row.container, "%s", id);
+	return 0;
+}
+
+/* Runs the states from that which the row has on. Returns 0 when it is to end; -1 with err_set. */
+static int go_through(struct lease *l)
+{
+	if (l->row.state == LEASE_READY && find_container(l) < 0)
+		return -1;
+	if (l->row.state <= LEASE_PROVING && wait_proven(l) < 0)
+		return -1;
+	if (!lease_is_ending(l) && l->row.state <= LEASE_PULLING && lease_pull(l) < 0)
+		return -1;
+	if (!lease_is_ending(l) && l->row.state <= LEASE_STARTING && lease_begin(l) < 0)
+		return -1;
+	if (!lease_is_ending(l) && l->row.state == LEASE_READY)
+		return lease_watch(l);
+	return 0;
+}
+
+/* Takes all of it away, trying again for a while. Returns whether it is gone. */
+static bool take_away(struct lease *l)
+{
+	int64_t end_ns = clock_mono_ns() + INT64_C(1000000) * REMOVE_MS;
+
+	while (lease_remove(l) < 0) {
+		if (clock_mono_ns() > end_ns || agent_is_stopping(l->agent))
+			return false;
+		nanosleep(&(struct timespec){ .tv_sec = AGAIN_MS / 1000 }, NULL);
+	}
+	return true;
+}
+
+/* A failure is told when what ran is gone: the devices are then free for others. */
+static void fail(struct lease *l)
+{
+	struct err why;
+	char line[LEASE_CAUSE_MAX + 80];
+
+	err_save(&why);
+	lease_send_log(l, true);
+	take_away(l);
+	if (agent_is_stopping(l->agent))
+		return;
+	event_say(l->agent, &l->row, LEASE_FAILED, why.text);
+	snprintf(line, sizeof line, "lease %s failed: %.400s", l->row.id, why.text);
+	l->agent->c->say(line);
+}
+
+static void release(struct lease *l)
+{
+	struct agent *a = l->agent;
+	bool told = l->ends; /* the registry has ended it */
+
+	if (!told && l->row.state >= LEASE_READY)
+		event_say(a, &l->row, LEASE_RELEASING, l->now.cause);
+	if (l->row.container[0])
+		l->engine->ops->stop(l->engine, l->row.container, a->c->grace_ms);
+	lease_send_log(l, true);
+	take_away(l);
+	err_clear();
+	if (agent_is_stopping(a))
+		return;
+	if (!told) {
+		event_say(a, &l->row, LEASE_RELEASED, NULL);
+		return;
+	}
+	l->row.state = LEASE_RELEASED;
+	journal_put(&a->journal, &l->row, NULL);
+}
+
+static void *lease_thread(void *arg)
+{
+	struct lease *l = arg;
+	int rc;
+
+	lease_look(l, 0);
+	rc = go_through(l);
+	if (rc < 0 && !agent_is_stopping(l->agent))
+		fail(l);
+	else if (!agent_is_stopping(l->agent))
+		release(l);
+	l->over = l->row.state >= LEASE_RELEASED;
+	return NULL;
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static void free_lease(struct lease *l)
+{
+	sandbox_close(l->engine);
+	http_release(&l->http);
+	engine_log_close(&l->log);
+	buf_release(&l->unsent);
+	json_decref(l->entry);
+	free(l->news);
+	pthread_mutex_destroy(&l->lock);
+	pthread_cond_destroy(&l->changed);
+	free(l);
+}
+
+struct lease *lease_start(struct agent *a, const struct lease_row *row,
+	const char *assignment)
+{
+	struct lease *l = xcalloc(1, sizeof *l);
+	pthread_condattr_t mono;
+
+	l->agent = a;
+	l->row = *row;
+	l->log = (struct engine_log)ENGINE_LOG_INIT;
+	l->log.file = row->log_file;
+	l->log.bytes = row->log_bytes;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&mono);
+	pthread_condattr_setclock(&mono, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->changed, &mono);
+	pthread_condattr_destroy(&mono);
+	l->news = xstrdup(assignment);
+	l->engine = sandbox_open(&a->place, row->id);
+	if (l->engine && pthread_create(&l->thread, NULL, lease_thread, l) == 0)
+		return l;
+	if (l->engine)
+		err_set(EX_OSERR, "cannot start a thread");
+	free_lease(l);
+	return NULL;
+}
+
+void lease_join(struct lease *l)
+{
+	pthread_mutex_lock(&l->lock);
+	pthread_cond_signal(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	pthread_join(l->thread, NULL);
+	free_lease(l);
+}

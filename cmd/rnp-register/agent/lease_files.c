@@ -1,0 +1,280 @@
+/* lease_files.c - what a container is given: its start, the job's texts, its rank and peers, its
+ * work directory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/rnp-register/agent/agent_parts.h"
+#include "cmd/rnp-register/pack/unpack.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/sha256.h"
+#include "common/json/json.h"
+
+#define SCRIPT_BYTES_MAX ((size_t)1 << 20)
+#define BLOB_MS          120000
+#define ADDRESS_ALONE    "127.0.0.1"
+#define ENTRIES_MAX      500000
+
+/* cmd/rnp-register/agent/start.sh */
+extern const char *const agent_embedded_texts[];
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static void path_in(struct buf *out, const struct lease *l, const char *name)
+{
+	buf_reset(out);
+	sandbox_in(out, &l->agent->place, l->row.id);
+	buf_addf(out, "/%s", name);
+}
+
+static int put_file(const struct lease *l, const char *name, const char *text, size_t len)
+{
+	struct buf path = BUF_INIT;
+	int rc;
+
+	path_in(&path, l, name);
+	rc = io_replace(buf_text(&path), text, len, 0644);
+	buf_release(&path);
+	return rc;
+}
+
+static int make_gate(const struct lease *l)
+{
+	struct buf path = BUF_INIT;
+	int rc = 0;
+
+	path_in(&path, l, "gate");
+	if (mkfifo(buf_text(&path), 0644) < 0 && errno != EEXIST)
+		rc = err_sys(EX_IOERR, "cannot make '%s'", buf_text(&path));
+	buf_release(&path);
+	return rc;
+}
+
+void lease_kick(struct lease *l)
+{
+	struct buf path = BUF_INIT;
+	int fd;
+
+	path_in(&path, l, "gate");
+	fd = open(buf_text(&path), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0) {
+		(void)!write(fd, "\n", 1);
+		close(fd);
+	}
+	buf_release(&path);
+}
+
+void lease_forget_go(struct lease *l)
+{
+	struct buf path = BUF_INIT;
+
+	path_in(&path, l, "go");
+	unlink(buf_text(&path));
+	buf_release(&path);
+}
+
+/* --- blobs ----------------------------------------------------------------------------------- */
+
+static int check_hash(const struct buf *b, const char *sha256_hex)
+{
+	unsigned char hash[SHA256_BYTES];
+	char hex[2 * SHA256_BYTES + 1];
+
+	sha256(hash, buf_text(b), b->len);
+	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+	return strcmp(hex, sha256_hex) == 0 ?
+		0 :
+		err_set(EX_DATAERR, "blob %.12s is not what its name says", sha256_hex);
+}
+
+int lease_fetch(struct lease *l, const char *sha256_hex, size_t max, struct buf *out)
+{
+	const struct agent_config *c = l->agent->c;
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct http_request q = { .ca_file = c->ca,
+		.signer = c->key,
+		.timeout_ms = BLOB_MS,
+		.response_bytes_max = (int64_t)max,
+		.abort = &l->agent->abort };
+	struct buf url = BUF_INIT, path = BUF_INIT;
+	int rc = -1;
+
+	buf_addf(&path, "/v1/blobs/%s", sha256_hex);
+	if (http_url(&url, c->registry, buf_text(&path)) == 0) {
+		q.url = buf_text(&url);
+		rc = http_fetch(&l->http, &q, &r);
+	}
+	if (rc == 0)
+		rc = check_hash(&r.body, sha256_hex);
+	if (rc == 0)
+		buf_add(out, r.body.data, r.body.len);
+	else
+		err_add("cannot get what the job needs");
+	buf_release(&url);
+	buf_release(&path);
+	http_response_release(&r);
+	return rc;
+}
+
+static int fetch_script(struct lease *l, const char *sha256_hex, const char *name)
+{
+	struct buf text = BUF_INIT;
+	int rc = 0;
+
+	if (sha256_hex) {
+		rc = lease_fetch(l, sha256_hex, SCRIPT_BYTES_MAX, &text);
+		if (rc == 0)
+			rc = put_file(l, name, buf_text(&text), text.len);
+	}
+	buf_release(&text);
+	return rc;
+}
+
+static int fetch_blob(void *ctx, const struct manifest_blob *b, struct buf *out)
+{
+	char hex[2 * SHA256_BYTES + 1];
+
+	sodium_bin2hex(hex, sizeof hex, b->sha256, sizeof b->sha256);
+	return lease_fetch(ctx, hex, (size_t)b->bytes, out);
+}
+
+/* The first blob of a booking is the manifest of the work directory. */
+int lease_unpack(struct lease *l)
+{
+	const struct sandbox_place *place = &l->agent->place;
+	uint32_t owner = AGENT_FIRST_ID + (uint32_t)l->row.slot * AGENT_IDS;
+	struct unpack_config c = { .entries_max = ENTRIES_MAX,
+		.uid = owner,
+		.gid = owner,
+		.fetch = fetch_blob,
+		.ctx = l };
+	struct buf text = BUF_INIT, path = BUF_INIT;
+	struct manifest m = { 0 };
+	int rc = 0;
+
+	if (!l->now.nblobs)
+		return 0;
+	sandbox_work(&path, place, l->row.id);
+	/* an agent before us may have done it already */
+	if (rmdir(buf_text(&path)) < 0 && errno == ENOTEMPTY)
+		goto out;
+	rc = lease_fetch(l, l->now.blobs[0], MANIFEST_BYTES_MAX, &text);
+	if (rc == 0)
+		rc = manifest_read(&m, buf_text(&text), text.len, "work directory");
+	if (rc == 0)
+		rc = unpack(&m, buf_text(&path), &c);
+out:
+	manifest_release(&m);
+	buf_release(&text);
+	buf_release(&path);
+	return rc;
+}
+
+/* --- rank and peers -------------------------------------------------------------------------- */
+
+/* Appends "export NAME='value'", with quotes in it as a shell reads them. */
+static void add_variable(struct buf *out, const char *prefix, const char *name,
+	const char *value)
+{
+	buf_addf(out, "export %s%s='", prefix, name);
+	for (; *value; value++)
+		if (*value == '\'')
+			buf_adds(out, "'\\''");
+		else
+			buf_addc(out, *value);
+	buf_adds(out, "'\n");
+}
+
+/* Under SkyPilot's names and under ours. */
+static void add_both(struct buf *out, const char *sky, const char *ours,
+	const char *value)
+{
+	add_variable(out, "SKYPILOT_", sky, value);
+	add_variable(out, "RNP_", ours, value);
+}
+
+static void add_number(struct buf *out, const char *sky, const char *ours, int64_t v)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%lld", (long long)v);
+	add_both(out, sky, ours, text);
+}
+
+/* Addresses of all ranks, a line each; our own where the registry names none. Returns how many
+ * ranks there are. */
+static size_t add_addresses(struct buf *out, const struct lease *l)
+{
+	size_t n = 0, i;
+	json_t *peer;
+
+	json_array_foreach((json_t *)l->now.peers, i, peer) {
+		const char *address = json_string_value(json_object_get(peer, "address"));
+
+		if (address && strspn(address, "0123456789abcdef.:") != strlen(address))
+			address = NULL;
+		buf_addf(out, "%s%s", n++ ? "\n" : "", address ? address : ADDRESS_ALONE);
+	}
+	if (!n)
+		buf_adds(out, ADDRESS_ALONE);
+	return n ? n : 1;
+}
+
+static void add_environment(struct buf *out, const struct lease *l, const struct buf *ips,
+	size_t n)
+{
+	char text[24], task[80];
+
+	add_number(out, "NODE_RANK", "RANK", l->row.rank);
+	add_number(out, "SETUP_NODE_RANK", "SETUP_RANK", l->row.rank);
+	add_number(out, "NUM_NODES", "NODES", (int64_t)n);
+	add_number(out, "NUM_GPUS_PER_NODE", "GPUS", (int64_t)l->now.ngpus);
+	add_both(out, "NODE_IPS", "ADDRESSES", buf_text(ips));
+	snprintf(task, sizeof task, "rnp-%s", l->row.cluster);
+	add_both(out, "TASK_ID", "CLUSTER", task);
+	snprintf(text, sizeof text, "%lld", (long long)l->row.restarts);
+	add_variable(out, "RNP_", "RESTART", text);
+}
+
+int lease_write_start(struct lease *l)
+{
+	struct buf dir = BUF_INIT;
+	int rc;
+
+	sandbox_in(&dir, &l->agent->place, l->row.id);
+	rc = io_make_dirs(buf_text(&dir), 0755);
+	buf_release(&dir);
+	if (rc < 0 ||
+		put_file(l, "start", agent_embedded_texts[0],
+			strlen(agent_embedded_texts[0])) < 0 ||
+		make_gate(l) < 0 || fetch_script(l, l->now.setup, "setup") < 0)
+		return -1;
+	return fetch_script(l, l->now.run, "run");
+}
+
+int lease_write_go(struct lease *l)
+{
+	struct buf ips = BUF_INIT, env = BUF_INIT;
+	size_t n = add_addresses(&ips, l);
+	int rc;
+
+	add_environment(&env, l, &ips, n);
+	buf_addc(&ips, '\n');
+	rc = put_file(l, "nodes", buf_text(&ips), ips.len);
+	if (rc == 0)
+		rc = put_file(l, "env", buf_text(&env), env.len);
+	if (rc == 0)
+		rc = put_file(l, "go", "", 0);
+	buf_release(&ips);
+	buf_release(&env);
+	if (rc == 0)
+		lease_kick(l);
+	return rc;
+}

@@ -1,0 +1,353 @@
+/* lease_run.c - what happens in the states of a lease: its image comes, its container is made,
+ * it runs and is watched, it is removed. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-register/agent/agent_parts.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+
+#define NEWS_MS    5000 /* between two events of a pull */
+#define WATCH_MS   200
+#define REPORT_MS  60000
+#define KEEP_MS    5000 /* between two writings of ready_ms */
+#define LOG_MS     500
+#define LOG_PIECE  ((size_t)64 << 10)
+#define LOG_MS_MAX 10000
+#define PIDS_MAX   32768
+#define FILES_MAX  16384
+#define LOST_MS    2000
+
+static int64_t since_ms(int64_t then_ns)
+{
+	return (clock_mono_ns() - then_ns) / 1000000;
+}
+
+/* --- pulling --------------------------------------------------------------------------------- */
+
+static int tell_pull(void *ctx, const struct engine_pull *p)
+{
+	struct lease *l = ctx;
+	struct buf words = BUF_INIT;
+
+	lease_look(l, 0);
+	if (!lease_is_ending(l) && since_ms(l->told_ns) >= NEWS_MS) {
+		buf_addf(&words, "pulling %.120s: ", l->now.image);
+		engine_pull_words(&words, p);
+		event_tell(l->agent, &l->row, LEASE_PULLING,
+			&(struct event_news){ .cause = buf_text(&words), .pull = p });
+		l->told_ns = clock_mono_ns();
+		buf_release(&words);
+	}
+	return lease_is_ending(l);
+}
+
+/* One image after the other comes into the node's store. */
+static int wait_turn(struct lease *l)
+{
+	struct agent *a = l->agent;
+
+	while (pthread_mutex_trylock(&a->store_lock) != 0) {
+		lease_look(l, WATCH_MS);
+		if (lease_is_ending(l))
+			return err_set(EX_TEMPFAIL, "it ended");
+		if (since_ms(l->told_ns) >= REPORT_MS) {
+			event_say(a, &l->row, LEASE_PULLING,
+				"another image is on its way first");
+			l->told_ns = clock_mono_ns();
+		}
+	}
+	return 0;
+}
+
+int lease_pull(struct lease *l)
+{
+	struct agent *a = l->agent;
+	struct engine_pull_call call = { .image = l->now.image,
+		.progress = tell_pull,
+		.ctx = l,
+		.ids = AGENT_IDS };
+	struct buf words = BUF_INIT;
+	int rc;
+
+	buf_addf(&words, "pulling %.400s", l->now.image);
+	rc = event_say(a, &l->row, LEASE_PULLING, buf_text(&words));
+	buf_release(&words);
+	l->told_ns = clock_mono_ns();
+	if (rc < 0 || wait_turn(l) < 0)
+		return lease_is_ending(l) ? 0 : -1;
+	rc = a->store->ops->pull(a->store, &call);
+	pthread_mutex_unlock(&a->store_lock);
+	return lease_is_ending(l) ? 0 : rc;
+}
+
+/* --- starting -------------------------------------------------------------------------------- */
+
+/* A lease gets what its customer asked for, else its share by GPUs. */
+static int64_t share_of(const struct lease *l, int64_t asked, int64_t all)
+{
+	const struct agent_config *c = l->agent->c;
+
+	if (asked > 0)
+		return asked < all ? asked : all;
+	if (c->ngpus && l->now.ngpus)
+		return all / (int64_t)c->ngpus * (int64_t)l->now.ngpus;
+	return all;
+}
+
+static int create(struct lease *l)
+{
+	const struct agent_config *c = l->agent->c;
+	const char *command[] = { "/bin/sh", SANDBOX_IN "/start", NULL };
+	const char *labels[3] = { NULL }, *devices[LEASE_GPUS_MAX + 1] = { NULL };
+	char label[2][160], names[LEASE_GPUS_MAX][LEASE_GPU_BYTES + 64], host[24],
+		id[ENGINE_ID_MAX];
+	struct engine_spec s = { .name = l->row.id,
+		.image = l->now.image,
+		.command = command,
+		.labels = labels,
+		.devices = devices,
+		.dns = c->resolvers,
+		.hostname = host,
+		.first_id = AGENT_FIRST_ID + (uint32_t)l->row.slot * AGENT_IDS,
+		.ids = AGENT_IDS,
+		.memory_bytes = share_of(l, l->now.memory_bytes, c->memory_bytes),
+		.cpu_millis = share_of(l, l->now.cpu_cores, c->cpu_cores) * 1000,
+		.pids = PIDS_MAX,
+		.files = FILES_MAX,
+		.log_bytes_max = AGENT_LOG_MAX,
+		.disk_bytes = share_of(l, l->now.disk_bytes, c->disk_bytes),
+		.up_bits_per_s = c->up_bits_per_s };
+
+	snprintf(label[0], sizeof label[0], AGENT_LABEL "=%s", l->row.id);
+	snprintf(label[1], sizeof label[1], "rnp.booking=%s", l->row.booking);
+	labels[0] = label[0];
+	labels[1] = label[1];
+	snprintf(host, sizeof host, "rank%d", l->row.rank);
+	s.shm_bytes = s.memory_bytes / 2;
+	for (size_t i = 0; i < l->now.ngpus; i++) {
+		snprintf(names[i], sizeof names[i], "%s=%s", c->cdi, l->now.gpus[i]);
+		devices[i] = names[i];
+	}
+	if (l->engine->ops->create(l->engine, &s, id) < 0)
+		return -1;
+	snprintf(l->row.container, sizeof l->row.container, "%s", id);
+	return 0;
+}
+
+/* Starts the container and sees it run; it waits at its gate. */
+static int start(struct lease *l)
+{
+	struct engine_state s;
+
+	if (l->engine->ops->start(l->engine, l->row.container) < 0 ||
+		l->engine->ops->stat(l->engine, l->row.container, 0, &s) < 0)
+		return -1;
+	if (s.status == ENGINE_RUNNING)
+		return 0;
+	return err_set(EX_DATAERR, "the container %s at once", s.cause);
+}
+
+int lease_begin(struct lease *l)
+{
+	struct agent *a = l->agent;
+
+	if (event_say(a, &l->row, LEASE_STARTING, "the image is there") < 0 ||
+		create(l) < 0 || lease_write_start(l) < 0 || lease_unpack(l) < 0 ||
+		start(l) < 0)
+		return -1;
+	l->told_ns = clock_mono_ns();
+	return event_say(a, &l->row, LEASE_READY, "the container runs");
+}
+
+/* --- ready ----------------------------------------------------------------------------------- */
+
+/* Counts the time since it was last seen to run, if it does now. What waits for others, and what
+ * has ended, is not counted; neither is a time in which nobody looked. */
+static void count(struct lease *l, bool runs)
+{
+	int64_t now_ns = clock_mono_ns();
+
+	if (runs && l->seen_ns)
+		l->row.ready_ms += (now_ns - l->seen_ns) / 1000000;
+	/* what is left of a millisecond is counted next time */
+	if (runs)
+		l->seen_ns = l->seen_ns ? now_ns - (now_ns - l->seen_ns) % 1000000 :
+					  now_ns;
+	else
+		l->seen_ns = 0;
+}
+
+/* All ranks are ready: it runs from here on. */
+static int go(struct lease *l)
+{
+	if (l->row.gone || !l->now.go || l->row.exit >= 0)
+		return 0;
+	if (lease_write_go(l) < 0)
+		return -1;
+	l->row.gone = true;
+	return journal_put(&l->agent->journal, &l->row, NULL);
+}
+
+/* Another node has the rank of one that failed: what runs here ends, and waits for all again. */
+static int restart(struct lease *l)
+{
+	if (l->now.restarts <= l->row.restarts)
+		return 0;
+	l->row.restarts = l->now.restarts;
+	if (l->now.on_failure != ASSIGNMENT_RESTART)
+		return journal_put(&l->agent->journal, &l->row, NULL);
+	count(l, false);
+	lease_forget_go(l);
+	if (l->engine->ops->stop(l->engine, l->row.container, l->agent->c->grace_ms) < 0)
+		return -1;
+	sandbox_forget_exit(&l->agent->place, l->row.id);
+	l->row.gone = false;
+	l->row.exit = -1;
+	if (journal_put(&l->agent->journal, &l->row, NULL) < 0)
+		return -1;
+	return start(l);
+}
+
+static int report(struct lease *l)
+{
+	l->told_ns = l->kept_ns = clock_mono_ns();
+	return event_say(l->agent, &l->row, LEASE_READY, NULL);
+}
+
+/* The container has ended. The job's own end is told with its exit code; anything else is a failure
+ * of the node. */
+static int ended(struct lease *l, const struct engine_state *s)
+{
+	int code = sandbox_exit(&l->agent->place, l->row.id);
+	char cause[ENGINE_CAUSE_MAX + 40];
+
+	count(l, false);
+	/* the job says how it ended; a kill for want of memory it cannot survive to say */
+	if (code < 0 && s->status == ENGINE_EXITED && (s->oom || s->exit < 128))
+		code = s->exit & 255;
+	if (code < 0)
+		return err_set(EX_UNAVAILABLE, "%s, and nobody asked for that", s->cause);
+	l->row.exit = code;
+	l->told_ns = clock_mono_ns();
+	if (s->oom)
+		snprintf(cause, sizeof cause, "run ended with %d: its memory was used up",
+			code);
+	else
+		snprintf(cause, sizeof cause, "run ended with %d", code);
+	lease_send_log(l, true);
+	return event_tell(l->agent, &l->row, LEASE_READY,
+		&(struct event_news){ .cause = cause, .exit = true });
+}
+
+/* One look at it. */
+static int watch_once(struct lease *l)
+{
+	struct engine_state s;
+	bool runs;
+
+	if (l->row.exit >= 0) {
+		lease_look(l, WATCH_MS);
+		return since_ms(l->told_ns) >= REPORT_MS ? report(l) : 0;
+	}
+	if (l->engine->ops->stat(l->engine, l->row.container, WATCH_MS, &s) < 0)
+		return -1;
+	runs = s.status == ENGINE_RUNNING;
+	if (!runs)
+		return ended(l, &s);
+	count(l, l->row.gone);
+	if (l->row.gone)
+		lease_kick(l);
+	lease_look(l, 0);
+	if (since_ms(l->logged_ns) >= LOG_MS)
+		lease_send_log(l, false);
+	if (since_ms(l->told_ns) >= REPORT_MS)
+		return report(l);
+	if (since_ms(l->kept_ns) >= KEEP_MS) {
+		l->kept_ns = clock_mono_ns();
+		return journal_put(&l->agent->journal, &l->row, NULL);
+	}
+	return 0;
+}
+
+int lease_watch(struct lease *l)
+{
+	int rc = 0;
+
+	l->told_ns = l->kept_ns = clock_mono_ns();
+	while (rc == 0 && !lease_is_ending(l)) {
+		rc = restart(l);
+		if (rc == 0)
+			rc = go(l);
+		if (rc == 0)
+			rc = watch_once(l);
+	}
+	count(l, false);
+	/* the last seconds are on the disk, whatever comes */
+	journal_put(&l->agent->journal, &l->row, NULL);
+	return rc;
+}
+
+int lease_remove(struct lease *l)
+{
+	return l->engine->ops->remove(l->engine, l->row.container);
+}
+
+/* --- the log --------------------------------------------------------------------------------- */
+
+/* Sends one piece. Returns whether the registry has it. */
+static bool send_piece(struct lease *l, const char *data, size_t len)
+{
+	const struct agent_config *c = l->agent->c;
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct http_request q = { .body = data,
+		.body_bytes = len,
+		.content_type = "application/octet-stream",
+		.ca_file = c->ca,
+		.signer = c->key,
+		.timeout_ms = LOG_MS_MAX,
+		.tries = 1,
+		.abort = &l->agent->abort };
+	struct buf url = BUF_INIT, path = BUF_INIT;
+	bool sent = false;
+
+	buf_addf(&path, "/v1/logs/%s/%d?offset=%" PRId64, l->row.cluster, l->row.rank,
+		l->row.log_sent);
+	if (http_url(&url, c->registry, buf_text(&path)) == 0) {
+		q.url = buf_text(&url);
+		sent = http_fetch(&l->http, &q, &r) == 0;
+	}
+	/* a registry that does not take it at all must not make us hold it for ever */
+	if (!sent && r.status >= 400 && r.status < 500 && r.status != 429)
+		sent = true;
+	err_clear();
+	buf_release(&url);
+	buf_release(&path);
+	http_response_release(&r);
+	return sent;
+}
+
+void lease_send_log(struct lease *l, bool all)
+{
+	size_t before;
+
+	l->logged_ns = clock_mono_ns();
+	if (!l->row.container[0])
+		return;
+	do {
+		before = l->unsent.len;
+		if (l->unsent.len < LOG_PIECE &&
+			l->engine->ops->logs(l->engine, l->row.container, &l->log,
+				LOG_PIECE - l->unsent.len, &l->unsent) < 0)
+			err_clear();
+		if (!l->unsent.len || !send_piece(l, l->unsent.data, l->unsent.len))
+			return;
+		l->row.log_sent += (int64_t)l->unsent.len;
+		l->row.log_file = l->log.file;
+		l->row.log_bytes = l->log.bytes;
+		buf_reset(&l->unsent);
+		journal_put(&l->agent->journal, &l->row, NULL);
+	} while (all || before >= LOG_PIECE);
+}

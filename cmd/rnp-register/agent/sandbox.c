@@ -1,0 +1,345 @@
+/* sandbox.c - volume, network and podman of a lease as one engine. */
+#include "cmd/rnp-register/agent/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/rnp-register/agent/mounts.h"
+#include "cmd/rnp-register/agent/podman.h"
+#include "cmd/rnp-register/pack/beneath.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
+#include "common/base/num.h"
+#include "common/base/sha256.h"
+
+#define CLOSE_MS  20000
+#define MOUNTS    16
+#define SHORT_MAX 17 /* 64 bits of a hash in hex, with the NUL */
+
+struct sandbox {
+	struct engine engine; /* first, as in podman_parts.h */
+	const struct sandbox_place *place;
+	char id[VOLUME_ID_MAX + 1];
+	struct engine *podman; /* NULL: the volume is not open */
+};
+
+static struct sandbox *sandbox_of(struct engine *e)
+{
+	return (struct sandbox *)(void *)e;
+}
+
+/* --- places ---------------------------------------------------------------------------------- */
+
+/* The name of the lease's folder on the tmpfs: podman wants a path of at most 50 bytes. */
+static void short_name(char out[SHORT_MAX], const char *id)
+{
+	unsigned char hash[SHA256_BYTES];
+
+	sha256(hash, id, strlen(id));
+	sodium_bin2hex(out, SHORT_MAX, hash, (SHORT_MAX - 1) / 2);
+}
+
+static char *run_path(const struct sandbox_place *place, const char *id, const char *name)
+{
+	struct buf out = BUF_INIT;
+	char folder[SHORT_MAX];
+
+	short_name(folder, id);
+	buf_addf(&out, "%s/%s%s", place->run, folder, name);
+	return buf_take(&out);
+}
+
+static char *data_path(const struct sandbox_place *place, const char *id,
+	const char *name)
+{
+	struct buf out = BUF_INIT;
+
+	volume_data(&out, place->volumes.dir, id);
+	buf_adds(&out, name);
+	return buf_take(&out);
+}
+
+void sandbox_in(struct buf *out, const struct sandbox_place *place, const char *id)
+{
+	char *path = run_path(place, id, "/in");
+
+	buf_adds(out, path);
+	free(path);
+}
+
+void sandbox_work(struct buf *out, const struct sandbox_place *place, const char *id)
+{
+	volume_data(out, place->volumes.dir, id);
+	buf_adds(out, "/work");
+}
+
+/* The file is the container's: a link, a pipe, a gigabyte are no exit code. */
+int sandbox_exit(const struct sandbox_place *place, const char *id)
+{
+	char *path = data_path(place, id, "/out/exit"), text[8] = "";
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int64_t code = -1;
+	struct stat st;
+
+	free(path);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+		read(fd, text, sizeof text - 1) > 0) {
+		text[strcspn(text, "\n")] = '\0';
+		if (num_i64(text, "exit", 0, 255, &code) < 0)
+			code = -1;
+		err_clear();
+	}
+	close(fd);
+	return (int)code;
+}
+
+void sandbox_forget_exit(const struct sandbox_place *place, const char *id)
+{
+	char *path = data_path(place, id, "/out/exit");
+
+	unlink(path);
+	free(path);
+}
+
+/* --- podman ---------------------------------------------------------------------------------- */
+
+/* Opens the lease's podman, where its volume is open. Returns 0; -1 with err_set: 66 it is not. */
+static int reach(struct sandbox *s)
+{
+	struct podman_config c = { .images = s->place->images };
+	char *root, *run;
+
+	if (s->podman)
+		return 0;
+	if (volume_adopt(&s->place->volumes, s->id) < 0)
+		return -1;
+	root = data_path(s->place, s->id, "/podman");
+	run = run_path(s->place, s->id, "/p");
+	c.root = root;
+	c.run = run;
+	s->podman = podman_open(&c);
+	free(root);
+	free(run);
+	return s->podman ? 0 : -1;
+}
+
+static int probe(struct engine *e, const char *label, struct engine_list *out)
+{
+	struct sandbox *s = sandbox_of(e);
+
+	if (reach(s) < 0) {
+		if (err_get()->code != EX_NOINPUT)
+			return -1;
+		err_clear();
+		return 0;
+	}
+	return s->podman->ops->probe(s->podman, label, out);
+}
+
+static int pull(struct engine *e, const struct engine_pull_call *call)
+{
+	(void)e, (void)call;
+	return err_set(EX_SOFTWARE, "images go into the node's store");
+}
+
+/* --- create ---------------------------------------------------------------------------------- */
+
+static int make_volume(struct sandbox *s, int64_t disk_bytes)
+{
+	const struct volume_place *v = &s->place->volumes;
+
+	if (volume_adopt(v, s->id) == 0)
+		return 0;
+	/* one whose key went with a restart of the machine is of no use */
+	if (err_get()->code == EX_UNAVAILABLE && volume_close(v, s->id, CLOSE_MS) < 0)
+		return -1;
+	err_clear();
+	return volume_open(v, s->id, disk_bytes);
+}
+
+static int make_network(struct sandbox *s, int64_t up_bits_per_s)
+{
+	if (network_adopt(&s->place->networks, s->id, up_bits_per_s) == 0)
+		return 0;
+	err_clear();
+	if (network_close(&s->place->networks, s->id) < 0)
+		return -1;
+	return network_open(&s->place->networks, s->id, up_bits_per_s);
+}
+
+/* The container's root may write there, and nobody else. */
+static int make_out(const char *path, uint32_t owner)
+{
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_sys(EX_IOERR, "cannot make '%s'", path);
+	if (chown(path, owner, owner) < 0)
+		return err_sys(EX_IOERR, "cannot give '%s' away", path);
+	return 0;
+}
+
+static int create(struct engine *e, const struct engine_spec *spec,
+	char id[ENGINE_ID_MAX])
+{
+	struct sandbox *s = sandbox_of(e);
+	struct engine_mount mounts[MOUNTS];
+	struct engine_spec with = *spec;
+	struct buf in = BUF_INIT, netns = BUF_INIT, work = BUF_INIT;
+	char *out = data_path(s->place, s->id, "/out");
+	int rc = -1;
+
+	sandbox_in(&in, s->place, s->id);
+	sandbox_work(&work, s->place, s->id);
+	network_path(&netns, s->place->networks.dir, s->id);
+	if (spec->nmounts + 3 > MOUNTS) {
+		err_set(EX_SOFTWARE, "too many mounts");
+		goto fail;
+	}
+	if (make_volume(s, spec->disk_bytes) < 0 ||
+		make_network(s, spec->up_bits_per_s) < 0 || reach(s) < 0 ||
+		io_make_dirs(buf_text(&in), 0755) < 0 ||
+		make_out(out, spec->first_id) < 0 ||
+		make_out(buf_text(&work), spec->first_id) < 0)
+		goto fail;
+	for (size_t i = 0; i < spec->nmounts; i++)
+		mounts[i] = spec->mounts[i];
+	mounts[with.nmounts++] = (struct engine_mount){ buf_text(&in), SANDBOX_IN, true };
+	mounts[with.nmounts++] = (struct engine_mount){ out, SANDBOX_OUT, false };
+	mounts[with.nmounts++] = (struct engine_mount){ buf_text(&work), SANDBOX_WORK,
+		false };
+	with.mounts = mounts;
+	with.netns = buf_text(&netns);
+	rc = s->podman->ops->create(s->podman, &with, id);
+fail:
+	buf_release(&in);
+	buf_release(&netns);
+	buf_release(&work);
+	free(out);
+	return rc;
+}
+
+/* --- remove ---------------------------------------------------------------------------------- */
+
+/* Removes the lease's folder on the tmpfs, with what podman left mounted there. */
+static int remove_run(const struct sandbox *s)
+{
+	char *path = run_path(s->place, s->id, "");
+	int dir = open(s->place->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	char folder[SHORT_MAX];
+
+	if (dir < 0 && errno != ENOENT)
+		rc = err_sys(EX_IOERR, "cannot open '%s'", s->place->run);
+	short_name(folder, s->id);
+	if (dir >= 0) {
+		mounts_drop(path, true);
+		if (beneath_remove(dir, folder) < 0 && errno != ENOENT)
+			rc = err_sys(EX_IOERR, "cannot remove '%s'", path);
+		close(dir);
+	}
+	free(path);
+	return rc;
+}
+
+/* All of it goes, whatever of it there is; a part that does not go does not keep the others. */
+static int remove_all(struct engine *e, const char *id)
+{
+	struct sandbox *s = sandbox_of(e);
+	struct err first = { 0 };
+
+	if (reach(s) == 0) {
+		if (*id && s->podman->ops->remove(s->podman, id) < 0)
+			err_save(&first);
+		podman_quit(s->podman);
+		s->podman = NULL;
+	}
+	err_clear();
+	if (network_close(&s->place->networks, s->id) < 0)
+		err_save(&first);
+	if (volume_close(&s->place->volumes, s->id, CLOSE_MS) < 0)
+		err_save(&first);
+	if (remove_run(s) < 0)
+		err_save(&first);
+	return first.code ? err_restore(&first) : 0;
+}
+
+/* --- the others are podman's ------------------------------------------------------------------ */
+
+static int start(struct engine *e, const char *id)
+{
+	struct sandbox *s = sandbox_of(e);
+
+	return reach(s) < 0 ? -1 : s->podman->ops->start(s->podman, id);
+}
+
+static int stop(struct engine *e, const char *id, int64_t grace_ms)
+{
+	struct sandbox *s = sandbox_of(e);
+
+	return reach(s) < 0 ? -1 : s->podman->ops->stop(s->podman, id, grace_ms);
+}
+
+static int exec(struct engine *e, const char *id, struct engine_exec *x)
+{
+	struct sandbox *s = sandbox_of(e);
+
+	return reach(s) < 0 ? -1 : s->podman->ops->exec(s->podman, id, x);
+}
+
+static int logs(struct engine *e, const char *id, struct engine_log *at, size_t max,
+	struct buf *out)
+{
+	struct sandbox *s = sandbox_of(e);
+
+	return reach(s) < 0 ? -1 : s->podman->ops->logs(s->podman, id, at, max, out);
+}
+
+static int stat_one(struct engine *e, const char *id, int64_t wait_ms,
+	struct engine_state *out)
+{
+	struct sandbox *s = sandbox_of(e);
+
+	return reach(s) < 0 ? -1 : s->podman->ops->stat(s->podman, id, wait_ms, out);
+}
+
+static const struct engine_ops ops = {
+	.probe = probe,
+	.pull = pull,
+	.create = create,
+	.start = start,
+	.stop = stop,
+	.exec = exec,
+	.logs = logs,
+	.stat = stat_one,
+	.remove = remove_all,
+};
+
+struct engine *sandbox_open(const struct sandbox_place *place, const char *id)
+{
+	struct sandbox *s;
+
+	if (!volume_id_is_good(id)) {
+		err_set(EX_DATAERR, "'%.80s' is no id of a lease", id);
+		return NULL;
+	}
+	s = xcalloc(1, sizeof *s);
+	s->engine.ops = &ops;
+	s->place = place;
+	snprintf(s->id, sizeof s->id, "%s", id);
+	return &s->engine;
+}
+
+void sandbox_close(struct engine *e)
+{
+	if (!e)
+		return;
+	podman_close(sandbox_of(e)->podman);
+	free(e);
+}

@@ -1,0 +1,44 @@
+/* sandbox.h - an engine (engine.h) for one lease: a container with a disk of its own, a network
+ * of its own and a podman of its own. create makes all of it, remove ends all of it. Needs root.
+ * Uses podman, volume, network.
+ *
+ * A lease ID has a volume (volume.h) with podman's root in its encrypted folder and a folder
+ * "out", where the container says how its run ended; a namespace (network.h); and a folder below
+ * RUN, on a tmpfs, with podman's socket and a folder "in", which the container sees as /run/rnp
+ * and cannot write. */
+#ifndef RNP_REGISTER_AGENT_SANDBOX_H
+#define RNP_REGISTER_AGENT_SANDBOX_H
+
+#include "cmd/rnp-register/agent/engine.h"
+#include "cmd/rnp-register/agent/network.h"
+#include "cmd/rnp-register/agent/volume.h"
+
+#define SANDBOX_IN   "/run/rnp"     /* in the container */
+#define SANDBOX_OUT  "/run/rnp-out" /* in the container; its file "exit" */
+#define SANDBOX_WORK "/root/sky_workdir"
+
+struct sandbox_place {
+	struct volume_place volumes;
+	struct network_place networks;
+	const char *run;    /* folder on a tmpfs; at most 20 bytes long */
+	const char *images; /* podman's root of the node's store */
+};
+
+/* Returns the engine of lease id, which sandbox_close ends and the caller must; place is borrowed.
+ * Nothing is made yet, and what an earlier process made is found. NULL with err_set. */
+struct engine *sandbox_open(const struct sandbox_place *place, const char *id);
+void sandbox_close(struct engine *e); /* the container runs on */
+
+/* Appends the path of the lease's folder "in" on this machine. Pure. */
+void sandbox_in(struct buf *out, const struct sandbox_place *place, const char *id);
+
+/* Appends the path of its work directory, in its volume. Pure. */
+void sandbox_work(struct buf *out, const struct sandbox_place *place, const char *id);
+
+/* Reads how the container says that its run ended. Returns 0 to 255, or -1: it has not (no
+ * err_set). */
+int sandbox_exit(const struct sandbox_place *place, const char *id);
+/* Forgets it, before another run. */
+void sandbox_forget_exit(const struct sandbox_place *place, const char *id);
+
+#endif

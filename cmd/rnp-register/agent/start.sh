@@ -1,0 +1,61 @@
+#!/bin/sh
+# What a container of a lease runs first. It waits until all ranks are ready, runs setup once and then the job, and says how
+# that ended. Files of the lease are in $in, which the container cannot write; $out is its own.
+in=/run/rnp
+out=/run/rnp-out
+job=
+ended=
+
+# SIGTERM is for the job: this shell stays to say how it ended
+trap 'ended=143; [ -z "$job" ] || kill -TERM "-$job" 2>/dev/null || kill -TERM "$job" 2>/dev/null' TERM
+
+# a job has a process group of its own where the image knows how
+apart=
+if command -v setsid >/dev/null 2>&1; then apart=setsid; fi
+
+run() {
+	$apart "$@" &
+	job=$!
+	while :; do
+		wait "$job"
+		code=$?
+		# a signal to us ends the wait, not the job
+		kill -0 "$job" 2>/dev/null || break
+	done
+	job=
+}
+
+finish() {
+	echo "$code" >"$out/exit.part" && mv "$out/exit.part" "$out/exit"
+	exit "$code"
+}
+
+while [ ! -e "$in/go" ]; do
+	[ -z "$ended" ] || exit "$ended"
+	# opened for writing when there is news
+	read -r _ <"$in/gate" || sleep 1
+done
+
+HOME=${HOME:-/root}
+export HOME
+cd "$HOME/sky_workdir" 2>/dev/null || cd "$HOME" 2>/dev/null || cd /
+if [ -e "$in/env" ]; then . "$in/env"; fi
+shell=/bin/sh
+if [ -x /bin/bash ]; then shell=/bin/bash; fi
+
+if [ -e "$in/setup" ] && [ ! -e "$out/setup" ]; then
+	run "$shell" "$in/setup"
+	[ "$code" = 0 ] || finish
+	: >"$out/setup"
+fi
+if [ -e "$in/run" ] && [ -z "$ended" ]; then
+	run "$shell" "$in/run"
+	finish
+fi
+
+# nothing to run: whoever logs in works here until the lease ends
+while [ -z "$ended" ]; do
+	sleep 3600 &
+	wait $!
+done
+exit 0
