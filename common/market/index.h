@@ -79,14 +79,15 @@ struct match_offer {
 	const struct match_part *parts; /* node: for match_index_at */
 };
 
-/* The wish that, relaxed alone, makes the job possible with the most nodes. */
+/* The wish that, relaxed alone and as little as will do, makes the job possible; of several the one
+ * with which most nodes fit. */
 struct match_nearest {
 	bool any;
-	enum match_reason reason;
-	const char *wish; /* the field of rnp.job to change: "gpu_memory_bytes" */
-	int64_t value;    /* to this; -1: leave it out */
+	enum match_reason reason; /* MATCH_REASONS: too few nodes have all */
+	const char *wish;         /* the field of rnp.job to change: "gpu_memory_bytes" */
+	int64_t value; /* to this; -1: leave it out. nodes: with as many GPUs on each */
 	const char *text; /* or to this text, which is the index's */
-	size_t nodes;     /* that would fit then, and do not now */
+	size_t nodes;     /* that fit then */
 };
 
 struct match_answer {

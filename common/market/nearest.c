@@ -1,13 +1,366 @@
 /* nearest.c - which wish, relaxed, would be met: see index.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/market/parts.h"
+#include "common/base/mem.h"
+#include "common/record/pool.h"
+
+#define MODELS_TRIED 3 /* those with the most nodes */
+#define NODES_TRIED  64
+
+struct search {
+	const struct match_index *ix;
+	const struct match_job *wish;
+	struct chooser chooser;
+	struct match_nearest best;
+};
+
+/* Whether a job would have a place; its price becomes *uusd. */
+static bool is_possible(struct search *s, const struct match_job *j, int64_t *uusd)
+{
+	const struct choice *c;
+
+	chooser_begin(&s->chooser, s->ix, j);
+	c = chooser_next(&s->chooser);
+	if (c && uusd)
+		*uusd = c->uusd;
+	return c != NULL;
+}
+
+/* Notes a wish that makes the job possible, as j, which was just tried, has it, if more nodes fit
+ * than with those before. */
+static void note(struct search *s, const struct match_job *j, struct match_nearest found)
+{
+	struct census census;
+
+	match_census(s->ix, j, NULL, &s->chooser, &census);
+	found.any = true;
+	found.nodes = census.fit;
+	if (!s->best.any || found.nodes > s->best.nodes)
+		s->best = found;
+}
+
+/* --- wishes that are left out ----------------------------------------------------------------- */
+
+static void try_without(struct search *s, enum match_reason r, const char *wish,
+	const struct match_job *j)
+{
+	if (is_possible(s, j, NULL))
+		note(s, j,
+			(struct match_nearest){ .reason = r, .wish = wish, .value = -1 });
+}
+
+static void leave_out(struct search *s, enum match_reason r)
+{
+	struct match_job j = *s->wish;
+
+	if (r == MATCH_LACKS_PLACE) {
+		j.nplaces = j.nshares = 0;
+		try_without(s, r, s->wish->nshares ? "places" : "regions", &j);
+	} else if (r == MATCH_LACKS_COMPLIANCE) {
+		j.compliance = 0;
+		try_without(s, r, "compliance", &j);
+	} else if (r == MATCH_LACKS_HOST_TYPE) {
+		j.host_type = MATCH_HOST_UNKNOWN;
+		try_without(s, r, "host_type", &j);
+	} else if (r == MATCH_IS_EXCLUDED) {
+		j.nexclude = 0;
+		try_without(s, r, "exclude", &j);
+	} else if (r == MATCH_LACKS_FIRMNESS) {
+		j.spot = true;
+		if (is_possible(s, &j, NULL))
+			note(s, &j,
+				(struct match_nearest){ .reason = r,
+					.wish = "spot",
+					.value = 1 });
+	}
+}
+
+/* --- amounts --------------------------------------------------------------------------------- */
+
+/* A wish that is an amount: where a job has it, and what a node has of it. */
+struct amount {
+	enum match_reason reason;
+	const char *wish;
+	size_t at;    /* of an int64_t in the job */
+	bool at_most; /* else at least */
+};
+
+static const struct amount amounts[] = {
+	{ MATCH_LACKS_GPU_MEMORY, "gpu_memory_bytes",
+		offsetof(struct match_job, gpu_memory_bytes), false },
+	{ MATCH_LACKS_PING, "ping_us", offsetof(struct match_job, ping_us), true },
+	{ MATCH_LACKS_CPU_CORES, "cpu_cores", offsetof(struct match_job, cpu_cores),
+		false },
+	{ MATCH_LACKS_MEMORY, "memory_bytes", offsetof(struct match_job, memory_bytes),
+		false },
+	{ MATCH_LACKS_DISK, "disk_bytes", offsetof(struct match_job, disk_bytes), false },
+	{ MATCH_LACKS_REPUTATION, "reputation_ppm",
+		offsetof(struct match_job, reputation_ppm), false },
+};
+
+static int64_t *of_job(struct match_job *j, const struct amount *a)
+{
+	return (int64_t *)((char *)j + a->at);
+}
+
+static int64_t of_node(const struct match_index *ix, const struct amount *a, size_t node,
+	int let)
+{
+	const struct match_facts *f = &ix->facts[node];
+	const struct group *g = &ix->groups[ix->nodes[node].group];
+	int units = match_group_units(g);
+
+	switch (a->reason) {
+	case MATCH_LACKS_GPU_MEMORY:
+		return g->gpu_memory_bytes;
+	case MATCH_LACKS_PING:
+		return f->ping_us;
+	case MATCH_LACKS_CPU_CORES:
+		return (int64_t)f->cpu_cores * let / units;
+	case MATCH_LACKS_MEMORY:
+		return (int64_t)((__int128)f->memory_bytes * let / units);
+	case MATCH_LACKS_DISK:
+		return (int64_t)((__int128)f->disk_bytes * let / units);
+	default:
+		return f->reputation_ppm;
+	}
+}
+
+static int rising(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int falling(const void *a, const void *b)
+{
+	return rising(b, a);
+}
+
+/* What those have of an amount that fit a job which does not ask for it; the nearest to the wish
+ * first. Returns how many there are. */
+static size_t list_values(const struct search *s, const struct match_job *j,
+	const struct amount *a, int gpus, int64_t **out)
+{
+	struct walk w = { .ix = s->ix };
+	const struct walk_entry *e;
+	int64_t *list = NULL;
+	size_t n = 0, cap = 0;
+
+	walk_begin(&w, s->ix, j, gpus);
+	for (size_t i = 0; i < s->ix->nmodels; i++)
+		if (match_wants_model(j, s->ix->models[i].name))
+			walk_add(&w, &s->ix->models[i]);
+	while ((e = walk_next(&w, NULL))) {
+		int64_t v = of_node(s->ix, a, e->node,
+			match_let(&s->ix->groups[e->group], gpus));
+
+		if (v <= 0)
+			continue; /* not known */
+		list = xgrow(list, &cap, n + 1, sizeof *list);
+		list[n++] = v;
+	}
+	walk_release(&w);
+	if (n)
+		qsort(list, n, sizeof *list, a->at_most ? rising : falling);
+	*out = list;
+	return n;
+}
+
+/* Finds the least relaxation of an amount with which the job is possible: with more it is, too. */
+static void relax_amount(struct search *s, const struct amount *a)
+{
+	struct match_job j = *s->wish;
+	int64_t *values, *amount = of_job(&j, a);
+	size_t low = 0, n, high;
+
+	*amount = 0;
+	if (!is_possible(s, &j, NULL))
+		return;
+	n = high = list_values(s, &j, a, j.gpus / s->chooser.parts, &values);
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		*amount = values[mid];
+		if (is_possible(s, &j, NULL))
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	*amount = low < n ? values[low] : 0;
+	is_possible(s, &j, NULL);
+	note(s, &j,
+		(struct match_nearest){ .reason = a->reason,
+			.wish = a->wish,
+			.value = *amount ? *amount : -1 });
+	free(values);
+}
+
+static void relax_tier(struct search *s)
+{
+	struct match_job j = *s->wish;
+	const struct pool_tier *unknown = pool_tier_find("unknown");
+
+	while (--j.tier >= 0)
+		/* "none" is no wish: it is left out */
+		if (j.tier != 1 && is_possible(s, &j, NULL)) {
+			note(s, &j,
+				(struct match_nearest){ .reason = MATCH_LACKS_TIER,
+					.wish = "tier",
+					.value = -1,
+					.text = j.tier > 1 ? (unknown - j.tier)->name :
+							     NULL });
+			return;
+		}
+}
+
+static void relax_price(struct search *s)
+{
+	struct match_job j = *s->wish;
+
+	j.limit_uusd = MATCH_NO_LIMIT;
+	if (!is_possible(s, &j, &j.limit_uusd))
+		return;
+	is_possible(s, &j, NULL);
+	note(s, &j,
+		(struct match_nearest){ .reason = MATCH_IS_DEAR,
+			.wish = "max_uusd_per_hour",
+			.value = j.limit_uusd });
+}
+
+/* --- other GPUs, and fewer of them ----------------------------------------------------------- */
+
+static size_t count_of_model(const struct search *s, const struct match_job *j,
+	const struct model *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const struct group *g = &s->ix->groups[m->groups[i]];
+
+		n += match_group_fits(j, g) ? g->members : 0;
+	}
+	return n;
+}
+
+/* Tries the models of which there are most nodes, that the job does not name. */
+static void relax_model(struct search *s)
+{
+	struct match_job any = *s->wish;
+	const struct model *tried[MODELS_TRIED] = { NULL };
+	size_t nodes[MODELS_TRIED] = { 0 };
+
+	any.nmodels = any.named = 0;
+	for (size_t i = 0; i < s->ix->nmodels; i++) {
+		const struct model *m = &s->ix->models[i];
+		size_t n = match_wants_model(s->wish, m->name) ?
+			0 :
+			count_of_model(s, &any, m);
+
+		for (int k = 0; k < MODELS_TRIED && n; k++)
+			if (n > nodes[k] ||
+				(n == nodes[k] && strcmp(m->name, tried[k]->name) < 0)) {
+				const struct model *down = tried[k];
+				size_t fewer = nodes[k];
+
+				tried[k] = m;
+				nodes[k] = n;
+				m = down;
+				n = fewer;
+			}
+	}
+	for (int k = 0; k < MODELS_TRIED && tried[k]; k++) {
+		any.models[0] = tried[k]->name;
+		any.nmodels = any.named = 1;
+		if (is_possible(s, &any, NULL))
+			note(s, &any,
+				(struct match_nearest){ .reason = MATCH_LACKS_MODEL,
+					.wish = "gpu_model",
+					.value = -1,
+					.text = tried[k]->name });
+	}
+}
+
+/* More nodes for as many GPUs where the job does not say how many, else fewer GPUs. */
+static void relax_size(struct search *s)
+{
+	struct match_job j = *s->wish;
+	int nodes = j.nodes_min > 1 ? j.nodes_min : 1;
+
+	for (j.nodes_max++; !j.nodes_min && j.nodes_max <= NODES_TRIED; j.nodes_max++)
+		if (j.gpus % j.nodes_max == 0 && is_possible(s, &j, NULL)) {
+			note(s, &j,
+				(struct match_nearest){ .reason = MATCH_LACKS_GPUS,
+					.wish = "nodes_max",
+					.value = j.nodes_max });
+			return;
+		}
+	j = *s->wish;
+	for (int each = j.gpus / nodes - 1; each > 0; each--) {
+		if (each > MATCH_GPUS_MAX)
+			each = MATCH_GPUS_MAX;
+		j.gpus = each * nodes;
+		if (is_possible(s, &j, NULL)) {
+			note(s, &j,
+				(struct match_nearest){ .reason = MATCH_LACKS_GPUS,
+					.wish = "gpu_count",
+					.value = j.gpus });
+			return;
+		}
+	}
+}
+
+/* Fewer nodes, with as many GPUs on each. */
+static void relax_nodes(struct search *s)
+{
+	struct match_job j = *s->wish;
+	int each = j.gpus / j.nodes_max, low = 0, high = j.nodes_max - 1;
+
+	while (low < high) {
+		int mid = high - (high - low) / 2;
+
+		j.nodes_min = j.nodes_max = mid;
+		j.gpus = each * mid;
+		if (is_possible(s, &j, NULL))
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	j.nodes_min = j.nodes_max = low;
+	j.gpus = each * low;
+	if (low && is_possible(s, &j, NULL))
+		note(s, &j,
+			(struct match_nearest){ .reason = MATCH_REASONS,
+				.wish = "nodes",
+				.value = low });
+}
 
 void match_find_nearest(const struct match_index *ix, const struct match_job *wish,
 	const struct census *census, struct match_nearest *out)
 {
-	(void)ix;
-	(void)wish;
-	(void)census;
-	memset(out, 0, sizeof *out);
+	struct search s = { .ix = ix, .wish = wish };
+	const size_t *lack = census->left_out;
+
+	/* a wish that keeps nobody out cannot help, but for shares, of which too few may be left */
+	if (lack[MATCH_LACKS_MODEL] && wish->nmodels)
+		relax_model(&s);
+	for (int r = 0; r < MATCH_REASONS; r++)
+		if (lack[r] || (r == MATCH_LACKS_PLACE && wish->nshares))
+			leave_out(&s, (enum match_reason)r);
+	for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+		if (lack[amounts[i].reason])
+			relax_amount(&s, &amounts[i]);
+	if (lack[MATCH_LACKS_TIER])
+		relax_tier(&s);
+	if (lack[MATCH_LACKS_GPUS] && wish->gpus > 1)
+		relax_size(&s);
+	if (lack[MATCH_IS_DEAR])
+		relax_price(&s);
+	if (!s.best.any && wish->nodes_min > 1)
+		relax_nodes(&s);
+	chooser_release(&s.chooser);
+	*out = s.best;
 }

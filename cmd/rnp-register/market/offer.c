@@ -84,13 +84,21 @@ static json_t *offer_json(const struct supply *s, const struct match_offer *o,
 	return offer;
 }
 
-static json_t *nearest_json(const struct match_nearest *n)
+/* A limit in all is relaxed where the job has one. */
+static json_t *nearest_json(const struct match_nearest *n, const json_t *job,
+	int64_t hours)
 {
 	json_t *nearest = json_object();
+	bool in_all = n->reason == MATCH_IS_DEAR && json_object_get(job, "max_uusd") &&
+		!json_object_get(job, "max_uusd_per_hour");
 
-	json_set_text(nearest, "wish", n->wish);
+	json_set_text(nearest, "wish", in_all ? "max_uusd" : n->wish);
 	if (n->text)
 		json_set_text(nearest, "to", n->text);
+	else if (n->reason == MATCH_LACKS_FIRMNESS)
+		json_set_bool(nearest, "to", true);
+	else if (in_all && n->value <= JSON_SAFE_INTEGER_MAX / hours)
+		json_set_i64(nearest, "to", n->value * hours);
 	else if (n->value >= 0)
 		json_set_i64(nearest, "to", n->value);
 	json_set_i64(nearest, "nodes", (int64_t)n->nodes);
@@ -98,7 +106,7 @@ static json_t *nearest_json(const struct match_nearest *n)
 }
 
 static void write_answer(const struct supply *s, const struct match_answer *a,
-	int64_t hours, json_t *proposal)
+	const json_t *job, int64_t hours, json_t *proposal)
 {
 	json_t *offers = json_array(), *spares = json_array(), *left_out = json_object();
 	int64_t unused = 0;
@@ -115,7 +123,7 @@ static void write_answer(const struct supply *s, const struct match_answer *a,
 	json_set(proposal, "spares", spares);
 	json_set(proposal, "left_out", left_out);
 	if (!a->noffers && a->nearest.any)
-		json_set(proposal, "nearest", nearest_json(&a->nearest));
+		json_set(proposal, "nearest", nearest_json(&a->nearest, job, hours));
 }
 
 int supply_propose(struct supply *s, const json_t *job, int64_t now_ms, json_t *proposal)
@@ -129,7 +137,7 @@ int supply_propose(struct supply *s, const json_t *job, int64_t now_ms, json_t *
 	rc = read_wish(s, job, now_ms, &lists, &j);
 	if (rc == 0) {
 		match_index_ask(s->ix, &j, PLAN_OFFERS_MAX, PLAN_SPARES_MAX, &answer);
-		write_answer(s, &answer, hours_of(&j), proposal);
+		write_answer(s, &answer, job, hours_of(&j), proposal);
 		match_answer_release(&answer);
 	}
 	pthread_rwlock_unlock(&s->lock);

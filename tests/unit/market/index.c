@@ -1,7 +1,8 @@
 /* index.c - what is for sale and comes and goes: random changes and wishes against a list of all
- * nodes that is searched as plainly as can be. */
+ * nodes that is searched as plainly as can be. long because the plain version is one of all. */
 #include "common/market/index.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -473,6 +474,98 @@ static void check_left_out(const struct match_index *ix, const struct match_job 
 	CHECK_I64((int64_t)rest, (int64_t)a->fit);
 }
 
+/* Changes the wish as the nearest says, by `more` too little. Returns whether it is an amount. */
+static bool relax(const struct match_nearest *n, struct match_job *j, int64_t more)
+{
+	static const struct {
+		const char *wish;
+		size_t at;
+		bool at_most;
+	} amounts[] = { { "gpu_memory_bytes",
+				offsetof(struct match_job, gpu_memory_bytes), false },
+		{ "memory_bytes", offsetof(struct match_job, memory_bytes), false },
+		{ "disk_bytes", offsetof(struct match_job, disk_bytes), false },
+		{ "cpu_cores", offsetof(struct match_job, cpu_cores), false },
+		{ "reputation_ppm", offsetof(struct match_job, reputation_ppm), false },
+		{ "ping_us", offsetof(struct match_job, ping_us), true },
+		{ "max_uusd_per_hour", offsetof(struct match_job, limit_uusd), true } };
+
+	for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+		if (same(n->wish, amounts[i].wish)) {
+			int64_t *v = (int64_t *)((char *)j + amounts[i].at);
+
+			*v = n->value < 0          ? 0 :
+				amounts[i].at_most ? n->value - more :
+						     n->value + more;
+			return n->value >= 0;
+		}
+	if (same(n->wish, "gpu_model")) {
+		j->models[0] = n->text;
+		j->nmodels = 1;
+	}
+	if (same(n->wish, "places") || same(n->wish, "regions"))
+		j->nplaces = j->nshares = 0;
+	if (same(n->wish, "compliance"))
+		j->compliance = 0;
+	if (same(n->wish, "host_type"))
+		j->host_type = MATCH_HOST_UNKNOWN;
+	if (same(n->wish, "exclude"))
+		j->nexclude = 0;
+	if (same(n->wish, "spot"))
+		j->spot = true;
+	if (same(n->wish, "gpu_count"))
+		j->gpus = (int)n->value;
+	if (same(n->wish, "tier"))
+		j->tier = !n->text              ? 0 :
+			same(n->text, "low")    ? 2 :
+			same(n->text, "med")    ? 3 :
+			same(n->text, "med-ii") ? 4 :
+			same(n->text, "high")   ? 5 :
+						  6;
+	if (same(n->wish, "nodes")) {
+		j->gpus = j->gpus / j->nodes_max * (int)n->value;
+		j->nodes_min = j->nodes_max = (int)n->value;
+	}
+	return false;
+}
+
+/* With the nearest wish there is an offer; with a little less of it there is none. Where there is
+ * no nearest, no wish that is simply left out helps. Returns whether there was one. */
+static bool check_nearest(const struct match_index *ix, const struct match_job *wish,
+	const struct match_answer *a)
+{
+	static const char *const fields[] = { "compliance", "host_type", "exclude",
+		"tier", "regions", "gpu_memory_bytes", "memory_bytes", "disk_bytes",
+		"cpu_cores", "reputation_ppm", "ping_us", "spot" };
+	struct match_job j = *wish;
+	struct match_answer b;
+
+	if (a->noffers || !a->nearest.any) {
+		for (size_t i = 0; i < sizeof fields / sizeof *fields && !a->noffers;
+			i++) {
+			bool used[NODES] = { false };
+
+			j = *wish;
+			relax(&(struct match_nearest){ .wish = fields[i], .value = -1 },
+				&j, 0);
+			CHECK(least(&j, used) == NONE || least(&j, used) > j.limit_uusd);
+		}
+		return false;
+	}
+	relax(&a->nearest, &j, 0);
+	match_index_ask(ix, &j, 1, 0, &b);
+	CHECK_I64(1, (int64_t)b.noffers);
+	CHECK_I64((int64_t)b.fit, (int64_t)a->nearest.nodes);
+	match_answer_release(&b);
+	j = *wish;
+	if (!relax(&a->nearest, &j, 1))
+		return true;
+	match_index_ask(ix, &j, 1, 0, &b);
+	CHECK_I64(0, (int64_t)b.noffers);
+	match_answer_release(&b);
+	return true;
+}
+
 /* The same nodes in another order give the same answer. */
 static void check_order(const struct match_index *ix, const struct match_job *wish,
 	const struct match_answer *a, struct rng *r)
@@ -520,7 +613,7 @@ static void check_random(void)
 {
 	struct match_index *ix = match_index_new();
 	struct rng r;
-	int offers = 0, none = 0;
+	int offers = 0, none = 0, nearest = 0;
 
 	rng_seed(&r, 11, 0);
 	for (int i = 0; i < NODES; i++)
@@ -540,11 +633,12 @@ static void check_random(void)
 		check_offers(ix, &j, &a, 3);
 		check_spares(ix, &j, &a, 4);
 		check_left_out(ix, &j, &a);
+		nearest += check_nearest(ix, &j, &a);
 		if (t % 20 == 0 && !j.nexclude)
 			check_order(ix, &j, &a, &r);
 		match_answer_release(&a);
 	}
-	CHECK(offers > 1000 && none > 500);
+	CHECK(offers > 1000 && none > 500 && nearest > 300);
 	match_index_free(ix);
 }
 
