@@ -1,5 +1,6 @@
 /* image.h - names of images, and the manifests behind them: how many layers there are, how large,
- * for which processor. Uses json, sha256, buf, err; image_size_fetch also http.
+ * for which processor. Uses json, sha256, buf, err; image_size_fetch
+ * and image_digest_fetch also http.
  *
  * A manifest comes from whoever runs the registry of the image; it is taken only if its hash is the
  * digest that was asked for. */
@@ -54,5 +55,11 @@ struct http;
 /* Asks the registry of the image. tls off for a loopback registry alone. Returns 0; -1 with
  * err_set: as http_fetch, and 65: the manifest is not what the digest names. */
 int image_size_fetch(struct http *h, const struct image_name *n, struct image_size *out);
+
+/* Finds the digest that "debian:12" or "debian" (latest) stands for at its registry at present, and
+ * appends "docker.io/library/debian@sha256:...". A reference that has a digest is appended as it
+ * is written, and nobody is asked. Returns 0; -1 with err_set: as http_fetch, and 65: it is no
+ * name. */
+int image_digest_fetch(struct http *h, const char *reference, struct buf *out);
 
 #endif

@@ -146,3 +146,48 @@ int image_size_fetch(struct http *h, const struct image_name *n, struct image_si
 	http_response_release(&r);
 	return rc;
 }
+
+#define TAG_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+#define TAG_MAX     128
+
+/* The tag of a reference: behind the last ':', unless that is a port's. */
+static const char *tag_of(const char *reference)
+{
+	const char *slash = strrchr(reference, '/');
+	const char *colon = strrchr(slash ? slash : reference, ':');
+
+	return colon ? colon + 1 : "latest";
+}
+
+int image_digest_fetch(struct http *h, const char *reference, struct buf *out)
+{
+	static const char any[] =
+		"@sha256:0000000000000000000000000000000000000000000000000000000000000000";
+	const char *tag = tag_of(reference);
+	struct http_response r = HTTP_RESPONSE_INIT;
+	unsigned char hash[SHA256_BYTES];
+	char name[IMAGE_NAME_MAX + sizeof any];
+	struct image_name n;
+	int rc = -1;
+
+	if (strchr(reference, '@')) {
+		buf_adds(out, reference);
+		return 0;
+	}
+	snprintf(name, sizeof name, "%.*s%s", IMAGE_NAME_MAX - 1, reference, any);
+	if (image_name_parse(&n, name) < 0)
+		return -1;
+	if (!*tag || tag[strspn(tag, TAG_LETTERS)] || strlen(tag) > TAG_MAX)
+		return err_set(EX_DATAERR, "'%.100s' is no tag of an image", tag);
+	if (get_manifest(h, &n, tag, &r) == 0) {
+		sha256(hash, buf_text(&r.body), r.body.len);
+		memcpy(n.digest, "sha256:", 7);
+		sodium_bin2hex(n.digest + 7, sizeof n.digest - 7, hash, sizeof hash);
+		image_name_write(out, &n);
+		rc = 0;
+	} else {
+		err_add("image %.200s", reference);
+	}
+	http_response_release(&r);
+	return rc;
+}
