@@ -1,12 +1,20 @@
-/* launch.c - rnp-register launch: reads a job file and says what would run. */
+/* launch.c - rnp-register launch: reads a job file, books nodes for it, and follows it to its
+ * end. */
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cmd/rnp-register/commands.h"
+#include "cmd/rnp-register/customer/customer.h"
+#include "cmd/rnp-register/customer/course.h"
 #include "cmd/rnp-register/customer/jobfile.h"
+#include "cmd/rnp-register/customer/launch.h"
+#include "cmd/rnp-register/customer/ship.h"
 #include "cmd/rnp-register/customer/yaml_tree.h"
+#include "cmd/rnp-register/market/sshkey.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -14,19 +22,36 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/registry/client.h"
 
-static struct opt_list envs, secrets, drops;
-static bool check;
+#define SSH_KEYS_MAX 16
+
+static struct opt_list envs, secrets, drops, ssh_keys;
+static const char *registry, *ca_file, *key_path, *passphrase_file, *cluster_name;
+static int64_t hours;
+static bool check, pass_exit;
 
 static const struct opt opts[] = {
 	OPT_SWITCH("check", &check,
 		"read the file and say what would run, and nothing else"),
+	OPT(TEXT, "registry", &registry, "URL", "the registry", .setting = true,
+		.url = true),
+	OPT_IN(I64, "hours", &hours, "H", 1, 876000,
+		"book for so many (default until the deadline, or 24)"),
+	OPT(LIST, "ssh-key", &ssh_keys, "F", "a public key that may log in; several"),
+	OPT_SWITCH("exit-code", &pass_exit, "end with the code with which the job ended"),
+	OPT(TEXT, "follow", &cluster_name, "C",
+		"launch nothing: follow this cluster to its end"),
 	OPT(LIST, "env", &envs, "NAME[=V]",
 		"set a variable of the job, without =V as it is here; several"),
 	OPT(LIST, "secret", &secrets, "NAME[=V]",
 		"the same for one whose value nobody may read; several"),
 	OPT(LIST, "drop", &drops, "FIELD",
 		"leave a field of the file out, or stores for all object stores; several"),
+	OPT_KEY(&key_path),
+	OPT_PASSPHRASE(&passphrase_file),
+	OPT_CA(&ca_file),
 	{ 0 },
 };
 
@@ -57,24 +82,13 @@ static void free_given(struct job_given *given, int n)
 	free(given);
 }
 
-/* A path of this machine as a job file writes it: "~/data" is below the home folder. */
-static void local_path(struct buf *out, const char *path)
-{
-	const char *home = getenv("HOME");
-
-	if (home && path[0] == '~' && (path[1] == '/' || !path[1]))
-		buf_addf(out, "%s%s", home, path + 1);
-	else
-		buf_adds(out, path);
-}
-
 /* Adds a warning where what the job would take along is not there. */
 static void look_for(json_t *task, const char *what, const char *path, bool folder)
 {
 	struct buf name = BUF_INIT, line = BUF_INIT;
 	struct stat st;
 
-	local_path(&name, path);
+	ship_local_path(&name, path);
 	if (stat(buf_text(&name), &st) < 0)
 		buf_addf(&line, "%s %s: %s", what, path, strerror(errno));
 	else if (folder && !S_ISDIR(st.st_mode))
@@ -98,7 +112,7 @@ static void look_for_files(json_t *task)
 			json_string_value(json_object_get(mount, "from")), false);
 }
 
-static int say(struct jobfile *job)
+static void say_warnings(struct jobfile *job)
 {
 	json_t *warning;
 	size_t i;
@@ -106,7 +120,6 @@ static int say(struct jobfile *job)
 	look_for_files(job->task);
 	json_array_foreach(json_object_get(job->task, "warnings"), i, warning)
 		prog_warn("%s", json_string_value(warning));
-	return out_record(job->task);
 }
 
 static int read_file(struct jobfile *job, const char *path)
@@ -133,34 +146,159 @@ out:
 	return rc;
 }
 
-static int run(int nargs, char **args)
+/* --- a launch ----------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+static struct http_abort stop_switch = HTTP_ABORT_INIT;
+
+static void on_signal(int number)
+{
+	stopped = number;
+	http_abort(&stop_switch);
+}
+
+/* From now on Ctrl-C ends what is waited for, and not the job. */
+static int watch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	if (http_abort_open(&stop_switch) < 0)
+		return -1;
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+	return 0;
+}
+
+/* Reads the files of public keys: a line each. */
+static int read_ssh_keys(char **lines)
+{
+	struct buf text = BUF_INIT, line = BUF_INIT;
+	struct sshkey key;
+	int rc = 0;
+
+	if (ssh_keys.n > SSH_KEYS_MAX)
+		return err_set(EX_USAGE, "more than %d keys for SSH", SSH_KEYS_MAX);
+	for (int i = 0; i < ssh_keys.n && rc == 0; i++) {
+		buf_reset(&text);
+		buf_reset(&line);
+		rc = io_read(&text, ssh_keys.items[i], SSHKEY_TEXT_MAX + 1024);
+		if (rc == 0)
+			rc = sshkey_parse(buf_text(&text), ssh_keys.items[i], &key);
+		if (rc == 0) {
+			buf_addf(&line, "%s %s", key.type, key.blob);
+			lines[i] = buf_take(&line);
+		}
+	}
+	buf_release(&text);
+	return rc;
+}
+
+static int book(struct customer *c, const char *path, char cluster[33])
+{
+	char *lines[SSH_KEYS_MAX] = { NULL };
+	struct launch l = { .customer = c,
+		.stop = &stopped,
+		.hours = hours,
+		.ssh_keys = (const char *const *)lines,
+		.nssh_keys = ssh_keys.n };
+	struct jobfile job = JOBFILE_INIT;
+	int rc = read_ssh_keys(lines);
+
+	if (rc == 0)
+		rc = read_file(&job, path);
+	if (rc == 0) {
+		say_warnings(&job);
+		rc = launch_book(&l, &job, cluster);
+	}
+	jobfile_release(&job);
+	for (int i = 0; i < SSH_KEYS_MAX; i++)
+		free(lines[i]);
+	return rc;
+}
+
+/* Follows it, writes how it went, and returns the exit code; -1: error. */
+static int follow_to_end(struct customer *c, const char *cluster)
+{
+	json_t *record = NULL;
+	int code = 0, end = course_follow(c, cluster, &stopped, &record, &code), rc;
+
+	if (end < 0)
+		return -1;
+	if (end == COURSE_DETACHED)
+		prog_info(
+			"still running: rnp-register launch --follow %s goes on from here",
+			cluster);
+	rc = out_record(record);
+	json_decref(record);
+	if (rc < 0)
+		return -1;
+	return end == COURSE_FAILED ? (pass_exit && code ? code : EXIT_NO) :
+		end == COURSE_ENDED ? EX_TEMPFAIL :
+				      EX_OK;
+}
+
+static int launch(const char *path)
+{
+	struct key k = KEY_INIT;
+	struct customer c = { .http = HTTP_INIT,
+		.registry = registry,
+		.ca = ca_file,
+		.key = &k,
+		.abort = &stop_switch };
+	char cluster[33] = "";
+	int rc = -1;
+
+	if (!registry)
+		return err_set(EX_USAGE, "--registry is missing, or --check");
+	if (key_load(&k, key_path, passphrase_file) < 0 || watch_signals() < 0)
+		goto out;
+	if (cluster_name)
+		snprintf(cluster, sizeof cluster, "%s", cluster_name);
+	else if (book(&c, path, cluster) < 0)
+		goto out;
+	rc = follow_to_end(&c, cluster);
+out:
+	customer_release(&c);
+	key_release(&k);
+	return rc;
+}
+
+static int check_file(const char *path)
 {
 	struct jobfile job = JOBFILE_INIT;
-	int rc;
+	int rc = read_file(&job, path);
 
-	if (!check) {
-		err_set(EX_USAGE,
-			"give --check: it reads the file and says what would run");
-		return err_report();
+	if (rc == 0) {
+		say_warnings(&job);
+		rc = out_record(job.task);
 	}
-	rc = read_file(&job, nargs ? args[0] : "-");
-	if (rc == 0)
-		rc = say(&job);
 	jobfile_release(&job);
+	return rc;
+}
+
+static int run(int nargs, char **args)
+{
+	const char *path = nargs ? args[0] : "-";
+	int rc = check ? check_file(path) : launch(path);
+
 	opt_list_release(&envs);
 	opt_list_release(&secrets);
 	opt_list_release(&drops);
-	return rc < 0 ? err_report() : EX_OK;
+	opt_list_release(&ssh_keys);
+	return rc < 0 ? err_report() : rc;
 }
 
 const struct command command_launch = {
 	.name = "launch",
 	.arguments = "[file]",
 	.args_max = 1,
-	.summary = "Read a job file and say what would run.",
+	.summary = "Run a job file on other people's nodes, and follow it to its end.",
 	.details =
-		"Reads a job file (YAML or JSON, rnp-job(5)), writes one rnp.task record: the\n"
-		"wishes, scripts, files and variables of the job. It asks nobody.",
+		"Reads a job file (YAML or JSON, rnp-job(5)), books nodes for it, sends what it\n"
+		"needs, says on standard error how it goes, and writes one rnp.launch record at its\n"
+		"end; with --check one rnp.task record of what would run, and asks nobody. Ctrl-C\n"
+		"leaves the job running. The exit status is 0 when it ended with 0, 1 when it did\n"
+		"not, 69 when nothing fits, 75 when it did not end by itself, 77 without credit.",
 	.card = true,
 	.opts = opts,
 	.run = run,

@@ -32,9 +32,6 @@ static void must_hold(const json_t *task)
 
 	must(schema_check(task, "task", "rnp.task") == 0);
 	json_array_foreach(json_object_get(task, "wishes"), i, wish) {
-		/* a node without GPU: 0 of them */
-		if (json_integer_value(json_object_get(wish, "gpu_count")) == 0)
-			json_object_del(wish, "gpu_count");
 		if (schema_check(wish, "wish", "rnp.job") < 0)
 			/* two capitals that are no country are seen by whoever gets the wish */
 			must(strstr(err_get()->text, "country") != NULL);

@@ -458,7 +458,8 @@ static int read_all(struct job_reader *r)
 		read_script(r, "run", "run_sha256") < 0 || job_read_artifacts(r) < 0)
 		return -1;
 	if (!top(r, "run"))
-		job_warn(r, NULL, "there is no run: the job ends when setup has");
+		job_warn(r, NULL,
+			"there is no run: the nodes wait for logins until they are released");
 	return read_parameters(r);
 }
 

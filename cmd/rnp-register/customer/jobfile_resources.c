@@ -309,12 +309,8 @@ static int read_node(struct job_reader *r, const struct source *s, json_t *wish)
 /* What is asked for besides the resources. */
 static int begin_wish(struct job_reader *r, json_t *wish)
 {
-	const json_t *budget = json_object_get(r->task, "budget_uusd");
-
 	json_set_text(wish, "job", json_string_value(json_object_get(r->task, "name")));
 	json_set_i64(wish, "nodes", r->nodes);
-	if (budget)
-		json_set_i64(wish, "max_uusd", json_integer_value(budget));
 	return job_read_places(r, wish);
 }
 

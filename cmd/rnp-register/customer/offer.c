@@ -1,0 +1,220 @@
+/* offer.c - offers of a registry. */
+#include "cmd/rnp-register/customer/offer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/money.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "common/record/signature.h"
+
+static int64_t whole(const json_t *v, const char *key, int64_t absent)
+{
+	const json_t *n = json_object_get(v, key);
+
+	return json_is_integer(n) ? json_integer_value(n) : absent;
+}
+
+const json_t *offer_first(const json_t *proposal)
+{
+	return json_array_get(json_object_get(proposal, "offers"), 0);
+}
+
+int64_t offer_uusd_per_hour(const json_t *proposal)
+{
+	return whole(offer_first(proposal), "uusd_per_hour", INT64_MAX);
+}
+
+/* --- checks ------------------------------------------------------------------------------- */
+
+/* Signed by the party that it names. */
+static int check_signed(const json_t *record, const char *what, const char *signer)
+{
+	struct signature_result proof;
+
+	signature_verify(record, &proof);
+	if (!proof.valid)
+		return err_set(EX_DATAERR, "the registry's %s: %s", what, proof.reason);
+	if (!signer || !signature_is_by(&proof, signer))
+		return err_set(EX_DATAERR,
+			"the registry's %s is not signed by the registry", what);
+	return 0;
+}
+
+/* The sums of an offer are those of its nodes. */
+static int check_sums(const json_t *offer, int64_t nodes, int64_t gpus)
+{
+	const json_t *list = json_object_get(offer, "nodes"), *node;
+	int64_t uusd = 0, n = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, node) {
+		uusd += whole(node, "uusd_per_hour", 0);
+		n += (int64_t)json_array_size(json_object_get(node, "gpus"));
+	}
+	if ((int64_t)json_array_size(list) != nodes)
+		return err_set(EX_DATAERR,
+			"the registry offers %zu nodes, and the job wants %" PRId64,
+			json_array_size(list), nodes);
+	if (n < gpus)
+		return err_set(EX_DATAERR,
+			"the registry offers %" PRId64
+			" GPUs, and the job wants %" PRId64,
+			n, gpus);
+	if (uusd != whole(offer, "uusd_per_hour", -1))
+		return err_set(EX_DATAERR,
+			"the registry's offer costs another sum than its nodes");
+	return 0;
+}
+
+int offer_check(const json_t *proposal, const json_t *wish)
+{
+	const json_t *offer = offer_first(proposal);
+	int64_t limit = whole(wish, "max_uusd_per_hour", INT64_MAX);
+
+	if (schema_check(proposal, "the registry's proposal", "rnp.proposal") < 0 ||
+		check_signed(proposal, "proposal",
+			json_string_value(json_object_get(proposal, "signer"))) < 0)
+		return -1;
+	if (!json_equal(json_object_get(proposal, "request"), wish))
+		return err_set(EX_DATAERR, "the registry's proposal is for another job");
+	if (!offer)
+		return 0;
+	if (check_sums(offer, whole(wish, "nodes", 1), whole(wish, "gpu_count", 1)) < 0)
+		return -1;
+	if (offer_uusd_per_hour(proposal) > limit)
+		return err_set(EX_DATAERR,
+			"the registry's offer costs more than the job's limit");
+	return 0;
+}
+
+size_t offer_choose(const json_t *const *proposals, size_t n, bool in_order)
+{
+	size_t best = n;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!offer_first(proposals[i]))
+			continue;
+		if (best == n ||
+			(!in_order &&
+				offer_uusd_per_hour(proposals[i]) <
+					offer_uusd_per_hour(proposals[best])))
+			best = i;
+	}
+	return best;
+}
+
+int offer_check_cluster(const json_t *proposal, const json_t *cluster)
+{
+	const json_t *offered = json_object_get(offer_first(proposal), "nodes"), *node;
+	json_t *nodes;
+	size_t i;
+
+	if (schema_check(cluster, "the registry's cluster", "rnp.cluster") < 0 ||
+		check_signed(cluster, "cluster",
+			json_string_value(json_object_get(proposal, "signer"))) < 0 ||
+		json_get_array(cluster, "cluster", "nodes", &nodes) < 0)
+		return -1;
+	if (json_array_size(nodes) != json_array_size(offered))
+		return err_set(EX_DATAERR,
+			"the registry has booked %zu nodes, and %zu were offered",
+			json_array_size(nodes), json_array_size(offered));
+	json_array_foreach(nodes, i, node) {
+		const json_t *wanted = json_array_get(offered, i);
+
+		if (!json_equal(json_object_get(node, "node"),
+			    json_object_get(wanted, "node")) ||
+			whole(node, "uusd_per_hour", -1) !=
+				whole(wanted, "uusd_per_hour", -2))
+			return err_set(EX_DATAERR,
+				"the registry has booked another node, or another price, for rank %zu",
+				i);
+	}
+	return 0;
+}
+
+/* --- words -------------------------------------------------------------------------------- */
+
+/* "0.82": cents, and what is below them where there is something. */
+static void add_dollars(struct buf *out, int64_t uusd)
+{
+	if (uusd % 10000 == 0)
+		money_format(out, uusd / 10000, 2);
+	else
+		money_format(out, uusd, MONEY_USD_DECIMALS);
+}
+
+/* "41 nodes left out: 22 memory, 12 place": the most first, six at most. */
+static void add_left_out(struct buf *out, const json_t *left)
+{
+	const char *names[6] = { NULL }, *reason;
+	json_int_t counts[6] = { 0 }, all = 0;
+	json_t *n;
+
+	json_object_foreach((json_t *)left, reason, n) {
+		json_int_t count = json_integer_value(n);
+
+		all += count;
+		for (int i = 0; i < 6 && count > 0; i++)
+			if (count > counts[i]) {
+				memmove(names + i + 1, names + i,
+					(size_t)(5 - i) * sizeof *names);
+				memmove(counts + i + 1, counts + i,
+					(size_t)(5 - i) * sizeof *counts);
+				names[i] = reason;
+				counts[i] = count;
+				break;
+			}
+	}
+	if (!all)
+		return;
+	buf_addf(out, "; %lld node%s left out", (long long)all, all == 1 ? "" : "s");
+	for (int i = 0; i < 6 && counts[i]; i++)
+		buf_addf(out, "%s%lld %.60s", i ? ", " : ": ", (long long)counts[i],
+			names[i]);
+}
+
+void offer_words(struct buf *out, const json_t *proposal)
+{
+	const json_t *offers = json_object_get(proposal, "offers"),
+		     *offer = json_array_get(offers, 0),
+		     *next = json_array_get(offers, 1), *node;
+	size_t gpus = 0, i, n = json_array_size(json_object_get(offer, "nodes"));
+
+	json_array_foreach(json_object_get(offer, "nodes"), i, node)
+		gpus += json_array_size(json_object_get(node, "gpus"));
+	buf_addf(out, "%zu node%s", n, n == 1 ? "" : "s");
+	if (gpus)
+		buf_addf(out, " with %zu GPU%s", gpus, gpus == 1 ? "" : "s");
+	buf_adds(out, ", ");
+	add_dollars(out, whole(offer, "uusd_per_hour", 0));
+	buf_adds(out, " $/h, at most ");
+	add_dollars(out, whole(offer, "up_to_uusd", 0));
+	buf_adds(out, " $");
+	if (next) {
+		buf_adds(out, "; next ");
+		add_dollars(out, whole(next, "uusd_per_hour", 0));
+		buf_adds(out, " $/h");
+	}
+	add_left_out(out, json_object_get(proposal, "left_out"));
+}
+
+void offer_none_words(struct buf *out, const json_t *proposal)
+{
+	const json_t *nearest = json_object_get(proposal, "nearest"),
+		     *to = json_object_get(nearest, "to");
+	const char *wish = json_string_value(json_object_get(nearest, "wish"));
+	struct buf value = BUF_INIT;
+
+	buf_adds(out, "nothing fits");
+	add_left_out(out, json_object_get(proposal, "left_out"));
+	if (!wish)
+		return;
+	if (to)
+		json_write(&value, to);
+	buf_addf(out, "; %s %.60s%s%.60s %lld would", to ? "with" : "without", wish,
+		to ? " " : "", buf_text(&value), (long long)whole(nearest, "nodes", 0));
+	buf_release(&value);
+}
