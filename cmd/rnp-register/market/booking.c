@@ -10,6 +10,7 @@
 #include "cmd/rnp-register/market/cluster.h"
 #include "cmd/rnp-register/market/money.h"
 #include "cmd/rnp-register/market/plan.h"
+#include "cmd/rnp-register/market/sshkey.h"
 #include "cmd/rnp-register/market/supply.h"
 #include "cmd/rnp-register/market/told.h"
 #include "cmd/rnp-register/market/watch.h"
@@ -125,6 +126,25 @@ static bool refuse_field(struct booking *b, const char *remedy, const char *text
 	return false;
 }
 
+static bool has_good_keys(struct booking *b)
+{
+	const json_t *keys = json_object_get(b->record.json, "ssh_keys"), *one;
+	struct sshkey key;
+	char where[32];
+	size_t i;
+
+	json_array_foreach(keys, i, one) {
+		snprintf(where, sizeof where, "ssh_keys[%zu]", i);
+		if (sshkey_parse(json_string_value(one), where, &key) == 0)
+			continue;
+		market_refuse(b->g, b->r, 422, "booking", "one of " SSHKEY_TYPES, "%s",
+			err_get()->text);
+		err_clear();
+		return false;
+	}
+	return true;
+}
+
 /* What a node would refuse later is refused here. */
 static bool is_sound(struct booking *b)
 {
@@ -139,6 +159,8 @@ static bool is_sound(struct booking *b)
 	if (!market_image(image))
 		return refuse_field(b, "write it as NAME@sha256:DIGEST",
 			"image: has no digest, and what runs must be what was booked");
+	if (!has_good_keys(b))
+		return false;
 	if (b->c.deadline_ms && b->c.deadline_ms <= b->record.now_ms)
 		return refuse_field(b, "leave it out, or choose a later one",
 			"deadline: is over already");

@@ -133,6 +133,8 @@ int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 	char text[CAUSE_MAX];
 	int rc;
 
+	if (!cause[0])
+		cause = "its agent gave no cause";
 	if (change_move(m, c, w, NODE_FAILED, cause, event, now_ms) < 0)
 		return -1;
 	if (leaving)
@@ -148,5 +150,9 @@ int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 		return 0;
 	snprintf(text, sizeof text, "rank %d has failed%s: %.300s", w->rank,
 		c->on_failure == ON_FAILURE_END ? "" : ", and no spare is free", cause);
-	return change_release(m, c, -1, text, now_ms);
+	if (change_release(m, c, -1, text, now_ms) < 0)
+		return -1;
+	/* of a cluster that has no other node left this is the cause */
+	snprintf(c->cause, sizeof c->cause, "%s", text);
+	return cluster_update(&m->rows, c);
 }
