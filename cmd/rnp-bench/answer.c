@@ -363,7 +363,8 @@ const struct command command_answer = {
 		"the rnp.heartbeat records between them are passed over.\n"
 		"Of several that wait in a pipe the newest is answered first.\n"
 		"What cannot end in its time, or in the time that an hour has for challenges, is refused.\n"
-		"What is not answered is told, with an rnp.unanswered for the verifier, and the next is.\n"
+		"A challenge that is not answered is reported, with an rnp.unanswered for the verifier,\n"
+		"and the next one is answered.\n"
 		"The exit status is that of the first error.",
 	.columns = "node,challenge_sha256,at",
 	.card = true,

@@ -102,7 +102,7 @@ static int plan(struct poc_challenge *c, const struct key *k)
 			return -1;
 	if (!poc_plan_fits(c))
 		return err_set(EX_USAGE,
-			"--device: the answer of so many would be larger than %zu MiB: ask some of them at a time",
+			"--device: their answer would be larger than %zu MiB: ask fewer of them at a time",
 			POC_ANSWER_BYTES_MAX >> 20);
 	c->deadline_ms = deadline_ms ? deadline_ms : poc_plan_deadline_ms(c, NULL);
 	return 0;

@@ -197,7 +197,7 @@ static void say_time(struct passes *p)
 	human_duration(&text, (double)(ms / 1000));
 	progress_wipe();
 	prog_info(
-		"this takes about %s; Ctrl-C ends it, and what is measured by then is told",
+		"this takes about %s; Ctrl-C ends it, and prints what is measured by then",
 		buf_text(&text));
 	buf_release(&text);
 }

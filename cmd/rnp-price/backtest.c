@@ -39,7 +39,7 @@ static const struct opt options[] = {
 	OPT(TEXT, "nodes", &asked.nodes_path, "F",
 		"with --pods: the cluster, CSV with cpu_milli, memory_mib and gpu"),
 	OPT_IN(I64, "runs", &asked.runs, "N", 1, 1000,
-		"with --pods: mean of so many orders of arrival (default 10)"),
+		"with --pods: how many orders of arrival the mean is over (default 10)"),
 	OPT(CHOICE, "algorithm", &asked.algorithm, "A",
 		"with --jobs who runs next, with --pods on which node (default all)",
 		.choices =

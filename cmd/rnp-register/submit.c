@@ -160,7 +160,7 @@ const struct command command_submit = {
 	.details =
 		"Reads signed records of any kind that a registry takes and writes one "
 		"rnp.stored record each,\nonce the registry has it on disk. Ends with the first "
-		"that is refused;\nan rnp.answer that is refused is told, and the next record is sent.",
+		"that is refused;\nan rnp.answer that is refused is reported, and the next record is sent.",
 	.columns = "of,node,at,new",
 	.opts = opts,
 	.run = run,

@@ -42,7 +42,7 @@ static const struct opt opts[] = {
 	OPT_IN(I64, "clients", &clients, "N", 1, OPEN_LOOP_MAX,
 		"closed loop: each asks again when it has its answer (default 1)"),
 	OPT(F64, "rate", &rate, "R",
-		"open loop: so many requests a second, at random times"),
+		"open loop: this many requests a second, at random times"),
 	OPT_IN(I64, "requests", &requests, "N", 1, 1000000, "in all (default 16)"),
 	OPT_IN(I64, "tokens", &tokens, "N", 1, 1000000,
 		"of each answer, at most (default 64)"),

@@ -23,7 +23,7 @@ static const struct opt opts[] = {
 	OPT_IN(I64, "context", &context, "N", 1, LM_CONTEXT_MAX,
 		"tokens of one stream (default: all the model was made for)"),
 	OPT_IN(I64, "streams", &streams, "N", 1, 1024,
-		"of a server that computes so many answers at the same time"),
+		"of a server that computes this many answers at the same time"),
 	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	{ 0 },

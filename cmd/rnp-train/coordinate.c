@@ -67,7 +67,7 @@ static const struct opt opts[] = {
 	OPT_VALID(&options.valid, " after each round"),
 	OPT_EVAL_TOKENS(&options.eval_tokens),
 	OPT_IN(I64, "workers", &options.workers, "K", 1, 100000,
-		"a round needs so many workers (default 1)"),
+		"how many workers a round needs (default 1)"),
 	OPT_IN(I64, "workers-max", &options.workers_max, "N", 1, 100000,
 		"at a time at most (default 1024)"),
 	OPT_IN(I64, "workers-per-address", &options.per_address, "N", 1, 100000,

@@ -113,7 +113,7 @@ static const struct opt opts[] = {
 	OPT(TEXT, "hostile", &options.hostile, "KIND:N",
 		"the last N workers: flip, scale, random, stale, idle or copy"),
 	OPT_IN(I64, "groups", &options.groups, "G", 0, 100000,
-		"a tree: so many coordinators near their workers (default 0: a star)"),
+		"a tree: how many coordinators stand near their workers (default 0: a star)"),
 	OPT_IN(I64, "group-rounds", &options.group_rounds, "H2", 1, 1000000,
 		"rounds of a group in a round of the root (default 10)"),
 	OPT(TEXT, "preset", &options.preset, "P",

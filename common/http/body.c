@@ -163,8 +163,8 @@ static int restart_sink(struct http_transfer *t)
 	if (s->restart && s->restart(s->ctx) < 0)
 		return -1;
 	if (s->write && !s->restart)
-		return err_set(EX_DATAERR, "'%s' begins anew in the middle of its answer",
-			t->q->url);
+		return err_set(EX_DATAERR,
+			"'%s' starts again in the middle of its answer", t->q->url);
 	t->range_from = t->range_bytes = t->sunk_before = t->r->sunk_bytes = 0;
 	if (s->write)
 		return 0;

@@ -83,7 +83,7 @@ setup() {
 	status=0
 	ended "$running" || status=$?
 	assert_equal "$status" 75
-	[[ $(head -1 said) =~ "this takes about ".*"; Ctrl-C ends it, and what is measured by then is told" ]] || fail "$(<said)"
+	[[ $(head -1 said) =~ "this takes about ".*"; Ctrl-C ends it, and prints what is measured by then" ]] || fail "$(<said)"
 	grep -q 'interrupted: these are the results so far' said
 	output=$(<out.jsonl)
 	agrees

@@ -130,6 +130,15 @@ rendered() {
 	done
 }
 
+@test "man: pages and messages have no sentences that are English words only" {
+	# what an author thinks in another language: "End after so many", "An answer may have 256 MiB", "the rest is told"
+	run grep -nE '(^|[".] ?)(End after|Judge|Compute with|More than|So) so many|^So many|may have [0-9]+|the rest is told|begins anew' \
+		"$ROOT"/man/*.[157] "$ROOT/README.md"
+	assert_output ""
+	run grep -rnE '"[^"]*(begins anew|the rest is told|may have [0-9])' --include='*.c' "$ROOT/cmd" "$ROOT/common"
+	assert_output ""
+}
+
 @test "man: JSON in the pages is JSON" {
 	cd "$BATS_TEST_TMPDIR"
 	local page

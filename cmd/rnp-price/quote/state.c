@@ -35,7 +35,7 @@ static const char *const steps[] = {
 static int damaged(const struct quote_state *s, const char *what)
 {
 	return err_set(EX_DATAERR,
-		"%s: the state is damaged: it holds %s; with another file quote begins anew",
+		"%s: the state is damaged: it holds %s; with another file quote starts afresh",
 		s->store.path, what);
 }
 

@@ -541,7 +541,7 @@ int prompt_encode_all(struct prompt *prompts, uint32_t n, const struct model_slo
 		if (q->echo && q->logprobs &&
 			tokens * (1 + q->top_logprobs) > REQUEST_TOLD_MAX)
 			return api_error_set(e, 400, "max_tokens_per_request", "prompt",
-				"of prompts the logprobs of at most %u tokens are told, with %u others each",
+				"of a prompt the logprobs of at most %u tokens can be had, with %u others each",
 				REQUEST_TOLD_MAX / (1 + q->top_logprobs),
 				q->top_logprobs);
 	}

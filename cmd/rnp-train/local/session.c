@@ -300,7 +300,7 @@ static int load_parameters(struct session *s)
 		return lm_train_load(s->loop.train, s->model_file);
 	if (!s->o.resume)
 		return err_set(EX_CANTCREAT,
-			"'%s/%s' is there already: --resume goes on with it, another --out begins anew",
+			"'%s/%s' is there already: --resume goes on with it, another --out starts a new run",
 			s->o.out, RUNDIR_CHECKPOINT);
 	if (rundir_load(s->o.out, s->loop.train, &want, s->o.data, &at) < 0)
 		return -1;

@@ -493,6 +493,6 @@ int dfa_length(struct lm_dfa *out, const struct lm_dfa *d, uint64_t min, uint64_
 		return dfa_copy(out, d, b);
 	if (min > UINT32_MAX - 1)
 		return err_set(EX_DATAERR,
-			"a text of so many characters is not supported");
+			"a text of this many characters is not supported");
 	return dfa_make(out, &m, &start, b, NULL);
 }
