@@ -14,6 +14,7 @@ extern const struct command command_heartbeat;
 extern const struct command command_keygen;
 extern const struct command command_launch;
 extern const struct command command_list;
+extern const struct command command_logs;
 extern const struct command command_metrics;
 extern const struct command command_serve;
 extern const struct command command_setup;

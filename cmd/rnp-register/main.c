@@ -18,6 +18,7 @@ static const struct command *const commands[] = {
 	&command_status,
 	&command_metrics,
 	&command_launch,
+	&command_logs,
 	&command_config,
 	&command_serve,
 	&command_work,

@@ -57,7 +57,8 @@ static const struct opt options[] = {
 	OPT(TEXT, "keypair", &opts.keypair, "F", "key file of the wallet that pays"),
 	OPT(TEXT, "signer", &opts.signer, "CMD",
 		"instead of --keypair: a command that signs what it is told in words"),
-	OPT(TEXT, "wallet", &opts.wallet, "ADDRESS", "the wallet that --signer signs for",
+	OPT(TEXT, "wallet", &opts.wallet, "ADDRESS",
+		"the wallet that --signer signs for, or that --dry-run asks about",
 		.address = true),
 	OPT(LIST, "nonce", &opts.nonces, "ADDRESS",
 		"use this durable nonce account, not recent blockhashes; may be given "
@@ -663,6 +664,9 @@ static int set_wallet(struct pay_run *run, struct key *key)
 		run->signer = opts.signer;
 		return address_parse(opts.wallet, "--wallet", run->payer.wallet.bytes);
 	}
+	/* nothing is signed: whose wallet it is suffices */
+	if (opts.dry_run && !opts.keypair)
+		return address_parse(opts.wallet, "--wallet", run->payer.wallet.bytes);
 	if (key_load(key, opts.keypair, NULL) < 0)
 		return -1;
 	run->key = key;
@@ -683,9 +687,12 @@ static int set_nonces(struct pay_run *run)
 
 static int set_run(struct pay_run *run, struct key *key)
 {
-	if (!opts.rpc.n || (!opts.keypair && !opts.signer) || !opts.trust.n)
-		return err_set(EX_USAGE,
-			"--rpc, --keypair and --trust are needed, but for --status");
+	bool payer = opts.keypair || opts.signer || (opts.dry_run && opts.wallet);
+
+	if (!opts.rpc.n || !payer || !opts.trust.n)
+		return err_set(EX_USAGE, "--rpc, %s and --trust are needed%s",
+			opts.dry_run ? "--wallet (or --keypair)" : "--keypair",
+			opts.dry_run ? "" : ", but for --status");
 	if (opts.signer && (opts.keypair || !opts.wallet))
 		return err_set(EX_USAGE,
 			"--signer goes with --wallet, and without --keypair");

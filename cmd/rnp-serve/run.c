@@ -43,8 +43,7 @@ static const char *pooling, *pack = "auto";
 
 static const struct opt opts[] = {
 	OPT(LIST, "model", &models, "[NAME=]M",
-		"GGUF file, directory with safetensors, or llama2.c .bin; several",
-		.required = true),
+		"GGUF file, directory with safetensors, or llama2.c .bin; several"),
 	OPT(TEXT, "listen", &listen_on, "ADDR",
 		"HOST:PORT; port 0 is any free one (default 127.0.0.1:8080)"),
 	OPT_PORT_FILE(&port_file),
@@ -335,7 +334,11 @@ static int run(int n, char **args)
 	struct server s = { .started_s = clock_now_ms() / 1000 };
 	int rc = -1;
 
-	(void)n, (void)args;
+	for (int i = 0; i < n; i++)
+		opt_list_add(&models, args[i]);
+	if (!models.n)
+		return err_set(EX_USAGE, "a model is needed: rnp-serve run MODEL"),
+		       err_report();
 	/* before any thread is started, so that all threads inherit the mask */
 	httpd_block_signals();
 	team_resize((int)threads);
@@ -368,6 +371,8 @@ static int run(int n, char **args)
 
 const struct command command_run = {
 	.name = "run",
+	.arguments = "[[NAME=]MODEL ...]",
+	.args_max = -1,
 	.summary = "Serve models over HTTP as OpenAI's API.",
 	.details =
 		"Writes one rnp.plan record for each model, then answers until SIGTERM or SIGINT: no new\n"

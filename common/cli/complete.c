@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#define HELP_SUMMARY "Say more about a subcommand."
+
 static void add_names(struct buf *out, const struct opt *o)
 {
 	for (; o && o->kind != OPT_END; o++)
@@ -33,6 +35,12 @@ static void add_values(struct buf *out, const struct command *c, const struct op
 		add_words(out, words_of(o));
 		buf_adds(out, o->words ? "' files=1 ;;\n" : "' ;;\n");
 	}
+}
+
+static void add_commands(struct buf *out, const struct program *p)
+{
+	for (int i = 0; p->commands[i]; i++)
+		buf_addf(out, " %s", p->commands[i]->name);
 }
 
 void complete_bash(struct buf *out, const struct program *p, const struct opt *common)
@@ -68,10 +76,11 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 		add_names(out, p->commands[i]->opts);
 		buf_adds(out, "' ;;\n");
 	}
-	buf_adds(out, "\t\t'') words='");
-	for (int i = 0; p->commands[i]; i++)
-		buf_addf(out, " %s", p->commands[i]->name);
-	buf_adds(out, " --schema --completion' ;;\n\t\tesac\n\t\twords+='");
+	buf_adds(out, "\t\thelp) words='");
+	add_commands(out, p);
+	buf_adds(out, "' ;;\n\t\t'') words='");
+	add_commands(out, p);
+	buf_adds(out, " help --schema --completion' ;;\n\t\tesac\n\t\twords+='");
 	add_names(out, common);
 	buf_adds(out, "' ;;\n\tesac\n");
 	buf_adds(out,
@@ -131,7 +140,7 @@ void complete_zsh(struct buf *out, const struct program *p, const struct opt *co
 		add_quoted(out, p->commands[i]->summary, "\\");
 		buf_adds(out, "'\n");
 	}
-	buf_adds(out, "\t)\n\tcommon=( \\\n");
+	buf_adds(out, "\t\t'help:" HELP_SUMMARY "'\n\t)\n\tcommon=( \\\n");
 	zsh_options(out, common);
 	buf_adds(out,
 		"\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe subcommand subs\n"
@@ -146,6 +155,7 @@ void complete_zsh(struct buf *out, const struct program *p, const struct opt *co
 		zsh_options(out, p->commands[i]->opts);
 		buf_adds(out, "\t\t'*:file:_files' ;;\n");
 	}
+	buf_adds(out, "\thelp)\n\t\t_describe subcommand subs ;;\n");
 	buf_addf(out,
 		"\tesac\n}\nif [[ $funcstack[1] == _%s ]]; then _%s \"$@\"; else compdef _%s %s; fi\n",
 		p->name, p->name, p->name, p->name);
@@ -190,6 +200,12 @@ void complete_fish(struct buf *out, const struct program *p, const struct opt *c
 		add_quoted(out, p->commands[i]->summary, "\\");
 		buf_adds(out, "'\n");
 	}
+	buf_addf(out,
+		"complete -c %s -f -n __fish_use_subcommand -a help -d '" HELP_SUMMARY
+		"'\ncomplete -c %s -f -n '__fish_seen_subcommand_from help' -a '",
+		p->name, p->name);
+	add_commands(out, p);
+	buf_adds(out, "'\n");
 	fish_options(out, p, NULL, common);
 	buf_addf(out,
 		"complete -c %s -n __fish_use_subcommand -l completion -x -a 'bash zsh fish'\n",

@@ -90,7 +90,7 @@ static int check_url(const struct opt *o, const char *what, const char *text)
 		what, text);
 }
 
-static void append(struct opt_list *l, const char *text)
+void opt_list_add(struct opt_list *l, const char *text)
 {
 	l->items = xrealloc(l->items, (size_t)(l->n + 1) * sizeof *l->items);
 	l->items[l->n++] = text;
@@ -134,7 +134,7 @@ static int set_value(const struct opt *o, const char *text)
 			return -1;
 		if (check_address(o, what, text) < 0)
 			return -1;
-		append(o->to, text);
+		opt_list_add(o->to, text);
 		return 0;
 	case OPT_U64:
 		return set_u64(o, what, text);

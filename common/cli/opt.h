@@ -137,6 +137,7 @@ void opt_help(struct buf *out, const char *program, const struct command *c);
 /* Appends the three commands of the man page's EXAMPLES that are marked for it. */
 void opt_overview_examples(struct buf *out, const char *program);
 
+void opt_list_add(struct opt_list *l, const char *text); /* text is borrowed */
 void opt_list_release(struct opt_list *l);
 
 #endif

@@ -390,14 +390,53 @@ static int run_command(const struct program *p, const struct command *c, int arg
 
 static void no_such_command(const struct program *p, const char *name)
 {
+	/* words of other programs that people know, and of ours, and what does it here */
+	static const struct {
+		const char *program, *word, *here;
+	} elsewhere[] = {
+		{ "rnp-serve", "pull",
+			"a model is a .gguf file, or a folder with safetensors: download one, then "
+			"rnp-serve run --model PATH" },
+		{ "rnp-serve", "serve", "rnp-serve run serves a model" },
+		{ "rnp-serve", "start", "rnp-serve run serves a model" },
+		{ "rnp-serve", "chat",
+			"rnp-serve run serves a page to chat, rnp-serve ask answers once" },
+		{ "rnp-serve", "generate", "rnp-serve ask continues a text" },
+		{ "rnp-serve", "complete", "rnp-serve ask continues a text" },
+		{ "rnp-serve", "show", "rnp-serve inspect shows a model" },
+		{ "rnp-serve", "list", "GET /v1/models lists what a server has" },
+		{ "rnp-train", "train", "rnp-train run trains a model" },
+		{ "rnp-train", "finetune", "rnp-train run --model M goes on training M" },
+		{ "rnp-train", "generate", "rnp-serve ask continues a text" },
+		{ "rnp-train", "serve", "rnp-serve run serves a model" },
+		{ "rnp-train", "convert", "rnp-train export writes other formats" },
+		{ "rnp-register", "register",
+			"rnp-register setup makes this machine a node, rnp-register submit sends a record" },
+		{ "rnp-register", "init",
+			"rnp-register setup makes this machine a node" },
+		{ "rnp-register", "keys", "rnp-register keygen makes a key" },
+		{ "rnp-register", "search", "rnp-register list finds nodes" },
+		{ "rnp-price", "earnings",
+			"rnp-price estimate tells what a day would leave" },
+		{ "rnp-reward", "claim", "rnp-reward proof makes what a claim needs" },
+		{ "rnp-reward", "balance", "rnp-reward pay --status tells what is paid" },
+	};
 	struct suggest near = { .wanted = name };
+	const char *known = NULL;
 	char words[100];
 
 	for (int i = 0; p->commands[i]; i++)
 		suggest_offer(&near, p->commands[i]->name, strlen(p->commands[i]->name));
 	suggest_offer(&near, "help", 4);
-	err_set(EX_USAGE, "there is no subcommand '%.40s'%s", name,
-		suggest_text(&near, words, sizeof words));
+	for (size_t i = 0; !known && i < sizeof elsewhere / sizeof *elsewhere; i++)
+		if (strcmp(p->name, elsewhere[i].program) == 0 &&
+			strcmp(name, elsewhere[i].word) == 0)
+			known = elsewhere[i].here;
+	if (known)
+		err_set(EX_USAGE, "there is no subcommand '%.40s'; %s", name, known);
+	else
+		err_set(EX_USAGE, "there is no subcommand '%.40s'%s", name,
+			suggest_text(&near, words, sizeof words));
 }
 
 /* Handles help [SUBCOMMAND]; --synopsis before it prints only the line with all options, for

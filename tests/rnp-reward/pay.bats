@@ -24,6 +24,11 @@ teardown() {
 	owe 40
 	front
 	pay --dry-run >plan
+	# whose wallet it is suffices for that: nothing is signed
+	by=(--wallet "$payer")
+	pay --dry-run | cmp - plan
+	refused 64 "--rpc, --keypair and --trust are needed" pay
+	by=()
 	assert_equal "$(jq -r .status plan | sort | uniq -c | xargs)" "40 planned"
 	# each transaction creates at least 8 accounts
 	assert_equal "$(jq -s 'map(.batch) | max' plan)" 4

@@ -221,7 +221,10 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	said 'there is no option --served-model-name; here it is --model NAME=M' rnp-serve run --served-model-name a
 	said 'there is no option --max-concurrency; here it is --clients N' rnp-serve bench --url http://x --max-concurrency 8
 	said 'option --model M is required; did you mean --model model.gguf?' rnp-serve plan model.gguf
-	said 'option --model [NAME=]M is required; did you mean --model model.gguf?' rnp-serve run model.gguf
+	# run takes it as it stands, under its name
+	refused 66 "cannot open 'model.gguf'" rnp-serve run model.gguf --listen 127.0.0.1:0
+	refused 64 "a model is needed: rnp-serve run MODEL" rnp-serve run
+	refused 64 "two models are called 'a'" rnp-serve run a=model.gguf --model a=other.gguf
 	misused "'localhost:8080' is not an http or https URL (http://HOST)" \
 		rnp-serve bench --url localhost:8080
 }

@@ -278,7 +278,8 @@ completes_all_of() {
 @test "cli: bash completion offers subcommands, options, choices and kinds" {
 	for p in "${programs[@]}"; do
 		"$p" --completion bash | bash -n
-		assert_equal "$(completes "$p" '' | grep -v -- --)" "$(subcommands "$p" | sort)"
+		assert_equal "$(completes "$p" '' | grep -v -- --)" "$({ subcommands "$p"; echo help; } | sort)"
+		assert_equal "$(completes "$p" help '' | grep -v -- --)" "$(subcommands "$p" | sort)"
 		assert_equal "$(completes "$p" --log '')" $'json\ntext'
 		assert_equal "$(completes "$p" --completion '')" $'bash\nfish\nzsh'
 		assert_equal "$(completes "$p" --schema rnp.err)" rnp.error
@@ -337,6 +338,12 @@ cannot_write() {
 	run_split rnp-price quoot --costs f --table
 	assert_equal "$status" 64
 	[[ $stderr == "rnp-price: there is no subcommand 'quoot'"* ]]
+	# a word of another program is told what does it here; that it exists is tested with all messages
+	run_split rnp-serve pull llama3.2
+	assert_equal "$status" 64
+	[[ $stderr == "rnp-serve: there is no subcommand 'pull'; a model is a .gguf file"* ]] || fail "$stderr"
+	run_split rnp-train serve
+	[[ $stderr == "rnp-train: there is no subcommand 'serve'; rnp-serve run serves a model"* ]] || fail "$stderr"
 }
 
 @test "cli: --watch looks again and again, on a terminal in place, in a pipe as further records" {
@@ -547,6 +554,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	cd "$BATS_TEST_TMPDIR"
 	offers() { HOME=$PWD fish -c "source (rnp-price --completion fish | psub); complete -C '$1'" | cut -f1 | xargs; }
 	assert_equal "$(offers 'rnp-price qu')" quote
+	assert_equal "$(offers 'rnp-price help qu')" quote
 	assert_equal "$(offers 'rnp-price feed --market v')" vast
 	assert_equal "$(offers 'rnp-price floor --cos')" --costs
 	for p in "${programs[@]}"; do
@@ -569,7 +577,9 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 		zpty -r -m z out '*SOURCED*'
 		zpty -w -n z $'rnp-price qu\t'
 		zpty -r -m z out '*ote*'
-		zpty -w -n z $'--cos\t'
+		zpty -w -n z $'\025rnp-price help qu\t'
+		zpty -r -m z out '*help quote*'
+		zpty -w -n z $'\025rnp-price quote --cos\t'
 		zpty -r -m z out '*costs*'
 		zpty -d z
 		print completed

@@ -40,7 +40,8 @@ int main(void)
 	CHECK(strstr(out.data, "\t\tone) words=' --fast --form --out --policy' ;;\n") !=
 		NULL);
 	CHECK(strstr(out.data, "\t\ttwo) words='' ;;\n") != NULL);
-	CHECK(strstr(out.data, " one two --schema --completion'") != NULL);
+	CHECK(strstr(out.data, "\t\thelp) words=' one two' ;;\n") != NULL);
+	CHECK(strstr(out.data, " one two help --schema --completion'") != NULL);
 	CHECK(strstr(out.data, "\t*:--schema) words=' rnp.a rnp.b' ;;\n") != NULL);
 	CHECK(strstr(out.data, "words+=' --quiet'") != NULL);
 	CHECK(strstr(out.data, "complete -o default -F _rnp_x rnp-x\n") != NULL);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "cmd/rnp-register/customer/follow.h"
 #include "cmd/rnp-register/market/log_files.h"
 #include "common/base/clock.h"
 #include "tests/unit/rnp-register/market/serve.h"
@@ -212,6 +213,62 @@ static void follows(void)
 	buf_release(&want);
 }
 
+/* --- the customer's side ---------------------------------------------------------------------- */
+
+static int add_lines(void *ctx, int rank, const char *text, size_t len)
+{
+	buf_addf(ctx, "%d:%.*s", rank, (int)len, text);
+	return 0;
+}
+
+static void add_dropped(void *ctx, int rank, int64_t bytes)
+{
+	buf_addf(ctx, "%d lacks %lld\n", rank, (long long)bytes);
+}
+
+/* Of a cluster that is over; then again, from where each rank is. */
+static void reads(void)
+{
+	struct buf seen = BUF_INIT;
+	struct follow f = { .base = base,
+		.key = &customer,
+		.cluster = CLUSTER,
+		.rank = -1,
+		.lines = add_lines,
+		.dropped = add_dropped,
+		.ctx = &seen };
+	int64_t have;
+
+	CHECK(follow_run(&f, &http) == 0);
+	CHECK(strncmp(buf_text(&seen), "0:hello\n", 8) == 0);
+	CHECK(f.ranks[0].at > 300);
+	/* 20 MiB later the middle is gone */
+	buf_reset(&seen);
+	have = f.ranks[0].at;
+	CHECK(have < LOG_PIECE_BYTES);
+	for (int64_t at = have; at < have + (20 << 20); at += 65536) {
+		static char data[65536];
+		char path[200];
+
+		memset(data, '\n', sizeof data);
+		snprintf(path, sizeof path, LOG "/0?offset=%lld", (long long)at);
+		CHECK_I64(200, ask("POST", path, &node, data, sizeof data, NULL));
+	}
+	CHECK(follow_run(&f, &http) == 0);
+	CHECK(strstr(buf_text(&seen), "0 lacks 4194304\n") != NULL);
+	CHECK_I64(have + (20 << 20), f.ranks[0].at);
+	follow_release(&f);
+	f = (struct follow){ .base = base,
+		.key = &other,
+		.cluster = CLUSTER,
+		.rank = 0,
+		.lines = add_lines,
+		.ctx = &seen };
+	CHECK_FAILS(1, follow_run(&f, &http));
+	follow_release(&f);
+	buf_release(&seen);
+}
+
 int main(void)
 {
 	const struct registry_config config = { 0 };
@@ -223,6 +280,7 @@ int main(void)
 	posts();
 	gets();
 	follows();
+	reads();
 	stop();
 	clean_up();
 	TEST_END();
