@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "kernels/dev/library.h"
@@ -92,6 +93,7 @@ static int no_password(char *out, int bytes, int writing, void *ctx)
 
 static int check_files(const char *cert_file, const char *key_file)
 {
+	struct buf word = BUF_INIT;
 	struct stat s;
 
 	if (stat(cert_file, &s) < 0)
@@ -101,7 +103,10 @@ static int check_files(const char *cert_file, const char *key_file)
 	if (s.st_mode & (S_IRWXG | S_IRWXO)) {
 		err_set(EX_NOPERM, "'%s' can be read or written by others than its owner",
 			key_file);
-		return err_hint("chmod 600 %s", key_file);
+		buf_add_shell(&word, key_file);
+		err_hint("chmod 600 %s", word.data);
+		buf_release(&word);
+		return -1;
 	}
 	return 0;
 }

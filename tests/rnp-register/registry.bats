@@ -613,6 +613,8 @@ END
 	assert_equal "$(handshake -tls1_2 -cipher ECDHE-RSA-AES128-SHA@SECLEVEL=0)" 0
 	stop_registry
 	refused 64 "both a certificate and its key" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem
+	cp c.pem "open key.pem" && chmod 644 "open key.pem"
+	refused 77 "by others than its owner (chmod 600 'open key.pem')" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem --cert-key "open key.pem"
 	refused 77 "by others than its owner" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem --cert-key c.pem
 	install -m 600 c.pem other.pem
 	refused 65 "cannot use certificate" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem --cert-key other.pem
