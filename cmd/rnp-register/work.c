@@ -25,6 +25,8 @@
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state_to;
 static const char *dir = DIR_DEFAULT, *run_dir = RUN_DEFAULT, *cdi = CDI_DEFAULT;
+static bool spot;
+static int64_t part_gpus, max_hours;
 static int64_t cpu_cores, memory_bytes, disk_bytes, up_bits, grace_ms = GRACE_MS;
 static struct opt_list resolvers;
 
@@ -43,6 +45,11 @@ static const struct opt opts[] = {
 	OPT(SIZE, "disk", &disk_bytes, "S", "likewise (default half of what is free)"),
 	OPT_IN(I64, "up-bps", &up_bits, "N", 1, INT64_C(1) << 50,
 		"bits a second that a lease may send (default no bound)"),
+	OPT_IN(I64, "part-gpus", &part_gpus, "N", 1, 64,
+		"sell its GPUs in parts of so many (default all together)"),
+	OPT_IN(I64, "max-hours", &max_hours, "N", 1, 876000,
+		"of one booking (default any)"),
+	OPT_SWITCH("spot", &spot, "leases may be interrupted"),
 	OPT(LIST, "resolver", &resolvers, "A",
 		"server of names for containers; may be repeated"),
 	OPT(TEXT, "cdi", &cdi, "K", "kind of CDI devices (default " CDI_DEFAULT ")"),
@@ -122,6 +129,9 @@ static int run(int n, char **args)
 		.cdi = cdi,
 		.gpus = names,
 		.up_bits_per_s = up_bits,
+		.part_gpus = part_gpus,
+		.max_hours = max_hours,
+		.spot = spot,
 		.grace_ms = grace_ms,
 		.resolvers = resolvers.n ? resolvers.items : NULL,
 		.nresolvers = (size_t)resolvers.n,

@@ -5,7 +5,7 @@
 
 serves on a free port of loopback, which it writes to DIR/port. DIR/work.json is the list of assignments as GET /v1/work has
 them, read anew for each question; "state" and "seq" follow the events of the node. DIR/events.jsonl gets each event once,
-DIR/log-CLUSTER-RANK what is logged, DIR/quotes.jsonl has the quotes of the node, DIR/blobs/HASH the blobs. A file DIR/away
+DIR/log-CLUSTER-RANK what is logged, DIR/listings.jsonl the listings; DIR/quotes.jsonl has the quotes of the node, DIR/blobs/HASH the blobs. A file DIR/away
 makes it answer 503 to everything, DIR/hold keeps states where they are."""
 
 import http.server
@@ -134,6 +134,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(503, {"error": "away"})
         if url.path == "/v1/events":
             return self.post_event(body)
+        if url.path == "/v1/listings":
+            with LOCK, open(path("listings.jsonl"), "ab") as f:
+                f.write(body + b"\n")
+            return self.answer(201, {})
         if url.path.startswith("/v1/logs/"):
             name = "log-" + "-".join(url.path.split("/")[3:5])
             with LOCK, open(path(name), "r+b" if here(name) else "w+b") as f:

@@ -274,8 +274,9 @@ static int ask_for_work(struct agent *a, struct http *http)
 		.abort = &a->abort };
 	int rc = -1;
 
-	buf_addf(&path, "/v1/work?wait=%d&after=%" PRId64,
-		a->nleases ? RECONCILE_MS / 1000 : WAIT_S, a->after);
+	buf_addf(&path, "/v1/work?wait=%d", a->nleases ? RECONCILE_MS / 1000 : WAIT_S);
+	if (a->after >= 0)
+		buf_addf(&path, "&after=%" PRId64, a->after);
 	if (http_url(&url, a->c->registry, buf_text(&path)) == 0) {
 		q.url = buf_text(&url);
 		rc = http_fetch(http, &q, &r);
@@ -458,6 +459,7 @@ static void work(struct agent *a)
 	while (!agent_is_stopping(a)) {
 		bury(a);
 		reconcile(a);
+		listing_tell(a, &http);
 		if (ask_for_work(a, &http) == 0) {
 			away = false;
 			continue;

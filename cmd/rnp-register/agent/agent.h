@@ -6,6 +6,7 @@
 #ifndef RNP_REGISTER_AGENT_AGENT_H
 #define RNP_REGISTER_AGENT_AGENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cmd/rnp-register/agent/sandbox.h"
@@ -23,8 +24,11 @@ struct agent_config {
 	size_t ngpus;
 	int64_t cpu_cores, memory_bytes, disk_bytes; /* for all leases together */
 	int64_t up_bits_per_s;                       /* of each; 0: no bound */
-	int64_t grace_ms;                            /* between SIGTERM and SIGKILL */
-	const char *const *resolvers;                /* servers of names for containers */
+	int64_t part_gpus;            /* sold in parts of so many; 0: whole */
+	int64_t max_hours;            /* of one booking; 0: any */
+	bool spot;                    /* leases may be interrupted */
+	int64_t grace_ms;             /* between SIGTERM and SIGKILL */
+	const char *const *resolvers; /* servers of names for containers */
 	size_t nresolvers;
 	void (*say)(
 		const char *line); /* what a person should know; any thread calls it */

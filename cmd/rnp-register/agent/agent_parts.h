@@ -64,7 +64,8 @@ struct agent {
 	size_t nrefused;
 	int64_t after; /* of the registry's list */
 	int64_t cleaned_ns;
-	int busy; /* what state_to has; -1: nothing */
+	int busy;          /* what state_to has; -1: nothing */
+	int64_t listed_ns; /* when the registry took our listing last; 0: it has none */
 
 	pthread_mutex_t mail_lock;
 	pthread_cond_t mail; /* there are events to be sent */
@@ -88,6 +89,9 @@ int event_say(struct agent *a, struct lease_row *row, enum lease_state to,
 /* The same for what was never taken on: there is no row. */
 int event_refuse(struct agent *a, const struct assignment *as, enum lease_state to,
 	const char *cause);
+
+/* Says what this node sells, where it was not said lately (agent_listing.c). */
+void listing_tell(struct agent *a, struct http *http);
 
 /* The thread that sends events, in their order, until the registry takes or refuses them. */
 void *events_thread(void *agent);

@@ -106,7 +106,7 @@ int lease_fetch(struct lease *l, const char *sha256_hex, size_t max, struct buf 
 	struct buf url = BUF_INIT, path = BUF_INIT;
 	int rc = -1;
 
-	buf_addf(&path, "/v1/blobs/%s", sha256_hex);
+	buf_addf(&path, "/v1/blobs/%s?cluster=%s", sha256_hex, l->row.cluster);
 	if (http_url(&url, c->registry, buf_text(&path)) == 0) {
 		q.url = buf_text(&url);
 		rc = http_fetch(&l->http, &q, &r);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "common/base/clock.h"
@@ -97,6 +98,15 @@ static int64_t share_of(const struct lease *l, int64_t asked, int64_t all)
 	return all;
 }
 
+/* A GPU as its driver spells it: registries write uuids in lower case. */
+static const char *own_name(const struct agent_config *c, const char *uuid)
+{
+	for (size_t i = 0; i < c->ngpus; i++)
+		if (strcasecmp(c->gpus[i], uuid) == 0)
+			return c->gpus[i];
+	return uuid;
+}
+
 static int create(struct lease *l)
 {
 	const struct agent_config *c = l->agent->c;
@@ -128,7 +138,8 @@ static int create(struct lease *l)
 	snprintf(host, sizeof host, "rank%d", l->row.rank);
 	s.shm_bytes = s.memory_bytes / 2;
 	for (size_t i = 0; i < l->now.ngpus; i++) {
-		snprintf(names[i], sizeof names[i], "%s=%s", c->cdi, l->now.gpus[i]);
+		snprintf(names[i], sizeof names[i], "%s=%s", c->cdi,
+			own_name(c, l->now.gpus[i]));
 		devices[i] = names[i];
 	}
 	if (l->engine->ops->create(l->engine, &s, id) < 0)
@@ -188,6 +199,7 @@ static int go(struct lease *l)
 	if (lease_write_go(l) < 0)
 		return -1;
 	l->row.gone = true;
+	l->seen_ns = clock_mono_ns();
 	return journal_put(&l->agent->journal, &l->row, NULL);
 }
 
@@ -297,7 +309,24 @@ int lease_remove(struct lease *l)
 
 /* --- the log --------------------------------------------------------------------------------- */
 
-/* Sends one piece. Returns whether the registry has it. */
+/* A registry that lost a part of a log goes on where it is. */
+static bool take_refusal(struct lease *l, const struct http_response *r)
+{
+	json_t *said = json_parse_object(buf_text(&r->body), r->body.len, "registry");
+	int64_t have = -1;
+
+	if (r->status == 409 && said &&
+		json_opt_i64(said, "registry", "have", 0, INT64_MAX, &have) == 0 &&
+		have >= 0)
+		l->row.log_sent = have;
+	json_decref(said);
+	err_clear();
+	/* one that does not take it at all must not make us hold it for ever */
+	return r->status >= 400 && r->status < 500 && r->status != 409 &&
+		r->status != 429;
+}
+
+/* Sends one piece. Returns whether the registry needs it no more. */
 static bool send_piece(struct lease *l, const char *data, size_t len)
 {
 	const struct agent_config *c = l->agent->c;
@@ -317,11 +346,8 @@ static bool send_piece(struct lease *l, const char *data, size_t len)
 		l->row.log_sent);
 	if (http_url(&url, c->registry, buf_text(&path)) == 0) {
 		q.url = buf_text(&url);
-		sent = http_fetch(&l->http, &q, &r) == 0;
+		sent = http_fetch(&l->http, &q, &r) == 0 || take_refusal(l, &r);
 	}
-	/* a registry that does not take it at all must not make us hold it for ever */
-	if (!sent && r.status >= 400 && r.status < 500 && r.status != 429)
-		sent = true;
 	err_clear();
 	buf_release(&url);
 	buf_release(&path);
@@ -329,25 +355,42 @@ static bool send_piece(struct lease *l, const char *data, size_t len)
 	return sent;
 }
 
+/* Sends what was read. Returns whether all of it is there. */
+static bool send_unsent(struct lease *l)
+{
+	size_t at = 0;
+
+	while (at < l->unsent.len) {
+		size_t n = l->unsent.len - at < LOG_PIECE ? l->unsent.len - at :
+							    LOG_PIECE;
+
+		if (!send_piece(l, l->unsent.data + at, n))
+			break;
+		l->row.log_sent += (int64_t)n;
+		at += n;
+	}
+	memmove(l->unsent.data, l->unsent.data + at, l->unsent.len - at);
+	l->unsent.len -= at;
+	return l->unsent.len == 0;
+}
+
 void lease_send_log(struct lease *l, bool all)
 {
-	size_t before;
+	size_t got;
 
 	l->logged_ns = clock_mono_ns();
 	if (!l->row.container[0])
 		return;
 	do {
-		before = l->unsent.len;
-		if (l->unsent.len < LOG_PIECE &&
+		if (!l->unsent.len &&
 			l->engine->ops->logs(l->engine, l->row.container, &l->log,
-				LOG_PIECE - l->unsent.len, &l->unsent) < 0)
+				LOG_PIECE, &l->unsent) < 0)
 			err_clear();
-		if (!l->unsent.len || !send_piece(l, l->unsent.data, l->unsent.len))
+		got = l->unsent.len;
+		if (!got || !send_unsent(l))
 			return;
-		l->row.log_sent += (int64_t)l->unsent.len;
 		l->row.log_file = l->log.file;
 		l->row.log_bytes = l->log.bytes;
-		buf_reset(&l->unsent);
 		journal_put(&l->agent->journal, &l->row, NULL);
-	} while (all || before >= LOG_PIECE);
+	} while (all || got >= LOG_PIECE / 2);
 }

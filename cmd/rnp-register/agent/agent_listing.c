@@ -1,0 +1,81 @@
+/* agent_listing.c - what this node sells, signed, and told to the registry as long as it works. */
+#include <stdio.h>
+
+#include "cmd/rnp-register/agent/agent_parts.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
+
+#define EVERY_MS INT64_C(300000)
+#define UNTIL_MS INT64_C(900000) /* one that ends is for sale no longer than so */
+#define SEND_MS  10000
+
+static json_t *make_listing(const struct agent_config *c, int64_t now_ms)
+{
+	json_t *l = json_record("rnp.listing");
+
+	json_set_text(l, "node", c->key->address);
+	json_set_time(l, "at", now_ms);
+	json_set_time(l, "until", now_ms + UNTIL_MS);
+	json_set_text(l, "engine", "podman");
+	json_set_i64(l, "cpu_cores", c->cpu_cores);
+	json_set_i64(l, "memory_bytes", c->memory_bytes);
+	json_set_i64(l, "disk_bytes", c->disk_bytes);
+	if (c->part_gpus)
+		json_set_i64(l, "part_gpus", c->part_gpus);
+	if (c->max_hours)
+		json_set_i64(l, "max_hours", c->max_hours);
+	if (c->up_bits_per_s)
+		json_set_i64(l, "up_bps_max", c->up_bits_per_s);
+	json_set_bool(l, "spot", c->spot);
+	if (signature_add(l, c->key, now_ms) == 0)
+		return l;
+	json_decref(l);
+	return NULL;
+}
+
+static int send_listing(struct agent *a, struct http *http)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct buf url = BUF_INIT, text = BUF_INIT;
+	struct http_request q = { .ca_file = a->c->ca,
+		.timeout_ms = SEND_MS,
+		.tries = 1,
+		.abort = &a->abort };
+	json_t *listing = make_listing(a->c, clock_now_ms());
+	int rc = -1;
+
+	if (listing && http_url(&url, a->c->registry, "/v1/listings") == 0) {
+		json_write(&text, listing);
+		q.url = buf_text(&url);
+		q.body = buf_text(&text);
+		q.body_bytes = text.len;
+		rc = http_fetch(http, &q, &r);
+	}
+	json_decref(listing);
+	buf_release(&url);
+	buf_release(&text);
+	http_response_release(&r);
+	return rc;
+}
+
+void listing_tell(struct agent *a, struct http *http)
+{
+	char line[1200];
+
+	if (a->listed_ns && clock_mono_ns() - a->listed_ns < EVERY_MS * INT64_C(1000000))
+		return;
+	/* one that the registry does not take is tried again no sooner */
+	a->listed_ns = clock_mono_ns();
+	if (send_listing(a, http) == 0)
+		return;
+	if (!agent_is_stopping(a)) {
+		snprintf(line, sizeof line, "nothing is for sale: %.1000s",
+			err_get()->text);
+		a->c->say(line);
+	}
+	if (err_get()->code == EX_TEMPFAIL || err_get()->code == EX_UNAVAILABLE)
+		a->listed_ns = 0;
+	err_clear();
+}
