@@ -42,6 +42,7 @@ const struct command command_address = {
 	.name = "address",
 	.summary = "Print the address of a key.",
 	.details = "One line of plain text, the same address that Solana's tools print.",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -84,6 +84,7 @@ const struct command command_canon = {
 	.details =
 		"Reads any JSON values, one a line and up to 512 deep; writes the canonical form of\n"
 		"RFC 8785 of each, one a line.",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

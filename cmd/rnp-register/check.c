@@ -444,6 +444,7 @@ const struct command command_check = {
 	.details =
 		"Reads rnp.node records, writes one rnp.eligibility each. Exit status 1 when a node\n"
 		"does not qualify.",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

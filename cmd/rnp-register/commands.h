@@ -4,10 +4,14 @@
 
 #include "common/cli/opt.h"
 
+extern const struct command command_account;
 extern const struct command command_address;
+extern const struct command command_book;
 extern const struct command command_canon;
 extern const struct command command_check;
+extern const struct command command_clusters;
 extern const struct command command_config;
+extern const struct command command_deposit;
 extern const struct command command_detect;
 extern const struct command command_gateway;
 extern const struct command command_heartbeat;
@@ -16,6 +20,8 @@ extern const struct command command_launch;
 extern const struct command command_list;
 extern const struct command command_logs;
 extern const struct command command_metrics;
+extern const struct command command_plan;
+extern const struct command command_release;
 extern const struct command command_serve;
 extern const struct command command_setup;
 extern const struct command command_sign;

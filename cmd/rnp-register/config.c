@@ -90,6 +90,7 @@ const struct command command_config = {
 		"Writes one rnp.setting record for each setting; one without a value is not set. See the section\n"
 		"Settings in rnp(7).",
 	.columns = "name,value,from",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -345,6 +345,7 @@ const struct command command_detect = {
 	.details = "Writes one rnp.node record, unsigned.",
 	.columns = "name,gpus.0.model,cpu.model,cpu.threads,memory_bytes",
 	.card = true,
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -361,6 +361,7 @@ const struct command command_gateway = {
 		"connections.",
 	.card = true,
 	.example = access_example,
+	.group = "registry",
 	.opts = opts,
 	.run = run,
 };

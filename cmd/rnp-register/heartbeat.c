@@ -391,6 +391,7 @@ const struct command command_heartbeat = {
 	.columns =
 		"node,at,interval_s,state;"
 		"rnp.challenge:node=challenge to,issued_at=issued,deadline_ms=deadline",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -94,6 +94,7 @@ const struct command command_keygen = {
 		"Writes a Solana keypair file (mode 0600), or an encrypted one, and never over a file\n"
 		"that is there. Prints one rnp.key record with the address.",
 	.card = true,
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

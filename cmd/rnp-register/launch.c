@@ -300,6 +300,7 @@ const struct command command_launch = {
 		"leaves the job running. The exit status is 0 when it ended with 0, 1 when it did\n"
 		"not, 69 when nothing fits, 75 when it did not end by itself, 77 without credit.",
 	.card = true,
+	.group = "customer",
 	.opts = opts,
 	.run = run,
 };

@@ -243,6 +243,7 @@ const struct command command_list = {
 		"Writes the signed rnp.node record of each node that fits, in the order of "
 		"their registration;\nwith --quotes also what it asks, which rnp-price match reads.",
 	.columns = "name,state,seen_s=last seen,verdict,gpu=GPU,customer_uusd=$/h,node",
+	.group = "registry",
 	.opts = opts,
 	.run = run,
 };

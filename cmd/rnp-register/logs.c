@@ -89,6 +89,7 @@ const struct command command_logs = {
 	.arguments = "cluster",
 	.args_min = 1,
 	.args_max = 1,
+	.group = "customer",
 	.opts = opts,
 	.run = run,
 };

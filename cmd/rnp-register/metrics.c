@@ -28,6 +28,7 @@ const struct command command_metrics = {
 		"Writes one rnp.metric record for each sample of the registry's /metrics; one for each\n"
 		"histogram. The exit status is 1 when there is no such metric.",
 	.columns = METRICS_COLUMNS,
+	.group = "registry",
 	.opts = opts,
 	.run = run,
 };

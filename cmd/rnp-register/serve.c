@@ -203,6 +203,7 @@ const struct command command_serve = {
 		"Stores rnp.node, rnp.heartbeat, rnp.bench, rnp.quote, rnp.verdict and "
 		"rnp.receipt records; its\nAPI is described at /openapi.json. Ends on "
 		"SIGTERM and SIGINT.",
+	.group = "registry",
 	.opts = opts,
 	.run = run,
 };

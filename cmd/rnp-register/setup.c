@@ -506,6 +506,7 @@ const struct command command_setup = {
 		"the node qualifies, what is missing, what it costs and would earn. A key that is there is kept;\n"
 		"it may be run again at any time. Exit status 1: it does not qualify.",
 	.card = true,
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

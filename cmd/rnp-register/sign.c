@@ -62,6 +62,7 @@ const struct command command_sign = {
 		"Reads any JSON objects, one a line; writes them with an eddsa-jcs-2022 proof in the\n"
 		"field proof. A record that has a proof gets a second beside it.",
 	.card = true,
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -337,6 +337,7 @@ const struct command command_status = {
 		"why the last one failed.\n"
 		"The exit status is 1 when the registry does not know the node.",
 	.card = true,
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -162,6 +162,7 @@ const struct command command_submit = {
 		"rnp.stored record each,\nonce the registry has it on disk. Ends with the first "
 		"that is refused;\nan rnp.answer that is refused is reported, and the next record is sent.",
 	.columns = "of,node,at,new",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -106,5 +106,6 @@ const struct command command_verify = {
 		"Reads JSON objects, one a line; writes one rnp.check record each, in the same order.\n"
 		"Exit status 1 when any of them is bad.",
 	.columns = "ok,signer,reason",
+	.group = "node",
 	.run = run,
 };

@@ -159,6 +159,7 @@ const struct command command_work = {
 		"Takes from the registry what customers have signed for prices that this node has "
 		"quoted, and\nnothing else. Needs root, podman, runc, nftables and e2fsprogs. Ends on "
 		"SIGTERM; containers run on\nand are found again.",
+	.group = "node",
 	.opts = opts,
 	.run = run,
 };

@@ -77,6 +77,9 @@ struct command {
 	const char *details;    /* what is read and written; may have several lines */
 	const char *columns;    /* of a table, see struct out_form; NULL: plain fields */
 	bool card;              /* for people a line per field: a single answer */
+	/* whom it is for, where a program serves several: the overview has a heading for each run
+	 * of commands of one group. NULL: none */
+	const char *group;
 	const char *example;    /* a file that people write, see OPT_EXAMPLE; or NULL */
 	const struct opt *opts; /* NULL: none of its own */
 	/* args: the n arguments. Returns an exit code, or err_report(). */

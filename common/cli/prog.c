@@ -154,12 +154,25 @@ bool prog_quiet(void)
 	return prog.quiet;
 }
 
+/* Whether command number i is the first of its group. */
+static bool begins_group(const struct program *p, int i)
+{
+	const char *group = p->commands[i]->group;
+	const char *before = i ? p->commands[i - 1]->group : NULL;
+
+	return group && (!before || strcmp(before, group) != 0);
+}
+
 static void print_overview(struct buf *out, const struct program *p)
 {
 	buf_addf(out, "usage: %s SUBCOMMAND [options] [file ...]\n\n%s\n", p->name,
 		p->summary);
 	for (int i = 0; p->commands[i]; i++) {
-		buf_addf(out, "%s  %-10s  ", i ? "" : "\n", p->commands[i]->name);
+		if (begins_group(p, i))
+			buf_addf(out, "\nFor a %s:\n", p->commands[i]->group);
+		else if (!i)
+			buf_addc(out, '\n');
+		buf_addf(out, "  %-10s  ", p->commands[i]->name);
 		opt_wrap(out, p->commands[i]->summary, 14);
 	}
 	buf_addf(out, "\n'%s help SUBCOMMAND' says more. Common to all:\n\n", p->name);

@@ -595,7 +595,7 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 		common = {"--help", "--version", "--quiet", "--verbose", "--log", "--table", "--json", "--color", "--schema", "--completion"}
 		options = {}
 		for program in "register bench price train serve reward".split():
-		    for sub in re.findall(r"^  ([a-z][a-z-]*)  ", run("rnp-" + program, "--help").split("\n\n")[2] + "\n", re.M):
+		    for sub in re.findall(r"^  ([a-z][a-z-]*)  ", run("rnp-" + program, "--help").split("Common to all")[0], re.M):
 		        options["rnp-" + program, sub] = set(re.findall(r"--[a-z0-9-]+", run("rnp-" + program, "help", "--synopsis", sub)))
 		assert len(options) > 50
 		def text_of(path):
