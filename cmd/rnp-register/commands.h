@@ -15,6 +15,7 @@ extern const struct command command_deposit;
 extern const struct command command_detect;
 extern const struct command command_gateway;
 extern const struct command command_heartbeat;
+extern const struct command command_invoice;
 extern const struct command command_keygen;
 extern const struct command command_launch;
 extern const struct command command_list;

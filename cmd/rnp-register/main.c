@@ -28,6 +28,7 @@ static const struct command *const commands[] = {
 	&command_clusters,
 	&command_logs,
 	&command_account,
+	&command_invoice,
 	&command_release,
 	NULL,
 };
@@ -49,6 +50,7 @@ static const char *const kinds[] = {
 	"rnp.gateway",
 	"rnp.heartbeat",
 	"rnp.invitation",
+	"rnp.invoice",
 	"rnp.job",
 	"rnp.key",
 	"rnp.keyfile",

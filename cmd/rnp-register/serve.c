@@ -8,6 +8,7 @@
 #include "cmd/rnp-register/market/blobs.h"
 #include "cmd/rnp-register/market/logs.h"
 #include "cmd/rnp-register/market/market.h"
+#include "cmd/rnp-register/market/receipts.h"
 #include "cmd/rnp-register/pages/uptime.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
@@ -106,6 +107,7 @@ static void tick(void *ctx)
 	market_tick(g);
 	blobs_tick(g);
 	logs_tick(g);
+	receipts_tick(g);
 	registry_uptime_tick(g);
 }
 

@@ -17,6 +17,7 @@
 #include "cmd/rnp-register/pages/uptime.h"
 #include "cmd/rnp-register/challenges/verdict.h"
 #include "cmd/rnp-register/market/market.h"
+#include "cmd/rnp-register/market/receipts.h"
 #include "common/base/clock.h"
 #include "common/registry/bandwidth_test.h"
 #include "common/poc/poc.h"
@@ -171,6 +172,7 @@ const struct httpd_route registry_routes[] = {
 	HTTPD_POST("/v1/logs/{cluster}/{rank}", logs_post, LOGS_BODY_MAX),
 	HTTPD_GET("/v1/logs/{cluster}/{rank}", logs_get, .done = logs_done),
 	HTTPD_GET("/v1/logs/{cluster}", logs_get_all, .done = logs_done),
+	HTTPD_GET("/v1/invoices/{cluster}", receipts_get_invoice, .slow = true),
 	HTTPD_GET("/v1/pools", registry_get_pools, .slow = true),
 	HTTPD_GET("/v1/uptime", registry_get_uptime, .slow = true),
 	HTTPD_GET("/", registry_get_page, .slow = true),

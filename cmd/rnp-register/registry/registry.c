@@ -9,6 +9,7 @@
 #include "cmd/rnp-register/market/blobs.h"
 #include "cmd/rnp-register/market/logs.h"
 #include "cmd/rnp-register/market/market.h"
+#include "cmd/rnp-register/market/receipts.h"
 #include "cmd/rnp-register/market/tables.h"
 #include "cmd/rnp-register/storage/twins.h"
 #include "common/httpd/nonces.h"
@@ -19,7 +20,7 @@
 
 /* Parts that bring tables of their own. */
 static const struct store_module *const modules[] = { &market_tables, &blobs_tables,
-	NULL };
+	&receipts_tables, NULL };
 
 static void on_stored(void *g, const struct registry_put *p)
 {

@@ -70,18 +70,11 @@ static inline void sql_done(struct registry_put *p, void *ctx)
 	((struct sql *)ctx)->done = true;
 }
 
-static inline void sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static inline void sql(const char *fmt, ...)
+static inline void sql_text(const char *text)
 {
 	struct registry_put *p = xcalloc(1, sizeof *p);
-	struct sql one = { .done = false };
-	char text[2000];
-	va_list args;
+	struct sql one = { .text = text };
 
-	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
-	va_end(args);
-	one.text = text;
 	p->what = PUT_JOB;
 	p->job = run_sql;
 	p->done = sql_done;
@@ -89,6 +82,18 @@ static inline void sql(const char *fmt, ...)
 	registry_db_put(&registry.db, p);
 	while (!one.done)
 		usleep(1000);
+}
+
+static inline void sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static inline void sql(const char *fmt, ...)
+{
+	char text[2000];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	sql_text(text);
 }
 
 static inline void start_with(const struct registry_config *extra)
