@@ -24,6 +24,7 @@ extern const struct command command_metrics;
 extern const struct command command_plan;
 extern const struct command command_release;
 extern const struct command command_serve;
+extern const struct command command_session;
 extern const struct command command_setup;
 extern const struct command command_sign;
 extern const struct command command_status;

@@ -24,7 +24,7 @@ machine_up() {
 		chown -R root:root /mnt/bin
 		cp /etc/passwd /mnt/passwd
 		echo 'rnp-gateway:x:65533:65533::/nonexistent:/usr/sbin/nologin' >>/mnt/passwd
-		echo 'rnp-session:x:65532:65532::/nonexistent:/bin/sh' >>/mnt/passwd
+		echo 'rnp-session:x:65532:65532::/:/bin/sh' >>/mnt/passwd
 		mount --bind /mnt/passwd /etc/passwd
 		chown 65533:65533 /mnt/state
 		touch /mnt/up

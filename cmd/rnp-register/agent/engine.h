@@ -1,4 +1,4 @@
-/* engine.h - what runs the containers of leases: a table of nine functions, and what they take and
+/* engine.h - what runs the containers of leases: a table of functions, and what they take and
  * give. Uses err, buf.
  *
  * An engine serves one place: the store of a node, into which images are pulled, or the volume of a
@@ -119,6 +119,19 @@ struct engine_exec {
 	struct buf output; /* appended; the caller releases it */
 };
 
+/* A command that somebody talks to while it runs: a session. */
+struct engine_talk {
+	const char *const *command;
+	const char *const *env;
+	bool terminal;
+	int rows, columns; /* of the terminal; 0: not known */
+	/* set: a connection, whose writing end may be shut down. With a terminal it carries its
+	 * bytes, else its standard input one way, and frames the other: a byte 1 or 2 for the
+	 * stream, three of zero, four of length, highest first. The caller closes it. */
+	int fd;
+	char id[ENGINE_ID_MAX]; /* set: of the command, not of the container */
+};
+
 /* Where a reader of a log is. Begins as ENGINE_LOG_INIT; file and bytes may be kept and put back
  * by another process. */
 struct engine_log {
@@ -150,6 +163,13 @@ struct engine_ops {
 	/* SIGTERM, and SIGKILL after grace_ms. One that has ended is fine. */
 	int (*stop)(struct engine *e, const char *id, int64_t grace_ms);
 	int (*exec)(struct engine *e, const char *id, struct engine_exec *x);
+	/* Begins a session. */
+	int (*talk)(struct engine *e, const char *id, struct engine_talk *t);
+	/* The terminal of a session has another size. */
+	int (*talk_size)(struct engine *e, const struct engine_talk *t);
+	/* Writes the exit code of a session whose connection has ended; a command that goes on
+	 * without it gets SIGHUP, and SIGKILL soon after. */
+	int (*talk_end)(struct engine *e, const struct engine_talk *t, int *code);
 	/* Appends what the log has beyond `at`, at most about max bytes and whole lines, and moves
 	 * `at` on. Nothing new is fine. */
 	int (*logs)(struct engine *e, const char *id, struct engine_log *at, size_t max,

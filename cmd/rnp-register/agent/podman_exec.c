@@ -55,34 +55,38 @@ static json_t *strings(const char *const *list)
 	return array;
 }
 
-/* Makes the command. Returns its id as podman's reply, which the caller owns. */
-static json_t *prepare(struct podman *p, const char *container,
-	const struct engine_exec *x, const char **id)
+int podman_exec_make(struct podman *p, const char *container, const char *const *command,
+	const char *const *env, bool input, bool terminal, char id[ENGINE_ID_MAX])
 {
 	json_t *body = json_object(), *reply = NULL;
 	struct buf path = BUF_INIT;
+	const char *text;
 	int status;
 
 	buf_addf(&path, "containers/%s/exec", container);
-	json_set(body, "Cmd", strings(x->command));
-	json_set(body, "Env", strings(x->env));
+	json_set(body, "Cmd", strings(command));
+	json_set(body, "Env", strings(env));
+	json_set_bool(body, "AttachStdin", input);
 	json_set_bool(body, "AttachStdout", true);
 	json_set_bool(body, "AttachStderr", true);
+	json_set_bool(body, "Tty", terminal);
 	status = podman_call(p,
 		&(struct podman_call){ .method = "POST",
 			.path = buf_text(&path),
 			.body = body },
 		&reply);
-	if (status >= 0 &&
-		(!reply || json_get_text(reply, "podman", "Id", id) < 0 ||
-			strspn(*id, "0123456789abcdef") != PODMAN_ID_HEX)) {
-		json_decref(reply);
-		reply = NULL;
-		err_set(EX_UNAVAILABLE, "podman gives a command no id");
+	if (status >= 0) {
+		if (!reply || json_get_text(reply, "podman", "Id", &text) < 0 ||
+			strlen(text) != PODMAN_ID_HEX ||
+			strspn(text, "0123456789abcdef") != PODMAN_ID_HEX)
+			status = err_set(EX_UNAVAILABLE, "podman gives a command no id");
+		else
+			memcpy(id, text, PODMAN_ID_HEX + 1);
 	}
+	json_decref(reply);
 	json_decref(body);
 	buf_release(&path);
-	return reply;
+	return status < 0 ? -1 : 0;
 }
 
 static int run(struct podman *p, const char *id, struct engine_exec *x)
@@ -108,11 +112,11 @@ static int run(struct podman *p, const char *id, struct engine_exec *x)
 	return status < 0 ? -1 : 0;
 }
 
-static int read_exit(struct podman *p, const char *id, struct engine_exec *x)
+int podman_exec_state(struct podman *p, const char *id, int *code, pid_t *pid)
 {
 	struct buf path = BUF_INIT;
 	json_t *reply = NULL;
-	int64_t code = 0;
+	int64_t exit_code = 0, number = 0;
 	bool running = false;
 	int status, rc = -1;
 
@@ -122,9 +126,12 @@ static int read_exit(struct podman *p, const char *id, struct engine_exec *x)
 		&reply);
 	if (status >= 0 && json_is_object(reply) &&
 		json_opt_bool(reply, "podman", "Running", &running) == 0 &&
-		json_get_i64(reply, "podman", "ExitCode", -1, INT32_MAX, &code) == 0)
-		rc = running ? err_set(EX_TEMPFAIL, "a command has not ended") : 0;
-	x->exit = (int)code;
+		json_opt_i64(reply, "podman", "Pid", 0, INT32_MAX, &number) == 0 &&
+		json_get_i64(reply, "podman", "ExitCode", -1, INT32_MAX, &exit_code) == 0)
+		rc = running;
+	*code = (int)exit_code;
+	if (pid)
+		*pid = (pid_t)number;
 	json_decref(reply);
 	buf_release(&path);
 	return rc;
@@ -133,12 +140,12 @@ static int read_exit(struct podman *p, const char *id, struct engine_exec *x)
 int podman_exec(struct engine *e, const char *id, struct engine_exec *x)
 {
 	struct podman *p = podman_of(e);
-	const char *exec_id = NULL;
-	json_t *made = prepare(p, id, x, &exec_id);
-	int rc = -1;
+	char exec_id[ENGINE_ID_MAX];
+	int rc;
 
-	if (made && run(p, exec_id, x) == 0)
-		rc = read_exit(p, exec_id, x);
-	json_decref(made);
-	return rc;
+	if (podman_exec_make(p, id, x->command, x->env, false, false, exec_id) < 0 ||
+		run(p, exec_id, x) < 0)
+		return -1;
+	rc = podman_exec_state(p, exec_id, &x->exit, NULL);
+	return rc > 0 ? err_set(EX_TEMPFAIL, "a command has not ended") : rc;
 }

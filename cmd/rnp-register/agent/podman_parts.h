@@ -34,6 +34,8 @@ static inline struct podman *podman_of(struct engine *e)
 int podman_configure(const struct podman *p);
 /* Returns 0 when something answers at the socket, started now or before. */
 int podman_ready(struct podman *p);
+/* Connects to the service's socket. Returns the connection, or -1. */
+int podman_knock(const struct podman *p);
 /* Ends the service, ours or an earlier agent's, and waits for it. */
 void podman_end_service(struct podman *p);
 
@@ -75,10 +77,22 @@ int podman_list_read(struct engine_list *out, const json_t *list, const char *la
  * line says that it failed. */
 int podman_pull_line(struct engine_pull *p, const char *line, size_t len);
 
-/* --- the nine (podman.c, podman_pull.c, podman_exec.c, podman_stat.c) ------------------------ */
+/* Makes a command of a container: its standard input with `input`, a terminal with `terminal`.
+ * Writes its id. Returns 0, or -1 as podman_call. (podman_exec.c) */
+int podman_exec_make(struct podman *p, const char *container, const char *const *command,
+	const char *const *env, bool input, bool terminal, char id[ENGINE_ID_MAX]);
+/* What became of a command. Returns 1 while it runs, 0 once it has ended, with its code, or -1. pid
+ * may be NULL: its process, while it runs. */
+int podman_exec_state(struct podman *p, const char *id, int *code, pid_t *pid);
+
+/* --- the table (podman.c, podman_pull.c, podman_exec.c, podman_talk.c, podman_stat.c)
+ * ------------------------ */
 
 int podman_pull(struct engine *e, const struct engine_pull_call *call);
 int podman_exec(struct engine *e, const char *id, struct engine_exec *x);
+int podman_talk(struct engine *e, const char *id, struct engine_talk *t);
+int podman_talk_size(struct engine *e, const struct engine_talk *t);
+int podman_talk_end(struct engine *e, const struct engine_talk *t, int *code);
 int podman_logs(struct engine *e, const char *id, struct engine_log *at, size_t max,
 	struct buf *out);
 int podman_stat(struct engine *e, const char *id, int64_t wait_ms,

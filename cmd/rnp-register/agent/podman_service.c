@@ -27,7 +27,8 @@
 
 /* runc: crun refuses hybrid cgroups. cgroupfs: systemd takes a GPU away at daemon-reload. No
  * sysctls: in a foreign network namespace runc may not write ping_group_range. Locks in files:
- * those in shared memory are 2048 for all podmans of the machine together. */
+ * those in shared memory are 2048 for all podmans of the machine together. No keys that detach: a
+ * session's bytes are the customer's, and "ctrl-p,ctrl-q" in a file would end its transfer. */
 int podman_configure(const struct podman *p)
 {
 	struct buf text = BUF_INIT, path = BUF_INIT;
@@ -36,6 +37,7 @@ int podman_configure(const struct podman *p)
 	buf_addf(&text,
 		"[containers]\ndefault_sysctls = []\nlog_driver = \"k8s-file\"\n"
 		"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n"
+		"detach_keys = \"\"\n"
 		"events_logger = \"file\"\nlock_type = \"file\"\n"
 		"image_copy_tmp_dir = \"%s/part\"\n",
 		p->root);
@@ -48,8 +50,7 @@ int podman_configure(const struct podman *p)
 
 /* --- who answers ----------------------------------------------------------------------------- */
 
-/* Connects to the socket. Returns the connection, or -1. */
-static int knock(const struct podman *p)
+int podman_knock(const struct podman *p)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -65,7 +66,7 @@ static int knock(const struct podman *p)
 
 static bool answers(const struct podman *p)
 {
-	int fd = knock(p);
+	int fd = podman_knock(p);
 
 	if (fd >= 0)
 		close(fd);
@@ -75,7 +76,7 @@ static bool answers(const struct podman *p)
 /* Returns who listens at the socket; 0: nobody. */
 static pid_t listener(const struct podman *p)
 {
-	int fd = knock(p);
+	int fd = podman_knock(p);
 	struct ucred who = { 0 };
 	socklen_t len = sizeof who;
 
