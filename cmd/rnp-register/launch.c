@@ -10,6 +10,7 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/customer/customer.h"
 #include "cmd/rnp-register/customer/course.h"
+#include "cmd/rnp-register/customer/echo.h"
 #include "cmd/rnp-register/customer/jobfile.h"
 #include "cmd/rnp-register/customer/launch.h"
 #include "cmd/rnp-register/customer/ship.h"
@@ -220,8 +221,12 @@ static int book(struct customer *c, const char *path, char cluster[33])
 static int follow_to_end(struct customer *c, const char *cluster)
 {
 	json_t *record = NULL;
-	int code = 0, end = course_follow(c, cluster, &stopped, &record, &code), rc;
+	struct echo echo;
+	int code = 0, end, rc;
 
+	echo_start(&echo, c, cluster);
+	end = course_follow(c, cluster, &stopped, &record, &code);
+	echo_end(&echo, end < 0 || end == COURSE_DETACHED);
 	if (end < 0)
 		return -1;
 	if (end == COURSE_DETACHED)

@@ -127,10 +127,48 @@ job() {
 
 @test "launch: what a job file may say, and nodes cannot do yet, is refused before anything is sent" {
 	rnp-register keygen --out c.json >/dev/null
-	job 'resources: {accelerators: RTX4090}\nsecrets: {S: x}\nrun: a\n'
-	refused 65 "secrets cannot be launched yet" rnp-register launch -q --registry http://127.0.0.1:1 --key c.json job.yaml
-	job 'resources: {accelerators: RTX4090}\nfile_mounts: {/a: .}\nrun: a\n'
-	refused 65 "file_mounts cannot be launched yet" rnp-register launch -q --registry http://127.0.0.1:1 --key c.json job.yaml
+	for field in 'artifacts: {paths: [a]}' 'resources: {autostop: 10}' 'resources: {job_recovery: {max_restarts_on_errors: 1}}'; do
+		job "$field\nrun: a\n"
+		refused 65 " cannot be launched yet" rnp-register launch -q --registry http://127.0.0.1:1 --key c.json job.yaml
+	done
+}
+
+@test "launch: secrets are sealed for the nodes of the offer, and no file of the registry has them" {
+	one_node
+	job 'secrets: {HF_TOKEN: null}\nresources: {accelerators: RTX4090:2}\nrun: env\n'
+	HF_TOKEN=k7Qz0vXw9 launches job.yaml --secret HF_TOKEN
+	asks a '/v1/work?after=0'
+	jq -e --arg a "$a" '.work[0].booking.sealed | keys == [$a] and (.[$a] | length > 60)' answer.json
+	becomes_ready a 0
+	says a 0 ready '{exit: 0}'
+	says a 0 released
+	launch_ends 0
+	run ! grep -rqa k7Qz0vXw9 "$BATS_TEST_TMPDIR"
+}
+
+@test "launch: files and folders of file_mounts are sent, and setup takes them to their places" {
+	one_node
+	# a file that is not there ends it before anything is booked
+	job 'resources: {accelerators: RTX4090:2}\nfile_mounts: {/a: nowhere}\n'
+	run_split rnp-register launch -q --registry "$url" --key c.json job.yaml
+	assert_failure 66
+	mkdir -p work conf/sub home
+	echo a >work/a
+	echo b >conf/sub/b
+	printf '#!/bin/sh\n' >"it's"
+	chmod 755 "it's"
+	job "workdir: work\nresources: {accelerators: RTX4090:2}\nfile_mounts:\n  ~/conf dir: conf\n  $PWD/home/x/tool: \"it's\"\nrun: a\n"
+	launches job.yaml
+	asks a '/v1/work?after=0'
+	assert_equal "$(jq '.work[0].booking.blobs | length' answer.json)" 3
+	# as a node unpacks them
+	mkdir -p home/sky_workdir/.rnp/mounts/2
+	cp -a conf home/sky_workdir/.rnp/mounts/1
+	cp -a "it's" home/sky_workdir/.rnp/mounts/2
+	asks a "/v1/blobs/$(jq -r '.work[0].booking.setup_sha256' answer.json)?cluster=$cluster"
+	HOME=$PWD/home bash answer.json
+	assert_equal "$(cat "home/conf dir/sub/b")" b
+	[[ -x home/x/tool && ! -e home/sky_workdir/.rnp ]]
 }
 
 @test "launch: a tag becomes the digest that it stands for, and that is what is booked" {

@@ -1,5 +1,5 @@
 /* lease_files.c - what a container is given: its start, the job's texts, its rank and peers, its
- * work directory. */
+ * secrets, its work directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
+#include "cmd/rnp-register/market/sealed.h"
 #include "cmd/rnp-register/pack/unpack.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -145,7 +146,42 @@ static int fetch_blob(void *ctx, const struct manifest_blob *b, struct buf *out)
 	return lease_fetch(ctx, hex, (size_t)b->bytes, out);
 }
 
-/* The first blob of a booking is the manifest of the work directory. */
+/* Unpacks the directory whose manifest has that name. */
+static int unpack_one(struct lease *l, const char *name, const char *dir,
+	const struct unpack_config *c)
+{
+	struct buf text = BUF_INIT;
+	struct manifest m = { 0 };
+	int rc = lease_fetch(l, name, MANIFEST_BYTES_MAX, &text);
+
+	if (rc == 0)
+		rc = manifest_read(&m, buf_text(&text), text.len, "work directory");
+	if (rc == 0)
+		rc = unpack(&m, dir, c);
+	manifest_release(&m);
+	buf_release(&text);
+	return rc;
+}
+
+/* Makes the folder in which further directories are unpacked, for the container's root. */
+static int make_mounts(const struct buf *work, uint32_t owner)
+{
+	struct buf path = BUF_INIT;
+	int rc = 0;
+
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		buf_reset(&path);
+		buf_addf(&path, "%s%s", buf_text(work), i ? "/.rnp/mounts" : "/.rnp");
+		if (mkdir(buf_text(&path), 0755) < 0 ||
+			lchown(buf_text(&path), owner, owner) < 0)
+			rc = err_sys(EX_IOERR, "cannot make '%s'", buf_text(&path));
+	}
+	buf_release(&path);
+	return rc;
+}
+
+/* The blobs of a booking are manifests: the first is that of the work directory, the others go into
+ * .rnp/mounts/1 and so on below it, from where its setup takes them to their places. */
 int lease_unpack(struct lease *l)
 {
 	const struct sandbox_place *place = &l->agent->place;
@@ -155,24 +191,25 @@ int lease_unpack(struct lease *l)
 		.gid = owner,
 		.fetch = fetch_blob,
 		.ctx = l };
-	struct buf text = BUF_INIT, path = BUF_INIT;
-	struct manifest m = { 0 };
+	struct buf work = BUF_INIT, path = BUF_INIT;
 	int rc = 0;
 
 	if (!l->now.nblobs)
 		return 0;
-	sandbox_work(&path, place, l->row.id);
+	sandbox_work(&work, place, l->row.id);
 	/* an agent before us may have done it already */
-	if (rmdir(buf_text(&path)) < 0 && errno == ENOTEMPTY)
+	if (rmdir(buf_text(&work)) < 0 && errno == ENOTEMPTY)
 		goto out;
-	rc = lease_fetch(l, l->now.blobs[0], MANIFEST_BYTES_MAX, &text);
-	if (rc == 0)
-		rc = manifest_read(&m, buf_text(&text), text.len, "work directory");
-	if (rc == 0)
-		rc = unpack(&m, buf_text(&path), &c);
+	rc = unpack_one(l, l->now.blobs[0], buf_text(&work), &c);
+	if (rc == 0 && l->now.nblobs > 1)
+		rc = make_mounts(&work, owner);
+	for (size_t i = 1; i < l->now.nblobs && rc == 0; i++) {
+		buf_reset(&path);
+		buf_addf(&path, "%s/.rnp/mounts/%zu", buf_text(&work), i);
+		rc = unpack_one(l, l->now.blobs[i], buf_text(&path), &c);
+	}
 out:
-	manifest_release(&m);
-	buf_release(&text);
+	buf_release(&work);
 	buf_release(&path);
 	return rc;
 }
@@ -206,6 +243,34 @@ static void add_number(struct buf *out, const char *sky, const char *ours, int64
 
 	snprintf(text, sizeof text, "%lld", (long long)v);
 	add_both(out, sky, ours, text);
+}
+
+/* Variables that the customer has sealed for this node. */
+static int add_secrets(struct buf *out, const struct lease *l)
+{
+	const struct key *key = l->agent->c->key;
+	const json_t *sealed = json_object_get(l->now.booking, "sealed");
+	const char *box = json_string_value(json_object_get(sealed, key->address)), *name,
+		   *value;
+	struct buf plain = BUF_INIT;
+	size_t at = 0, len;
+	int rc = 0;
+
+	if (!json_object_size(sealed))
+		return 0;
+	if (!box)
+		return err_set(EX_DATAERR, "needs the customer: secrets for this node");
+	rc = sealed_open(&plain, key, box);
+	/* all at once, with quotes: a buffer that grows leaves what it held behind */
+	buf_reserve(out, 4 * plain.len + 16384);
+	while (rc == 0 && sealed_next(&plain, &at, &name, &len, &value)) {
+		char text[256];
+
+		snprintf(text, sizeof text, "%.*s", (int)(len < 255 ? len : 255), name);
+		add_variable(out, "", text, value);
+	}
+	sealed_wipe(&plain);
+	return rc;
 }
 
 /* Addresses of all ranks, a line each; our own where the registry names none. Returns how many
@@ -263,17 +328,18 @@ int lease_write_go(struct lease *l)
 {
 	struct buf ips = BUF_INIT, env = BUF_INIT;
 	size_t n = add_addresses(&ips, l);
-	int rc;
+	int rc = add_secrets(&env, l);
 
 	add_environment(&env, l, &ips, n);
 	buf_addc(&ips, '\n');
-	rc = put_file(l, "nodes", buf_text(&ips), ips.len);
+	if (rc == 0)
+		rc = put_file(l, "nodes", buf_text(&ips), ips.len);
 	if (rc == 0)
 		rc = put_file(l, "env", buf_text(&env), env.len);
 	if (rc == 0)
 		rc = put_file(l, "go", "", 0);
 	buf_release(&ips);
-	buf_release(&env);
+	sealed_wipe(&env);
 	if (rc == 0)
 		lease_kick(l);
 	return rc;

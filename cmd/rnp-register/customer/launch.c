@@ -7,6 +7,7 @@
 #include "cmd/rnp-register/agent/image.h"
 #include "cmd/rnp-register/customer/offer.h"
 #include "cmd/rnp-register/customer/ship.h"
+#include "cmd/rnp-register/market/sealed.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -23,13 +24,6 @@ static int check_task(const struct jobfile *job)
 {
 	const json_t *task = job->task;
 
-	if (job->nsecrets)
-		return err_set(EX_DATAERR,
-			"secrets cannot be launched yet: nothing would hide %s from the registry",
-			job->secrets[0].name);
-	if (json_array_size(json_object_get(task, "mounts")))
-		return err_set(EX_DATAERR,
-			"file_mounts cannot be launched yet: put the files into workdir");
 	if (json_object_get(task, "artifacts"))
 		return err_set(EX_DATAERR,
 			"artifacts cannot be launched yet: let run send them where they belong");
@@ -182,14 +176,74 @@ static json_t *begin_booking(const struct launch *l, const json_t *task)
 	return b;
 }
 
+/* The secrets as they stand in a box. The caller ends it with sealed_wipe. */
+static void secrets_of(const struct jobfile *job, struct buf *plain)
+{
+	size_t bytes = 1;
+
+	for (size_t i = 0; i < job->nsecrets; i++)
+		bytes += strlen(job->secrets[i].name) + strlen(job->secrets[i].value) + 2;
+	/* all at once: a buffer that grows leaves what it held behind */
+	buf_reserve(plain, bytes);
+	for (size_t i = 0; i < job->nsecrets; i++) {
+		buf_adds(plain, job->secrets[i].name);
+		buf_addc(plain, '=');
+		buf_add(plain, job->secrets[i].value, strlen(job->secrets[i].value) + 1);
+	}
+}
+
+/* Seals the secrets for each of these nodes. */
+static int seal_for(json_t *sealed, const json_t *nodes, const struct buf *plain)
+{
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach((json_t *)nodes, i, node) {
+		const char *address = json_string_value(json_object_get(node, "node"));
+		struct buf box = BUF_INIT;
+		int rc = sealed_close(&box, address, plain->data, plain->len);
+
+		if (rc == 0)
+			json_set_text(sealed, address, buf_text(&box));
+		buf_release(&box);
+		if (rc < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Adds the secrets to a booking, for the nodes of the offer and those that may replace one. */
+static int seal(json_t *booking, const struct jobfile *job, const json_t *proposal)
+{
+	struct buf plain = BUF_INIT;
+	json_t *sealed;
+	int rc;
+
+	if (!job->nsecrets)
+		return 0;
+	sealed = json_object();
+	json_set(booking, "sealed", sealed);
+	secrets_of(job, &plain);
+	rc = seal_for(sealed, json_object_get(offer_first(proposal), "nodes"), &plain);
+	if (rc == 0)
+		rc = seal_for(sealed, json_object_get(proposal, "spares"), &plain);
+	sealed_wipe(&plain);
+	return rc;
+}
+
 /* Sends the booking. Returns the cluster, or NULL with err_set; *fresh: a new proposal, where the
  * old one is gone. */
-static json_t *book_once(const struct launch *l, const json_t *booking,
-	const json_t *proposal, json_t **fresh)
+static json_t *book_once(const struct launch *l, const struct jobfile *job,
+	const json_t *booking, const json_t *proposal, json_t **fresh)
 {
 	json_t *record = json_copy((json_t *)booking), *refusal = NULL, *cluster;
 	const struct http_abort *abort = l->customer->abort;
 
+	*fresh = NULL;
+	if (seal(record, job, proposal) < 0) {
+		json_decref(record);
+		return NULL;
+	}
 	json_set(record, "proposal", json_incref((json_t *)proposal));
 	json_set_i64(record, "offer", 0);
 	/* the answer to this one is waited for: whether something is booked has to be known */
@@ -236,13 +290,14 @@ static int check_fresh(const json_t *fresh, const json_t *old)
 }
 
 /* Books the proposal, or one that the registry has in its place. Takes it. */
-static json_t *book(const struct launch *l, const json_t *booking, json_t *proposal)
+static json_t *book(const struct launch *l, const struct jobfile *job,
+	const json_t *booking, json_t *proposal)
 {
 	json_t *cluster = NULL, *fresh;
 	int rc = -1;
 
 	for (int i = 0; i < TRIES && !cluster; i++) {
-		cluster = book_once(l, booking, proposal, &fresh);
+		cluster = book_once(l, job, booking, proposal, &fresh);
 		if (cluster) {
 			rc = offer_check_cluster(proposal, cluster);
 			break;
@@ -284,7 +339,7 @@ int launch_book(const struct launch *l, const struct jobfile *job, char cluster[
 		err_set(EX_TEMPFAIL, "interrupted: nothing was booked");
 		goto out;
 	}
-	booked = book(l, booking, json_incref(proposal));
+	booked = book(l, job, booking, json_incref(proposal));
 	if (!booked)
 		goto out;
 	snprintf(cluster, 33, "%s",

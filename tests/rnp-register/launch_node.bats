@@ -1,0 +1,78 @@
+# rnp-register launch with a real node: a registry, its agent with podman, and a customer with a job file.
+load ../helper
+load registry
+load sign
+load market
+load containers
+
+setup_file() {
+	need_podman
+	need_sandbox
+	start_images
+	PLAIN=$(push_image plain)
+	export PLAIN
+}
+
+teardown_file() {
+	stop_images
+}
+
+teardown() {
+	if [[ -n ${agent:-} ]]; then
+		kill "$agent" 2>/dev/null || true
+		ended "$agent" || true
+	fi
+	stop_registry
+	end_leases "$BATS_TEST_TMPDIR/work" "/run/rl-$$"
+	rm -rf "/run/rl-$$"
+}
+
+# a registry, and a node without GPU whose agent takes what is booked
+node_works() {
+	start_market
+	make_key a
+	node_record a '{labels: {country: "SI"}}' >a.node
+	post /v1/nodes a.node
+	quotes a 800000
+	heartbeat_record a '{interval_s: 3600}' >a.beat
+	post /v1/heartbeats a.beat
+	make_key c
+	pays c 5000000
+	rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rl-$$" \
+		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>agent.err 3>&- &
+	agent=$!
+	wait_until "an offer" is_offered
+}
+
+is_offered() {
+	plans '{gpu_count: 0, cpu_cores: 1, memory_bytes: 134217728, disk_bytes: 64000000}' && [[ $(jq '.offers | length' proposal.json) == 1 ]]
+}
+
+@test "launch: a job file runs on a real node, with its files, variables and secrets, and its lines are seen" {
+	node_works
+	mkdir -p job conf
+	echo 'from the work directory' >job/hello
+	echo 'from a mount' >conf/there
+	cat >job.yaml <<-END
+		name: hello
+		workdir: job
+		envs: {GREETING: "it's"}
+		secrets: {TOKEN: null}
+		file_mounts: {~/conf: conf}
+		resources: {cpus: 1, memory: 0.128, disk_size: 64MB, image_id: "docker:$PLAIN"}
+		setup: echo setup ran
+		run: |
+		  echo "\$GREETING \$(cat hello) \$(cat ~/conf/there)"
+		  echo "rank \$SKYPILOT_NODE_RANK of \$SKYPILOT_NUM_NODES, \${#TOKEN} letters"
+		  sleep 1
+		  exit 5
+	END
+	TOKEN=k7Qz0vXw9 run_split rnp-register launch --registry "$url" --key c.json --hours 1 --secret TOKEN --exit-code job.yaml
+	echo "$stderr" >launched.err
+	[[ $status == 5 ]] || fail "$status: $stderr; $(cat agent.err)"
+	jq -e '.state == "failed" and .exit == 5 and .uusd > 0 and .seconds.ready >= 0' <<<"$output" || fail "$output"
+	grep -q '^\[0\] setup ran$' launched.err
+	grep -q "^\[0\] it's from the work directory from a mount\$" launched.err
+	grep -q '^\[0\] rank 0 of 1, 9 letters$' launched.err
+	run ! grep -rqa k7Qz0vXw9 "$BATS_TEST_TMPDIR" --exclude=launched.err
+}
