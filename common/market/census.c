@@ -21,8 +21,7 @@ struct priced *match_sort_by_price(struct match_index *ix)
 	size_t first = 0;
 
 	for (size_t i = 0; i < ix->n; i++)
-		all[i] = (struct priced){ ix->nodes[i].group,
-			match_price_of_all(&ix->nodes[i]), i };
+		all[i] = (struct priced){ ix->nodes[i].group, ix->facts[i].all_uusd, i };
 	if (ix->n)
 		qsort(all, ix->n, sizeof *all, by_group_and_price);
 	for (size_t i = 0; i < ix->ngroups; i++) {
@@ -36,7 +35,7 @@ struct priced *match_sort_by_price(struct match_index *ix)
 struct counting {
 	const struct match_index *ix;
 	const struct match_job *job;
-	const struct group *group;
+	const struct group *group; /* NULL: its members are counted */
 	int let, parts;
 	int64_t room_uusd;
 	struct census *out;
@@ -44,7 +43,7 @@ struct counting {
 
 static int64_t price_of(const struct counting *c, size_t node)
 {
-	return match_price_of(&c->ix->nodes[node], c->let * c->parts, c->job->milli);
+	return match_price_of(c->ix, node, c->let * c->parts, c->job->milli);
 }
 
 /* How many of n nodes, sorted by price, are within the limit. */
@@ -76,7 +75,7 @@ static void count_sorted(const struct counting *c, const struct priced *p)
 	out->fit += within;
 }
 
-static void count_node(const struct counting *c, size_t node, bool busy)
+static void count_node(const struct counting *c, size_t node)
 {
 	struct census *out = c->out;
 	enum match_reason lacks = match_node_lacks(c->ix, c->job, node, c->let);
@@ -96,42 +95,32 @@ static void count_node(const struct counting *c, size_t node, bool busy)
 	out->cheapest_uusd = price < out->cheapest_uusd ? price : out->cheapest_uusd;
 	if (price > c->room_uusd)
 		out->left_out[MATCH_IS_DEAR]++;
-	else if (busy)
+	else if (c->ix->facts[node].free < c->let)
 		out->left_out[MATCH_IS_BUSY]++;
 	else
 		out->fit++;
 }
 
-/* Counts a level, at once where nothing is asked node by node. */
-static void count_level(const struct counting *c, const struct match_level *l)
-{
-	bool busy = l->free < c->let;
-
-	if (!match_asks_nodes(c->job) && c->room_uusd == MATCH_NO_LIMIT &&
-		c->out->cheapest_uusd == 0) {
-		c->out->left_out[MATCH_IS_BUSY] += busy ? l->heap.n : 0;
-		c->out->fit += busy ? 0 : l->heap.n;
-		return;
-	}
-	for (size_t i = 0; i < l->heap.n; i++)
-		count_node(c, l->heap.at[i].node, busy);
-}
-
-static void count_group(struct counting *c, const struct priced *sorted)
+/* Counts the members of a group. Returns false where that takes a look at each. */
+static bool count_at_once(const struct counting *c, const struct priced *sorted)
 {
 	const struct group *g = c->group;
+	struct census *out = c->out;
+	enum match_reason lacks = match_group_lacks(c->job, g);
 	bool large = c->let <= match_group_units(g);
 
-	if (!match_asks_nodes(c->job) && !large) {
-		c->out->max = g->gpus > c->out->max ? g->gpus : c->out->max;
-		c->out->left_out[MATCH_LACKS_GPUS] += g->members;
-	} else if (!match_asks_nodes(c->job) && sorted) {
-		c->out->max = g->gpus > c->out->max ? g->gpus : c->out->max;
-		count_sorted(c, sorted + g->first);
-	} else {
-		for (int i = 0; i < g->nlevels; i++)
-			count_level(c, &g->levels[i]);
+	if (lacks < MATCH_REASONS) {
+		out->left_out[lacks] += g->members;
+		return true;
 	}
+	if (match_asks_each(c->ix, c->job) || (!sorted && large))
+		return false;
+	out->max = g->gpus > out->max ? g->gpus : out->max;
+	if (!large)
+		out->left_out[MATCH_LACKS_GPUS] += g->members;
+	else
+		count_sorted(c, sorted + g->first);
+	return true;
 }
 
 int match_parts_most(const struct match_job *j)
@@ -143,29 +132,42 @@ int match_parts_most(const struct match_job *j)
 	return parts;
 }
 
+/* What holds for all nodes of a group. */
+static struct counting counting_of(const struct match_index *ix,
+	const struct match_job *j, size_t group, const struct chooser *rooms, int parts)
+{
+	const struct group *g = &ix->groups[group];
+
+	return (struct counting){ .ix = ix,
+		.job = j,
+		.group = g,
+		.let = match_let(g, j->gpus / parts),
+		.parts = rooms ? 1 : parts,
+		.room_uusd = rooms ? chooser_room(rooms, g->model) : j->limit_uusd };
+}
+
 void match_census(const struct match_index *ix, const struct match_job *j,
 	const struct priced *sorted, const struct chooser *rooms, struct census *out)
 {
 	int parts = rooms && rooms->parts ? rooms->parts : match_parts_most(j);
-	struct counting c = { .ix = ix,
-		.job = j,
-		.parts = rooms ? 1 : parts,
-		.room_uusd = j->limit_uusd,
-		.out = out };
+	struct counting *each = xcalloc(ix->ngroups + 1, sizeof *each);
+	bool all = true;
 
 	*out = (struct census){ .cheapest_uusd = rooms ? 0 : MATCH_NO_LIMIT };
 	for (size_t i = 0; i < ix->ngroups; i++) {
-		const struct group *g = &ix->groups[i];
-		enum match_reason lacks = match_group_lacks(j, g);
+		struct counting c;
 
-		if (g->members && lacks < MATCH_REASONS) {
-			out->left_out[lacks] += g->members;
-		} else if (g->members) {
-			c.group = g;
-			c.let = match_let(g, j->gpus / parts);
-			if (rooms)
-				c.room_uusd = chooser_room(rooms, g->model);
-			count_group(&c, sorted);
-		}
+		if (!ix->groups[i].members)
+			continue;
+		c = counting_of(ix, j, i, rooms, parts);
+		c.out = out;
+		if (count_at_once(&c, sorted))
+			continue;
+		each[i] = c;
+		all = false;
 	}
+	for (size_t i = 0; i < ix->n && !all; i++)
+		if (ix->facts[i].all_uusd >= 0 && each[ix->facts[i].group].group)
+			count_node(&each[ix->facts[i].group], i);
+	free(each);
 }

@@ -86,7 +86,7 @@ int64_t choice_add(struct choice *best, const struct match_index *ix,
 {
 	const struct match_node *n = &ix->nodes[e->node];
 	int let = match_let(&ix->groups[n->group], gpus);
-	int64_t price = match_price_of(n, let, MATCH_MILLI);
+	int64_t price = match_price_of(ix, e->node, let, MATCH_MILLI);
 	struct match_part *p = add_part(best);
 
 	p->node = e->node;
@@ -291,7 +291,7 @@ static void try_part(const struct match_index *ix, const struct match_job *j, si
 			.gpus = 1,
 			.milli = j->milli,
 			.gpu = { (int8_t)gpu } },
-		score, match_price_of(n, 1, j->milli));
+		score, match_price_of(ix, node, 1, j->milli));
 }
 
 /* The fullest GPU that it fits in, of the nodes where one is shared already; a whole one only where
@@ -340,7 +340,7 @@ static void try_node(const struct match_index *ix, const struct match_job *j, si
 	to_place(n, &place);
 	before = place_fragments(ix->classes, &place);
 	for (int k = 0; k < (j->milli < MATCH_MILLI ? n->gpus : 1); k++) {
-		int64_t uusd = match_price_of(n, j->gpus, j->milli);
+		int64_t uusd = match_price_of(ix, node, j->gpus, j->milli);
 		double growth;
 
 		if (j->milli < MATCH_MILLI && n->left[k] < j->milli)

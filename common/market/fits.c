@@ -32,19 +32,31 @@ bool match_wants_place(const struct match_job *j, const char *country, const cha
 		(region && is_in(j->places, j->nplaces, region));
 }
 
-unsigned match_share_mask(const struct match_job *j, const char *country,
-	const char *region)
+unsigned match_share_mask(const struct match_index *ix, const struct match_job *j,
+	size_t node)
 {
+	const struct match_area *a;
 	unsigned mask = 0;
 
+	if (!j->nshares)
+		return 0;
+	a = &ix->areas[ix->facts[node].area];
 	for (int i = 0; i < j->nshares; i++) {
 		const struct match_place *p = &j->shares[i];
 
-		if ((!p->country || p->country == country) &&
-			(!p->region || p->region == region))
+		if ((!p->country || p->country == a->country) &&
+			(!p->region || p->region == a->region))
 			mask |= 1u << i;
 	}
 	return mask;
+}
+
+static bool is_there(const struct match_index *ix, const struct match_job *j, size_t node)
+{
+	const struct match_area *a = &ix->areas[ix->facts[node].area];
+
+	return (!j->nplaces || match_wants_place(j, a->country, a->region)) &&
+		(!j->nshares || match_share_mask(ix, j, node));
 }
 
 void match_share_out(const struct match_job *j, int parts, int out[MATCH_PLACES_MAX])
@@ -74,13 +86,6 @@ enum match_reason match_group_lacks(const struct match_job *j, const struct grou
 		return MATCH_LACKS_MODEL;
 	if (g->gpu_memory_bytes < j->gpu_memory_bytes)
 		return MATCH_LACKS_GPU_MEMORY;
-	if (!match_wants_place(j, g->country, g->region) ||
-		(j->nshares && !match_share_mask(j, g->country, g->region)))
-		return MATCH_LACKS_PLACE;
-	if ((g->compliance & j->compliance) != j->compliance)
-		return MATCH_LACKS_COMPLIANCE;
-	if (g->spot && !j->spot)
-		return MATCH_LACKS_FIRMNESS;
 	if (j->milli < MATCH_MILLI && g->part_gpus > 1)
 		return MATCH_LACKS_GPUS;
 	return MATCH_REASONS;
@@ -90,6 +95,12 @@ bool match_asks_nodes(const struct match_job *j)
 {
 	return j->host_type || j->tier || j->ping_us || j->cpu_cores || j->memory_bytes ||
 		j->disk_bytes || j->nexclude || j->reputation_ppm;
+}
+
+bool match_asks_each(const struct match_index *ix, const struct match_job *j)
+{
+	return j->nplaces || j->nshares || j->compliance || (ix->nspot && !j->spot) ||
+		match_asks_nodes(j);
 }
 
 static int by_pointer(const void *a, const void *b)
@@ -118,6 +129,12 @@ enum match_reason match_node_lacks(const struct match_index *ix,
 	const struct match_facts *f = &ix->facts[node];
 	int units;
 
+	if ((j->nplaces || j->nshares) && !is_there(ix, j, node))
+		return MATCH_LACKS_PLACE;
+	if (j->compliance & ~(uint32_t)(f->compliance & ~FACT_SPOT))
+		return MATCH_LACKS_COMPLIANCE;
+	if (f->compliance & FACT_SPOT && !j->spot)
+		return MATCH_LACKS_FIRMNESS;
 	if (!match_asks_nodes(j))
 		return MATCH_REASONS;
 	if (j->host_type && f->host_type != j->host_type)
@@ -126,7 +143,7 @@ enum match_reason match_node_lacks(const struct match_index *ix,
 		return MATCH_LACKS_TIER;
 	if (j->ping_us && (!f->ping_us || f->ping_us > j->ping_us))
 		return MATCH_LACKS_PING;
-	units = match_group_units(&ix->groups[ix->nodes[node].group]);
+	units = match_group_units(&ix->groups[f->group]);
 	if (!has_share(f->cpu_cores, let, units, j->cpu_cores))
 		return MATCH_LACKS_CPU_CORES;
 	if (!has_share(f->memory_bytes, let, units, j->memory_bytes))
@@ -162,33 +179,35 @@ int64_t match_price_of_all(const struct match_node *n)
 		all;
 }
 
-int64_t match_price_of(const struct match_node *n, int gpus, int milli)
+int64_t match_price_of(const struct match_index *ix, size_t node, int gpus, int milli)
 {
-	int64_t units = n->all_uusd && n->gpus ? n->gpus : 1;
-	__int128 part = (__int128)(n->all_uusd ? n->all_uusd : n->uusd) * gpus * milli;
+	const struct match_facts *f = &ix->facts[node];
+	int64_t units = match_group_units(&ix->groups[f->group]) * MATCH_MILLI;
+	__int128 part;
 
-	part = (part + units * MATCH_MILLI - 1) / (units * MATCH_MILLI);
+	if (gpus * milli == units)
+		return f->all_uusd;
+	part = ((__int128)f->all_uusd * gpus * milli + units - 1) / units;
 	return part > MATCH_NO_LIMIT ? MATCH_NO_LIMIT : (int64_t)part;
 }
 
 bool match_is_dear(const struct match_index *ix, const struct match_job *j, size_t node,
 	int gpus)
 {
-	const struct match_node *n = &ix->nodes[node];
-	int64_t limit = ix->algorithm == MATCH_ROTATION &&
-			j->limit_uusd != MATCH_NO_LIMIT && gpus ?
-		j->limit_uusd / (j->gpus / gpus) :
-		j->limit_uusd;
+	const struct group *g = &ix->groups[ix->facts[node].group];
+	int64_t limit = j->limit_uusd;
 
-	return limit != MATCH_NO_LIMIT &&
-		match_price_of(n, match_let(&ix->groups[n->group], gpus), j->milli) >
-		limit;
+	if (limit == MATCH_NO_LIMIT)
+		return false;
+	if (ix->algorithm == MATCH_ROTATION && gpus)
+		limit /= j->gpus / gpus;
+	return match_price_of(ix, node, match_let(g, gpus), j->milli) > limit;
 }
 
 bool match_node_fits(const struct match_index *ix, const struct match_job *j, size_t node,
 	int gpus)
 {
-	const struct group *g = &ix->groups[ix->nodes[node].group];
+	const struct group *g = &ix->groups[ix->facts[node].group];
 
 	return match_node_lacks(ix, j, node, match_let(g, gpus)) == MATCH_REASONS &&
 		!match_is_dear(ix, j, node, gpus);
@@ -208,7 +227,7 @@ double match_work_of(const struct match_index *ix, const struct match_job *j,
 double match_cost_of(const struct match_index *ix, const struct match_job *j, size_t node,
 	double score, int let)
 {
-	const struct group *g = &ix->groups[ix->nodes[node].group];
+	const struct group *g = &ix->groups[ix->facts[node].group];
 
 	if (ix->algorithm == MATCH_ROTATION)
 		return score * let;

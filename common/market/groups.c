@@ -30,6 +30,56 @@ int match_place_of(const struct match_node *n, int i)
 	return n->places ? -1 : i;
 }
 
+/* --- areas --------------------------------------------------------------------------------- */
+
+static bool is_area(const void *areas, uint32_t i, const void *node)
+{
+	const struct match_area *a = &((const struct match_area *)areas)[i];
+	const struct match_node *n = node;
+
+	return a->country == n->country && a->region == n->region;
+}
+
+static uint32_t hash_of_area(const struct match_node *n)
+{
+	uint64_t h = (uint64_t)(uintptr_t)n->country;
+
+	h = (h ^ h >> 29) * 0x9e3779b97f4a7c15u + (uint64_t)(uintptr_t)n->region;
+	return (uint32_t)((h ^ h >> 31) * 0x9e3779b97f4a7c15u >> 32);
+}
+
+/* The number of the area of a node, which is one more there. */
+static size_t join_area(struct match_index *ix, const struct match_node *n)
+{
+	uint32_t hash = hash_of_area(n);
+	uint64_t *slot;
+	size_t i;
+
+	hash_index_reserve(&ix->area_index);
+	slot = hash_index_slot(&ix->area_index, hash, is_area, ix->areas, n);
+	if (!*slot) {
+		i = ix->nfree_areas ? ix->free_areas[--ix->nfree_areas] : ix->nareas++;
+		ix->areas = xgrow(ix->areas, &ix->areas_cap, ix->nareas,
+			sizeof *ix->areas);
+		ix->areas[i] = (struct match_area){ n->country, n->region, 0 };
+		hash_index_set(&ix->area_index, slot, hash, i);
+	}
+	i = (uint32_t)*slot - 1;
+	ix->areas[i].nodes++;
+	return i;
+}
+
+static void leave_area(struct match_index *ix, const struct match_node *n, size_t i)
+{
+	if (--ix->areas[i].nodes)
+		return;
+	hash_index_remove(&ix->area_index,
+		hash_index_slot(&ix->area_index, hash_of_area(n), is_area, ix->areas, n));
+	ix->free_areas = xgrow(ix->free_areas, &ix->free_areas_cap, ix->nfree_areas + 1,
+		sizeof *ix->free_areas);
+	ix->free_areas[ix->nfree_areas++] = i;
+}
+
 /* --- groups ------------------------------------------------------------------------------- */
 
 static bool has_part(const struct match_node *n)
@@ -65,20 +115,17 @@ static bool is_alike(const void *groups, uint32_t i, const void *node)
 	const struct group *g = &((const struct group *)groups)[i];
 	const struct match_node *n = node;
 
-	return g->model == n->model && g->country == n->country &&
-		g->region == n->region && g->gpu_memory_bytes == n->gpu_memory_bytes &&
-		g->compliance == n->compliance && g->spot == n->spot &&
+	return g->model == n->model && g->gpu_memory_bytes == n->gpu_memory_bytes &&
 		g->gpus == n->gpus && g->part_gpus == part_gpus(n);
 }
 
 static uint32_t hash_of_group(const struct match_node *n)
 {
-	uint64_t h = (uint64_t)(uintptr_t)n->model * 31 + (uint64_t)(uintptr_t)n->country;
+	uint64_t h = (uint64_t)(uintptr_t)n->model;
 
-	h = (h ^ h >> 29) * 0x9e3779b97f4a7c15u + (uint64_t)(uintptr_t)n->region;
 	h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u + (uint64_t)n->gpu_memory_bytes;
-	h = (h ^ h >> 30) * 0x9e3779b97f4a7c15u + (uint64_t)n->compliance * 16384 +
-		(uint64_t)n->gpus * 128 + (uint64_t)part_gpus(n) * 2 + n->spot;
+	h = (h ^ h >> 30) * 0x9e3779b97f4a7c15u + (uint64_t)n->gpus * 128 +
+		(uint64_t)part_gpus(n);
 	return (uint32_t)((h ^ h >> 31) * 0x9e3779b97f4a7c15u >> 32);
 }
 
@@ -110,7 +157,11 @@ static struct match_heap *level_of(struct group *g, int free_gpus)
 void match_enter(struct match_index *ix, size_t node)
 {
 	struct match_node *n = &ix->nodes[node];
+	struct match_facts *f = &ix->facts[node];
 
+	f->all_uusd = match_price_of_all(n);
+	f->free = (uint8_t)n->free_gpus;
+	f->group = (uint32_t)n->group;
 	match_heap_push(ix, level_of(&ix->groups[n->group], n->free_gpus),
 		match_score_of(ix, n), node);
 }
@@ -163,11 +214,7 @@ static size_t new_group(struct match_index *ix, const struct match_node *n)
 
 	ix->groups = xgrow(ix->groups, &ix->groups_cap, ix->ngroups, sizeof *ix->groups);
 	ix->groups[i] = (struct group){ .model = n->model,
-		.country = n->country,
-		.region = n->region,
 		.gpu_memory_bytes = n->gpu_memory_bytes,
-		.compliance = n->compliance,
-		.spot = n->spot,
 		.gpus = n->gpus,
 		.part_gpus = part_gpus(n) };
 	list_group(ix, i);
@@ -201,6 +248,9 @@ void match_leave_group(struct match_index *ix, size_t node)
 	struct match_node *n = &ix->nodes[node];
 	struct group *g = &ix->groups[n->group];
 
+	leave_area(ix, n, ix->facts[node].area);
+	ix->facts[node].all_uusd = -1;
+	ix->nspot -= n->spot;
 	if (--g->members)
 		return;
 	hash_index_remove(&ix->group_index,
@@ -231,8 +281,12 @@ void match_note_facts(struct match_index *ix, size_t node)
 			-1 :
 			(int32_t)at_most(n->reputation_ppm, INT32_MAX),
 		.ping_us = at_most(n->ping_us, UINT32_MAX),
+		.area = (uint32_t)join_area(ix, n),
 		.tier = (uint8_t)n->tier,
-		.host_type = (uint8_t)n->host_type };
+		.host_type = (uint8_t)n->host_type,
+		.compliance = (uint8_t)((n->compliance & ~(uint32_t)FACT_SPOT) |
+			(n->spot ? FACT_SPOT : 0)) };
+	ix->nspot += n->spot;
 }
 
 void match_index_fill(struct match_index *ix, enum match_algorithm a,
@@ -258,6 +312,9 @@ void match_groups_release(struct match_index *ix)
 	free(ix->groups);
 	free(ix->models);
 	free(ix->facts);
+	free(ix->areas);
+	free(ix->free_areas);
+	hash_index_release(&ix->area_index);
 	free(ix->classes);
 	hash_index_release(&ix->group_index);
 }

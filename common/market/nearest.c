@@ -109,7 +109,7 @@ static int64_t of_node(const struct match_index *ix, const struct amount *a, siz
 	int let)
 {
 	const struct match_facts *f = &ix->facts[node];
-	const struct group *g = &ix->groups[ix->nodes[node].group];
+	const struct group *g = &ix->groups[f->group];
 	int units = match_group_units(g);
 
 	switch (a->reason) {
@@ -128,75 +128,106 @@ static int64_t of_node(const struct match_index *ix, const struct amount *a, siz
 	}
 }
 
-static int rising(const void *a, const void *b)
+/* Numbers of which the nearest comes first: a heap. */
+struct values {
+	int64_t *at;
+	size_t n, cap;
+	int sign; /* 1: the least is the nearest, -1: the most */
+};
+
+static void sink(struct values *v, size_t i)
 {
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	int64_t x = v->at[i];
 
-	return x < y ? -1 : x > y;
-}
-
-static int falling(const void *a, const void *b)
-{
-	return rising(b, a);
-}
-
-/* What those have of an amount that fit a job which does not ask for it; the nearest to the wish
- * first. Returns how many there are. */
-static size_t list_values(const struct search *s, const struct match_job *j,
-	const struct amount *a, int gpus, int64_t **out)
-{
-	struct walk w = { .ix = s->ix };
-	const struct walk_entry *e;
-	int64_t *list = NULL;
-	size_t n = 0, cap = 0;
-
-	walk_begin(&w, s->ix, j, gpus);
-	for (size_t i = 0; i < s->ix->nmodels; i++)
-		if (match_wants_model(j, s->ix->models[i].name))
-			walk_add(&w, &s->ix->models[i]);
-	while ((e = walk_next(&w, NULL))) {
-		int64_t v = of_node(s->ix, a, e->node,
-			match_let(&s->ix->groups[e->group], gpus));
-
-		if (v <= 0)
-			continue; /* not known */
-		list = xgrow(list, &cap, n + 1, sizeof *list);
-		list[n++] = v;
+	for (size_t c; (c = 2 * i + 1) < v->n; i = c) {
+		if (c + 1 < v->n && v->sign * v->at[c + 1] < v->sign * v->at[c])
+			c++;
+		if (v->sign * v->at[c] >= v->sign * x)
+			break;
+		v->at[i] = v->at[c];
 	}
-	walk_release(&w);
-	if (n)
-		qsort(list, n, sizeof *list, a->at_most ? rising : falling);
-	*out = list;
-	return n;
+	v->at[i] = x;
 }
 
-/* Finds the least relaxation of an amount with which the job is possible: with more it is, too. */
+static int64_t take_nearest(struct values *v)
+{
+	int64_t x = v->at[0];
+
+	v->at[0] = v->at[--v->n];
+	if (v->n)
+		sink(v, 0);
+	return x;
+}
+
+/* What those have of an amount that fit a job which does not ask for it. */
+static void list_values(const struct search *s, const struct match_job *j,
+	const struct amount *a, int gpus, struct values *out)
+{
+	*out = (struct values){ .sign = a->at_most ? 1 : -1 };
+	for (size_t i = 0; i < s->ix->n; i++) {
+		const struct match_facts *f = &s->ix->facts[i];
+		const struct group *g = &s->ix->groups[f->group];
+		int let;
+		int64_t v;
+
+		if (f->all_uusd < 0 || !match_group_fits(j, g))
+			continue;
+		let = match_let(g, gpus);
+		v = of_node(s->ix, a, i, let);
+		if (v <= 0 || f->free < let || let > match_group_units(g) ||
+			!match_node_fits(s->ix, j, i, gpus))
+			continue; /* 0: not known */
+		out->at = xgrow(out->at, &out->cap, out->n + 1, sizeof *out->at);
+		out->at[out->n++] = v;
+	}
+	for (size_t i = out->n / 2; i--;)
+		sink(out, i);
+}
+
+/* Finds the least relaxation of an amount with which the job is possible. It takes at least as many
+ * nodes as the job has, so that this is mostly the first that is tried; each next step is as large
+ * as all before, and what was too much is then halved. */
 static void relax_amount(struct search *s, const struct amount *a)
 {
 	struct match_job j = *s->wish;
-	int64_t *values, *amount = of_job(&j, a);
-	size_t low = 0, n, high;
+	int64_t *amount = of_job(&j, a), *tried;
+	struct values values;
+	size_t low = 0, high = 0, n, want;
 
 	*amount = 0;
 	if (!is_possible(s, &j, NULL))
 		return;
-	n = high = list_values(s, &j, a, j.gpus / s->chooser.parts, &values);
-	while (low < high) {
+	want = (size_t)s->chooser.parts;
+	list_values(s, &j, a, j.gpus / s->chooser.parts, &values);
+	n = values.n;
+	tried = xmalloc((n + 1) * sizeof *tried);
+	for (; high < n; want = 2 * high) {
+		low = high;
+		while (high < n && high < want)
+			tried[high++] = take_nearest(&values);
+		*amount = tried[high - 1];
+		if (is_possible(s, &j, NULL))
+			break;
+		if (high == n)
+			low = n; /* only those of which it is not known */
+	}
+	for (high = high ? high - 1 : 0; low < high;) {
 		size_t mid = low + (high - low) / 2;
 
-		*amount = values[mid];
+		*amount = tried[mid];
 		if (is_possible(s, &j, NULL))
 			high = mid;
 		else
 			low = mid + 1;
 	}
-	*amount = low < n ? values[low] : 0;
+	*amount = low < n ? tried[low] : 0;
 	is_possible(s, &j, NULL);
 	note(s, &j,
 		(struct match_nearest){ .reason = a->reason,
 			.wish = a->wish,
 			.value = *amount ? *amount : -1 });
-	free(values);
+	free(tried);
+	free(values.at);
 }
 
 static void relax_tier(struct search *s)
@@ -284,11 +315,26 @@ static void relax_model(struct search *s)
 	}
 }
 
+/* The numbers of GPUs that nodes have, a bit for each from 1 on. */
+static uint64_t sizes_of(const struct search *s)
+{
+	uint64_t sizes = 0;
+
+	for (size_t i = 0; i < s->ix->ngroups; i++) {
+		const struct group *g = &s->ix->groups[i];
+
+		if (g->gpus && match_group_fits(s->wish, g))
+			sizes |= (uint64_t)1 << (g->gpus - 1);
+	}
+	return sizes;
+}
+
 /* More nodes for as many GPUs where the job does not say how many, else fewer GPUs. */
 static void relax_size(struct search *s)
 {
 	struct match_job j = *s->wish;
 	int nodes = j.nodes_min > 1 ? j.nodes_min : 1;
+	uint64_t sizes = sizes_of(s);
 
 	for (j.nodes_max++; !j.nodes_min && j.nodes_max <= NODES_TRIED; j.nodes_max++)
 		if (j.gpus % j.nodes_max == 0 && is_possible(s, &j, NULL)) {
@@ -299,11 +345,10 @@ static void relax_size(struct search *s)
 			return;
 		}
 	j = *s->wish;
-	for (int each = j.gpus / nodes - 1; each > 0; each--) {
-		if (each > MATCH_GPUS_MAX)
-			each = MATCH_GPUS_MAX;
+	for (int each = MATCH_GPUS_MAX; each > 0; each--) {
 		j.gpus = each * nodes;
-		if (is_possible(s, &j, NULL)) {
+		if (each < s->wish->gpus / nodes && sizes >> (each - 1) & 1 &&
+			is_possible(s, &j, NULL)) {
 			note(s, &j,
 				(struct match_nearest){ .reason = MATCH_LACKS_GPUS,
 					.wish = "gpu_count",

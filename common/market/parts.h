@@ -35,10 +35,8 @@ struct match_level {
 
 /* Nodes that are alike for every job but for price, load, and what match_facts has. */
 struct group {
-	const char *model, *country, *region;
+	const char *model;
 	int64_t gpu_memory_bytes;
-	uint32_t compliance;
-	bool spot;
 	int gpus; /* of each node: with no GPU shared, as many free ones are the same state */
 	int part_gpus;
 	size_t members, first; /* members 0: not in use; first: of them in by_price */
@@ -57,10 +55,20 @@ struct model {
 
 /* What of a node is asked one by one, close together. */
 struct match_facts {
+	int64_t all_uusd; /* -1: it is not for sale */
 	int64_t memory_bytes, disk_bytes;
 	int32_t cpu_cores, reputation_ppm;
-	uint32_t ping_us;
-	uint8_t tier, host_type;
+	uint32_t ping_us, area, group;
+	uint8_t tier, host_type, free;
+	uint8_t compliance; /* and FACT_SPOT */
+};
+
+#define FACT_SPOT 0x80
+
+/* A country and region where nodes are. */
+struct match_area {
+	const char *country, *region;
+	size_t nodes;
 };
 
 struct match_text;
@@ -76,6 +84,10 @@ struct match_index {
 	struct hash_index group_index;
 	struct model *models;
 	size_t nmodels, models_cap;
+	size_t nspot; /* nodes that are */
+	struct match_area *areas;
+	size_t nareas, areas_cap, *free_areas, nfree_areas, free_areas_cap;
+	struct hash_index area_index;
 	struct place_classes *classes; /* of the jobs, for fgd */
 	/* of one that grows: the nodes without id and the groups without members, which are
 	 * taken first; nodes by id, and texts */
@@ -109,6 +121,7 @@ void match_withdraw(struct match_index *ix, size_t node);
 void match_join_group(struct match_index *ix, size_t node);
 void match_leave_group(struct match_index *ix, size_t node);
 
+/* Notes what a node has, when it is new or has changed, before it enters. */
 void match_note_facts(struct match_index *ix, size_t node);
 
 /* Take (sign 1) or give back (-1) the GPUs of a part. */
@@ -137,7 +150,7 @@ struct walk {
 		uint32_t group;
 		int level;
 	} * levels; /* that were added */
-	size_t nlevels, levels_cap, in_vain;
+	size_t nlevels, levels_cap, members, in_vain;
 	/* masks of shares that no more are wanted of */
 	bool closed[1u << MATCH_PLACES_MAX];
 };
@@ -212,18 +225,21 @@ static inline int match_group_units(const struct group *g)
  * Of a node without GPUs: 1. */
 int match_let(const struct group *g, int gpus);
 
-/* The price of a node for an hour, and of `gpus` of its GPUs, or of a part of one, rounded up;
+/* The price of a node for an hour; and of `gpus` of its GPUs, or of a part of one, rounded up;
  * MATCH_NO_LIMIT: it does not fit an amount. */
 int64_t match_price_of_all(const struct match_node *n);
-int64_t match_price_of(const struct match_node *n, int gpus, int milli);
+int64_t match_price_of(const struct match_index *ix, size_t node, int gpus, int milli);
 
 bool match_wants_model(const struct match_job *j, const char *model);
 bool match_wants_place(const struct match_job *j, const char *country,
 	const char *region);
 
-/* The places of the job's shares that such a node can be counted to, a bit for each. */
-unsigned match_share_mask(const struct match_job *j, const char *country,
-	const char *region);
+/* The places of the job's shares that a node can be counted to, a bit for each. */
+unsigned match_share_mask(const struct match_index *ix, const struct match_job *j,
+	size_t node);
+
+/* Whether the job has wishes that are asked node by node. */
+bool match_asks_each(const struct match_index *ix, const struct match_job *j);
 
 /* How many nodes of `parts` are to be in each of the job's shares, by largest remainder: of equal
  * ones the first. */
@@ -251,7 +267,7 @@ static inline bool match_group_fits(const struct match_job *j, const struct grou
 	return g->members && match_group_lacks(j, g) == MATCH_REASONS;
 }
 
-/* The first of the wishes of match_asks_nodes that the node does not meet, when so many of its GPUs
+/* The first of the wishes of match_asks_each that the node does not meet, when so many of its GPUs
  * are let, or MATCH_REASONS. */
 enum match_reason match_node_lacks(const struct match_index *ix,
 	const struct match_job *j, size_t node, int let);

@@ -12,10 +12,10 @@ struct match *match_open(enum match_algorithm a, struct match_node *nodes, size_
 	struct match *m = xcalloc(1, sizeof *m);
 
 	m->stoppable.at_ms = INT64_MIN;
+	match_index_fill(&m->ix, a, nodes, n);
 	for (size_t i = 0; i < n; i++)
 		m->dearest = fmax(m->dearest,
-			(double)match_price_of(&nodes[i], 1, MATCH_MILLI));
-	match_index_fill(&m->ix, a, nodes, n);
+			(double)match_price_of(&m->ix, i, 1, MATCH_MILLI));
 	return m;
 }
 

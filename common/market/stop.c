@@ -150,6 +150,16 @@ static bool comes_before(const struct match *m, const struct match_job *j, size_
 		attained(m, owner, j, 0, now_ms);
 }
 
+/* Whether a node has what a job asks for, but perhaps the size and the price. */
+static bool can_be_on(const struct match_index *ix, const struct match_job *j,
+	size_t node)
+{
+	const struct group *g = &ix->groups[ix->facts[node].group];
+
+	return match_group_fits(j, g) &&
+		match_node_lacks(ix, j, node, match_group_units(g)) == MATCH_REASONS;
+}
+
 /* Whether stopping the match can help job j: it comes after it, on a node where j can be. */
 static bool is_of_use(const struct match *m, const struct match_job *jobs,
 	const struct match_job *j, size_t owner, const struct candidate *c)
@@ -159,8 +169,7 @@ static bool is_of_use(const struct match *m, const struct match_job *jobs,
 	if (!c->r.nparts || !comes_before(m, j, owner, c, low, m->stoppable.at_ms))
 		return false;
 	for (int i = 0; i < c->r.nparts; i++)
-		if (match_group_fits(j,
-			    &m->ix.groups[m->ix.nodes[c->r.parts[i].node].group]))
+		if (can_be_on(&m->ix, j, c->r.parts[i].node))
 			return true;
 	return false;
 }

@@ -72,7 +72,7 @@ static struct walk_entry entry_of(const struct walk *w, size_t group, int level,
 		.group = (uint32_t)group,
 		.at = (uint32_t)at,
 		.level = (uint8_t)level,
-		.mask = (uint8_t)match_share_mask(w->job, g->country, g->region),
+		.mask = (uint8_t)match_share_mask(w->ix, w->job, e->node),
 	};
 }
 
@@ -82,7 +82,7 @@ void walk_begin(struct walk *w, const struct match_index *ix, const struct match
 	w->ix = ix;
 	w->job = j;
 	w->gpus = gpus;
-	w->heap.n = w->kept.n = w->nlevels = w->in_vain = 0;
+	w->heap.n = w->kept.n = w->nlevels = w->members = w->in_vain = 0;
 	w->last.node = LEAF;
 	memset(w->closed, 0, sizeof w->closed);
 }
@@ -108,6 +108,7 @@ void walk_add(struct walk *w, const struct model *m)
 		for (int k = 0; k < g->nlevels; k++)
 			if (g->levels[k].free >= let)
 				walk_add_level(w, m->groups[i], k);
+		w->members += g->members;
 	}
 }
 
@@ -120,31 +121,71 @@ static void push_below(struct walk *w, const struct walk_entry *e)
 		push(w, entry_of(w, e->group, e->level, c));
 }
 
-static void scan_level(struct walk *w, size_t group, int level)
+/* Takes in a node if it fits. */
+static void scan_node(struct walk *w, size_t node, double score)
 {
-	size_t n = w->ix->groups[group].levels[level].heap.n;
+	const struct match_facts *f = &w->ix->facts[node];
+	struct walk_entry e = { .node = (uint32_t)node, .group = f->group, .at = LEAF };
 
-	for (size_t i = 0; i < n; i++) {
-		struct walk_entry e = entry_of(w, group, level, i);
+	if (!match_node_fits(w->ix, w->job, node, w->gpus))
+		return;
+	e.cost = match_cost_of(w->ix, w->job, node, score,
+		match_let(&w->ix->groups[f->group], w->gpus));
+	e.mask = (uint8_t)match_share_mask(w->ix, w->job, node);
+	/* what was passed since walk_again is for the next time */
+	append(w->closed[e.mask] || (w->last.node != LEAF && !is_less(w, &w->last, &e)) ?
+			&w->kept :
+			&w->heap,
+		e);
+}
 
-		if (!match_node_fits(w->ix, w->job, e.node, w->gpus))
-			continue;
-		e.at = LEAF;
-		/* what was passed since walk_again is for the next time */
-		append(w->last.node != LEAF && !is_less(w, &w->last, &e) ? &w->kept :
-									   &w->heap,
-			e);
+static void scan_levels(struct walk *w)
+{
+	for (size_t i = 0; i < w->nlevels; i++) {
+		const struct match_heap *h = &w->ix->groups[w->levels[i].group]
+						      .levels[w->levels[i].level]
+						      .heap;
+
+		for (size_t k = 0; k < h->n; k++)
+			scan_node(w, h->at[k].node, h->at[k].score);
 	}
+}
+
+/* The same where most of all nodes are meant: one after the other, as they lie in memory. */
+static void scan_all(struct walk *w)
+{
+	uint8_t *least = xcalloc(w->ix->ngroups,
+		1); /* free GPUs; 0: a group that is not meant */
+
+	for (size_t i = 0; i < w->nlevels; i++)
+		least[w->levels[i].group] = (uint8_t)
+			match_let(&w->ix->groups[w->levels[i].group], w->gpus);
+	for (size_t i = 0; i < w->ix->n; i++) {
+		const struct match_facts *f = &w->ix->facts[i];
+
+		if (f->all_uusd >= 0 && least[f->group] && f->free >= least[f->group])
+			scan_node(w, i, (double)f->all_uusd);
+	}
+	free(least);
 }
 
 /* Collects all that fit, where most do not. */
 static void scan(struct walk *w)
 {
 	w->heap.n = w->kept.n = 0;
-	for (size_t i = 0; i < w->nlevels; i++)
-		scan_level(w, w->levels[i].group, w->levels[i].level);
+	if (w->ix->algorithm == MATCH_CHEAPEST && w->members > w->ix->n / 8)
+		scan_all(w);
+	else
+		scan_levels(w);
 	for (size_t i = w->heap.n / 2; i--;)
 		sift_down(w, &w->heap, i);
+}
+
+/* Counts a node that was of no use. */
+static void pass_over(struct walk *w)
+{
+	if (++w->in_vain == IN_VAIN)
+		scan(w);
 }
 
 const struct walk_entry *walk_next(struct walk *w, const uint64_t *used)
@@ -154,10 +195,6 @@ const struct walk_entry *walk_next(struct walk *w, const uint64_t *used)
 		bool known = e.at == LEAF;
 
 		w->last = e;
-		if (w->closed[e.mask]) {
-			append(&w->kept, e);
-			continue;
-		}
 		/* below it they are dearer */
 		if (!known && w->ix->algorithm != MATCH_ROTATION &&
 			match_is_dear(w->ix, w->job, e.node, w->gpus))
@@ -166,20 +203,38 @@ const struct walk_entry *walk_next(struct walk *w, const uint64_t *used)
 			push_below(w, &e);
 		if (used && used[e.node / 64] >> e.node % 64 & 1)
 			continue;
-		if (known || match_node_fits(w->ix, w->job, e.node, w->gpus)) {
-			w->last.at = e.at = LEAF;
-			append(&w->kept, e);
+		if (!known && !match_node_fits(w->ix, w->job, e.node, w->gpus)) {
+			pass_over(w);
+			continue;
+		}
+		e.at = LEAF;
+		append(&w->kept, e);
+		if (!w->closed[e.mask]) {
+			w->last.at = LEAF;
 			return &w->last;
 		}
-		if (++w->in_vain == IN_VAIN)
-			scan(w);
+		pass_over(w);
 	}
 	return NULL;
 }
 
 void walk_close(struct walk *w, unsigned mask)
 {
+	struct walk_heap *h = &w->heap;
+	size_t n = 0;
+
 	w->closed[mask] = true;
+	if (h->n < IN_VAIN)
+		return;
+	/* there are many, of which perhaps most are like it */
+	for (size_t i = 0; i < h->n; i++)
+		if (h->at[i].at == LEAF && h->at[i].mask == mask)
+			append(&w->kept, h->at[i]);
+		else
+			h->at[n++] = h->at[i];
+	h->n = n;
+	for (size_t i = n / 2; i--;)
+		sift_down(w, h, i);
 }
 
 void walk_again(struct walk *w)
