@@ -144,31 +144,38 @@ static int disk_failed(struct log_files *f)
 		"cannot write a log in '%s'", f->dir);
 }
 
-/* Finds where the log of a turn begins; a new one begins at the end. */
+/* Writes where the log of a turn begins. */
+static int write_base(struct log_files *f, int file, int64_t base)
+{
+	char text[32];
+	int n = snprintf(text, sizeof text, "%21" PRId64 "\n", base);
+
+	return io_write_all_at(file, text, (size_t)n, 0) < 0 ? disk_failed(f) : 0;
+}
+
+/* Finds where the log of a turn begins; a new one begins at the end. Returns a descriptor of what
+ * says so, or -1. */
 static int find_base(struct log_files *f, int fd, int turn, int64_t end, int64_t *base)
 {
 	char name[32], text[32];
-	int file, rc = 0;
+	int file;
 	ssize_t n;
 
 	snprintf(name, sizeof name, "turn.%d", turn);
 	file = openat(fd, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (file < 0)
 		return disk_failed(f);
-	n = read(file, text, sizeof text - 1);
-	if (n > 0) {
+	n = pread(file, text, sizeof text - 1, 0);
+	if (n == 22) {
 		text[n] = '\0';
 		*base = strtoll(text, NULL, 10);
-	} else {
-		*base = end;
-		snprintf(text, sizeof text, "%" PRId64 "\n", end);
-		if (io_write_all(file, text, strlen(text)) < 0) {
-			rc = disk_failed(f);
-			unlinkat(fd, name, 0);
-		}
+		return file;
 	}
+	*base = end;
+	if (write_base(f, file, end) == 0)
+		return file;
 	close(file);
-	return rc;
+	return -1;
 }
 
 /* Drops what is older than the last pieces before `last`, except the first. */
@@ -219,18 +226,38 @@ static int write_end(struct log_files *f, int fd, struct rank_files *r, int64_t 
 	return 0;
 }
 
+/* Bytes between are missing, as a machine has lost its power: the log says so, and goes on
+ * where the node is. */
+static int bridge(struct log_files *f, int fd, struct rank_files *r, int base_file,
+	int64_t *end, int64_t *base, int64_t offset)
+{
+	char text[100];
+	int n = snprintf(text, sizeof text,
+		"\n[%" PRId64 " bytes of this log are lost]\n", offset - (*end - *base));
+
+	if (write_end(f, fd, r, *end, text, (size_t)n) < 0)
+		return -1;
+	*end += n;
+	*base = *end - offset;
+	return write_base(f, base_file, *base);
+}
+
 /* With the lock, in the rank's folder. */
 static int append(struct log_files *f, int fd, int turn, int64_t offset, const char *data,
 	size_t len, int64_t *have)
 {
 	struct rank_files r;
 	int64_t end = length_of(fd, &r), base = 0, skip;
+	int file = find_base(f, fd, turn, end, &base), rc = 0;
 
-	if (find_base(f, fd, turn, end, &base) < 0)
+	if (file < 0)
 		return -1;
-	*have = end > base ? end - base : 0;
-	if (offset > *have)
-		return 1;
+	if (offset > end - base)
+		rc = bridge(f, fd, &r, file, &end, &base, offset);
+	close(file);
+	if (rc < 0)
+		return -1;
+	*have = end - base;
 	skip = *have - offset;
 	if (skip >= (int64_t)len)
 		return 0;

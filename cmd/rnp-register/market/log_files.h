@@ -33,9 +33,9 @@ bool log_cluster_valid(const char *cluster);
 int64_t log_bytes(struct log_files *f, const char *cluster, int rank);
 
 /* Appends what a node printed from its own byte `offset` on; what of it is there already is
- * passed over. turn: of the node. *have: how many bytes of that turn are there now. Returns 0;
- * 1: offset is beyond them, and nothing is appended; -1 with err_set: 74, or 75 where the disk
- * is full. */
+ * passed over, and where bytes before it never came a line of the log says so. turn: of the
+ * node. *have: how many bytes of that turn are there now. Returns 0; -1 with err_set: 74, or
+ * 75 where the disk is full. */
 int log_append(struct log_files *f, const char *cluster, int rank, int turn,
 	int64_t offset, const void *data, size_t len, int64_t *have);
 

@@ -147,11 +147,6 @@ enum httpd_when logs_post(void *ctx, struct httpd_request *q, struct httpd_reply
 	if (rc < 0)
 		return append_failed(g, r);
 	l->received_bytes += q->body.len;
-	if (rc == 1) {
-		market_refuse(g, r, 409, "offset", "go on behind the bytes that are here",
-			"%lld bytes of this log are here", (long long)have);
-		return HTTPD_NOW;
-	}
 	wake_readers(l, q->args[0]);
 	write_have(r, have);
 	return HTTPD_NOW;

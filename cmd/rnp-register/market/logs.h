@@ -16,8 +16,7 @@ int logs_open(struct registry *g);   /* 0 or -1; after registry_db_open */
 void logs_close(struct registry *g); /* after registry_db_stop */
 void logs_tick(struct registry *g);  /* about once a second */
 
-/* POST /v1/logs/{cluster}/{rank}?offset= -> {"have": bytes}; 409 with `have` where bytes
- * between are missing. */
+/* POST /v1/logs/{cluster}/{rank}?offset= -> {"have": bytes}: how many of the node's are here. */
 enum httpd_when logs_post(void *g, struct httpd_request *q, struct httpd_reply *r);
 
 /* GET /v1/logs/{cluster}/{rank}?from=&follow=1, and GET

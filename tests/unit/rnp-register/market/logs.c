@@ -59,6 +59,27 @@ static int64_t read_log(struct log_files *f, int64_t at, int64_t *gap, int64_t *
 	return sum;
 }
 
+/* The registry's machine has lost the end of a log; the node goes on where it is. */
+static void lost(struct log_files *f)
+{
+	char text[200];
+	int64_t at = 0, have = 0;
+	long n;
+
+	CHECK(log_append(f, CLUSTER, 5, 0, 0, "some", 4, &have) == 0);
+	CHECK(log_append(f, CLUSTER, 5, 0, 1000, "more\n", 5, &have) == 0);
+	CHECK_I64(1005, have);
+	CHECK(log_append(f, CLUSTER, 5, 0, 1003, "e\nend", 5, &have) == 0);
+	CHECK_I64(1008, have);
+	/* the next node of the rank begins behind all of it */
+	CHECK(log_append(f, CLUSTER, 5, 1, 0, ".", 1, &have) == 0);
+	CHECK_I64(1, have);
+	n = log_read(f, CLUSTER, 5, &at, text, sizeof text - 1);
+	CHECK(n > 0);
+	text[n < 0 ? 0 : n] = '\0';
+	CHECK_TEXT("some\n[996 bytes of this log are lost]\nmore\nend.", text);
+}
+
 static void files(void)
 {
 	struct log_files f;
@@ -71,8 +92,6 @@ static void files(void)
 	CHECK_I64(100000, log_bytes(&f, CLUSTER, 3));
 	/* again, and from somewhere before the end */
 	CHECK(log_append(&f, CLUSTER, 3, 0, 0, "passed over", 11, &have) == 0);
-	CHECK_I64(100000, have);
-	CHECK(log_append(&f, CLUSTER, 3, 0, 100001, "x", 1, &have) == 1);
 	CHECK_I64(100000, have);
 	CHECK_I64(100000, read_log(&f, 0, &gap, &end));
 	CHECK_I64(99990, read_log(&f, 10, &gap, &end));
@@ -89,6 +108,7 @@ static void files(void)
 	/* the former is late: what it has still to say is known already */
 	CHECK_I64(1, (int64_t)log_ranks(&f, CLUSTER, ranks, 8));
 	CHECK_I64(3, ranks[0]);
+	lost(&f);
 	CHECK(log_remove(&f, CLUSTER) == 0 && log_remove(&f, CLUSTER) == 0);
 	CHECK_I64(0, log_bytes(&f, CLUSTER, 3));
 	log_files_close(&f);
@@ -106,8 +126,6 @@ static void posts(void)
 	CHECK_TEXT("{\"have\":6}\n", buf_text(&body));
 	CHECK_I64(200, ask("POST", LOG "/0?offset=0", &node, "hello\nwor", 9, &body));
 	CHECK_TEXT("{\"have\":9}\n", buf_text(&body));
-	CHECK_I64(409, ask("POST", LOG "/0?offset=10", &node, "x", 1, &body));
-	CHECK(strstr(buf_text(&body), "9 bytes") != NULL);
 	CHECK_I64(404, ask("POST", LOG "/1?offset=0", &node, "x", 1, NULL));
 	CHECK_I64(404, ask("POST", LOG "/0?offset=9", &customer, "x", 1, NULL));
 	CHECK_I64(404, ask("POST", LOG "/0?offset=9", &stranger, "x", 1, NULL));
