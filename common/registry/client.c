@@ -30,7 +30,7 @@ static void path_for(struct buf *path, const json_t *record)
 	} paths[] = { { "rnp.node", "/v1/nodes" }, { "rnp.heartbeat", "/v1/heartbeats" },
 		{ "rnp.roots", "/v1/roots" }, { "rnp.unanswered", "/v1/unanswered" },
 		{ "rnp.answer", "/v1/answers" }, { "rnp.listing", "/v1/listings" },
-		{ "rnp.event", "/v1/events" } };
+		{ "rnp.event", "/v1/events" }, { "rnp.gateway", "/v1/gateways" } };
 	const char *found = "/v1/records";
 
 	for (size_t i = 0; kind && i < sizeof paths / sizeof *paths; i++)

@@ -261,7 +261,7 @@ teardown() {
 	asks c /v1/work
 	assert_equal "$(jq '.work | length' answer.json)" 0
 	get /v1/records?limit=1000
-	! grep -qE 'rnp.booking|rnp.cluster|rnp.event|rnp.deposit|rnp.listing' answer.json
+	run ! grep -qE 'rnp.booking|rnp.cluster|rnp.event|rnp.deposit|rnp.listing' answer.json
 	by d "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"release\"}" >action.json
 	post /v1/actions action.json
 	error_is 404 "you have no such cluster"
@@ -378,7 +378,7 @@ teardown() {
 	}
 	# a registry that has just started gives all of them that long
 	sleep 2
-	! silent
+	run ! silent
 }
 
 @test "market: credit, budget and deadline end a cluster in time, after warnings" {
@@ -544,4 +544,61 @@ teardown() {
 	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"extend\"}" >action.json
 	post /v1/actions action.json
 	error_is 422 "by how many hours"
+}
+
+@test "market: a gateway that is trusted learns who may do what, as it changes" {
+	make_key_there() { cd "$BATS_TEST_TMPDIR" && make_key gate && make_key other; }
+	make_key_there
+	start_market --trust "$gate"
+	sells a
+	sells b
+	make_key c
+	pays c 9000000
+	ssh-keygen -q -t ed25519 -N '' -C 'me@home' -f one
+	ssh-keygen -q -t ed25519 -N '' -f two
+	gateway_record() {
+		jq -nc --arg gateway "${!1}" --arg now "$(date -u +%FT%T.%3NZ)" --arg key "$(cut -d ' ' -f 1,2 one.pub)" \
+			'{kind: "rnp.gateway", v: 1, gateway: $gateway, at: $now, host: "gate.example", port: 22, user: "rnp", host_key: $key}' |
+			rnp-register sign --key "$1.json" >gateway.json
+	}
+	gateway_record other
+	post /v1/gateways gateway.json
+	error_is 403 "none of this registry"
+	gateway_record gate
+	run_split rnp-register submit --registry "$url" gateway.json
+	assert_success
+	get /v1/gateways
+	jq -c '.gateways[0]' answer.json | rnp-register verify --quiet
+	jq -e --arg r "$REGISTRY" '.gateways[0] | .signer == $r and .host == "gate.example"' answer.json
+	asks c /v1/access
+	error_is 403 "is no gateway"
+
+	plans '{gpu_count: 2, nodes: 2}'
+	books c "{ssh_keys: [\"$(cat one.pub)\"]}"
+	assert_equal "$status_code" 201
+	numbers=$(jq -c '[.nodes[].number]' answer.json)
+	asks gate /v1/access
+	cp answer.json access.json
+	jq -e --argjson n "$numbers" --arg key "$(cut -d ' ' -f 1,2 one.pub)" '(.nodes | length == 2) and
+		.nodes[0].numbers == [$n[0]] and .nodes[0].peers == [$n[1]] and .customers == [{key: $key, numbers: $n}]' access.json
+	# it is what a gateway takes
+	jq -c . access.json >table.json
+	rnp-register --schema rnp.access >/dev/null
+
+	# a key that is taken back, and one that is given, are told at once
+	at="$url/v1/access?wait=25&after=$(jq .seq access.json)"
+	sign_request gate.json GET "$at" >signed.headers
+	curl -s -H @signed.headers "$at" >waited.json &
+	waiter=$!
+	waiting() { get /metrics && grep -qx 'rnp_market_waiting 1' answer.json; }
+	wait_until 'it waits' waiting
+	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"keys\", ssh_keys: [\"$(cat two.pub)\"]}" >action.json
+	post /v1/actions action.json
+	assert_equal "$status_code" 200
+	wait "$waiter"
+	jq -e --arg key "$(cut -d ' ' -f 1,2 two.pub)" '[.customers[].key] == [$key]' waited.json
+	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"release\"}" >action.json
+	post /v1/actions action.json
+	asks gate /v1/access
+	jq -e '.nodes == [] and .customers == []' answer.json
 }

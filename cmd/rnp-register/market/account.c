@@ -185,19 +185,11 @@ static void deposit_done(struct market *m, void *ctx, bool ok)
 	posted_free(p);
 }
 
-static bool is_trusted(const struct registry *g, const char *signer)
-{
-	for (int i = 0; i < g->config.ntrusted; i++)
-		if (strcmp(g->config.trusted[i], signer) == 0)
-			return true;
-	return false;
-}
-
 static int read_deposit(struct registry *g, struct posted *p)
 {
 	const json_t *d = p->record.json;
 
-	if (!is_trusted(g, p->record.signer)) {
+	if (!market_trusts(g, p->record.signer)) {
 		market_refuse(g, p->r, 403, "signature",
 			"the registry's operator names who may, by serve --trust",
 			"deposits of %s do not count here", p->record.signer);
@@ -220,7 +212,7 @@ enum httpd_when market_post_deposit(void *ctx, struct httpd_request *q,
 	struct registry *g = ctx;
 	struct posted *p = posted_new(q, r);
 
-	if (market_read(g, q, r, "rnp.deposit", false, &p->record) == 0 &&
+	if (market_read(g, q, r, "rnp.deposit", "signer", &p->record) == 0 &&
 		read_deposit(g, p) == 0) {
 		market_write(g->market, deposit_job, deposit_done, p);
 		return HTTPD_LATER;
@@ -290,7 +282,7 @@ enum httpd_when market_post_listing(void *ctx, struct httpd_request *q,
 	struct registry *g = ctx;
 	struct posted *p = posted_new(q, r);
 
-	if (market_read(g, q, r, "rnp.listing", true, &p->record) == 0 &&
+	if (market_read(g, q, r, "rnp.listing", "node", &p->record) == 0 &&
 		market_timely(g, r, &p->record) == 0 && read_listing(g, p) == 0) {
 		market_write(g->market, listing_job, listing_done, p);
 		return HTTPD_LATER;

@@ -5,7 +5,9 @@
 
 #include "cmd/rnp-register/market/change.h"
 #include "cmd/rnp-register/market/cluster.h"
+#include "cmd/rnp-register/market/keys.h"
 #include "cmd/rnp-register/market/money.h"
+#include "cmd/rnp-register/market/told.h"
 #include "cmd/rnp-register/market/watch.h"
 #include "cmd/rnp-register/storage/ack.h"
 #include "cmd/rnp-register/storage/query.h"
@@ -21,6 +23,7 @@ struct acting {
 	struct market_record record;
 	const char *cluster, *action, *cause;
 	int64_t rank, hours, budget_uusd; /* -1: not said */
+	struct buf keys;                  /* empty: not said */
 	/* out */
 	int status;
 	char why[CAUSE_MAX];
@@ -83,6 +86,15 @@ static int replace(struct market *m, struct acting *a, struct cluster_row *c)
 	return rc < 0 ? -1 : 0;
 }
 
+/* Who may log in from now on. */
+static int set_keys(struct market *m, struct acting *a, struct cluster_row *c)
+{
+	if (!a->keys.len)
+		return refuse(a, 422, "keys: which, in ssh_keys?");
+	told_access(m);
+	return rows_run(&m->rows, ROWS_KEYS_PUT, "ti", a->keys.data, c->id);
+}
+
 static int act(struct market *m, struct acting *a, struct cluster_row *c)
 {
 	char cause[CAUSE_MAX];
@@ -94,6 +106,8 @@ static int act(struct market *m, struct acting *a, struct cluster_row *c)
 	}
 	if (!c->live)
 		return refuse(a, 409, "the cluster is over");
+	if (strcmp(a->action, "keys") == 0)
+		return set_keys(m, a, c);
 	return strcmp(a->action, "extend") == 0 ? extend(m, a, c) : replace(m, a, c);
 }
 
@@ -130,6 +144,7 @@ static void answer(void *ctx)
 		registry_unavailable(a->r);
 	rows_close(&rows);
 	registry_db_reader_done(&a->g->db, s);
+	buf_release(&a->keys);
 	market_record_release(&a->record);
 	httpd_finish(a->q);
 	free(a);
@@ -148,6 +163,7 @@ static void action_done(struct market *m, void *ctx, bool ok)
 	else
 		market_refuse(m->g, a->r, a->status, "action",
 			"rnp-register clusters shows how it is", "%s", a->why);
+	buf_release(&a->keys);
 	market_record_release(&a->record);
 	httpd_finish(a->q);
 	free(a);
@@ -157,8 +173,12 @@ static int read_action(struct acting *a)
 {
 	const json_t *e = a->record.json;
 
+	const json_t *keys = json_object_get(e, "ssh_keys");
+
 	a->cause = "";
 	a->rank = a->hours = a->budget_uusd = -1;
+	if (keys && keys_write(keys, &a->keys) < 0)
+		return -1;
 	return json_get_text(e, "body", "cluster", &a->cluster) < 0 ||
 			json_get_text(e, "body", "action", &a->action) < 0 ||
 			json_opt_text(e, "body", "cause", &a->cause) < 0 ||
@@ -178,7 +198,7 @@ enum httpd_when market_post_action(void *ctx, struct httpd_request *q,
 	struct acting *a = xcalloc(1, sizeof *a);
 
 	*a = (struct acting){ .q = q, .r = r, .g = g };
-	if (market_read(g, q, r, "rnp.action", false, &a->record) == 0 &&
+	if (market_read(g, q, r, "rnp.action", "signer", &a->record) == 0 &&
 		market_timely(g, r, &a->record) == 0) {
 		if (read_action(a) == 0) {
 			market_write(g->market, action_job, action_done, a);
@@ -188,6 +208,7 @@ enum httpd_when market_post_action(void *ctx, struct httpd_request *q,
 			err_get()->text);
 		err_clear();
 	}
+	buf_release(&a->keys);
 	market_record_release(&a->record);
 	free(a);
 	return HTTPD_NOW;

@@ -10,6 +10,7 @@
 #include "cmd/rnp-register/market/cluster.h"
 #include "cmd/rnp-register/market/money.h"
 #include "cmd/rnp-register/market/plan.h"
+#include "cmd/rnp-register/market/keys.h"
 #include "cmd/rnp-register/market/sshkey.h"
 #include "cmd/rnp-register/market/supply.h"
 #include "cmd/rnp-register/market/told.h"
@@ -36,6 +37,7 @@ struct booking {
 	char **events; /* of the rows, as many */
 	size_t n;
 	int64_t uusd_per_hour;
+	struct buf ssh_keys; /* a JSON array; empty: none */
 	/* out */
 	enum { BOOKED_NEW, BOOKED_SAME, BOOKED_POOR, BOOKED_TAKEN } outcome;
 	int64_t missing_uusd;
@@ -47,6 +49,7 @@ static void booking_free(struct booking *b)
 	for (size_t i = 0; i < b->n; i++)
 		free(b->events[i]);
 	free(b->events);
+	buf_release(&b->ssh_keys);
 	free(b->rows);
 	market_record_release(&b->record);
 	free(b);
@@ -128,21 +131,13 @@ static bool refuse_field(struct booking *b, const char *remedy, const char *text
 
 static bool has_good_keys(struct booking *b)
 {
-	const json_t *keys = json_object_get(b->record.json, "ssh_keys"), *one;
-	struct sshkey key;
-	char where[32];
-	size_t i;
+	const json_t *keys = json_object_get(b->record.json, "ssh_keys");
 
-	json_array_foreach(keys, i, one) {
-		snprintf(where, sizeof where, "ssh_keys[%zu]", i);
-		if (sshkey_parse(json_string_value(one), where, &key) == 0)
-			continue;
-		market_refuse(b->g, b->r, 422, "booking", "one of " SSHKEY_TYPES, "%s",
-			err_get()->text);
-		err_clear();
-		return false;
-	}
-	return true;
+	if (!keys || keys_write(keys, &b->ssh_keys) == 0)
+		return true;
+	refuse_field(b, "one of " SSHKEY_TYPES, err_get()->text);
+	err_clear();
+	return false;
 }
 
 /* What a node would refuse later is refused here. */
@@ -314,6 +309,9 @@ static int book(struct market *m, struct booking *b)
 		return rc;
 	if (cluster_insert(&m->rows, &b->c, buf_text(&b->q->body)) < 0)
 		return -1;
+	if (b->ssh_keys.len &&
+		rows_run(&m->rows, ROWS_KEYS_PUT, "ti", b->ssh_keys.data, b->c.id) < 0)
+		return -1;
 	rc = lease_all(m, b);
 	if (rc != 1)
 		return rc;
@@ -461,7 +459,7 @@ enum httpd_when market_post_booking(void *ctx, struct httpd_request *q,
 	struct booking *b = xcalloc(1, sizeof *b);
 
 	*b = (struct booking){ .g = g, .q = q, .r = r };
-	if (market_read(g, q, r, "rnp.booking", false, &b->record) == 0 && check(b)) {
+	if (market_read(g, q, r, "rnp.booking", "signer", &b->record) == 0 && check(b)) {
 		market_write(g->market, booking_job, booking_done, b);
 		return HTTPD_LATER;
 	}

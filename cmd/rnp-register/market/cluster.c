@@ -50,6 +50,7 @@ static int show_member(void *ctx, struct member_row *w)
 	json_set_i64(one, "rank", w->rank);
 	json_set_i64(one, "turn", w->turn);
 	json_set_text(one, "node", w->node);
+	json_set_i64(one, "number", member_number(w->id));
 	if (json_array_size(gpus))
 		json_set(one, "gpus", gpus);
 	else

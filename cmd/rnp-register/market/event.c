@@ -231,7 +231,7 @@ enum httpd_when market_post_event(void *ctx, struct httpd_request *q,
 
 	a->q = q;
 	a->r = r;
-	if (market_read(g, q, r, "rnp.event", true, &a->record) == 0 &&
+	if (market_read(g, q, r, "rnp.event", "node", &a->record) == 0 &&
 		market_timely(g, r, &a->record) == 0) {
 		if (read_event(a) == 0) {
 			market_write(g->market, event_job, event_done, a);

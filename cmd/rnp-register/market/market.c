@@ -23,6 +23,7 @@ int market_open(struct registry *g)
 	m = g->market = xcalloc(1, sizeof *m);
 	m->g = g;
 	m->started_ms = clock_now_ms();
+	m->access_seq = m->started_ms; /* more than that of any run before */
 	m->supply = supply_new();
 	m->watch = watch_new(g);
 	m->told = told_new();

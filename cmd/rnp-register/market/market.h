@@ -57,6 +57,12 @@ enum httpd_when market_get_events(void *g, struct httpd_request *q,
 enum httpd_when market_get_work(void *g, struct httpd_request *q, struct httpd_reply *r);
 enum httpd_when market_get_account(void *g, struct httpd_request *q,
 	struct httpd_reply *r);
+enum httpd_when market_post_gateway(void *g, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when market_get_gateways(void *g, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when market_get_access(void *g, struct httpd_request *q,
+	struct httpd_reply *r);
 enum httpd_when market_get_leases(void *g, struct httpd_request *q,
 	struct httpd_reply *r);
 

@@ -40,6 +40,14 @@ enum httpd_when market_refuse(struct registry *g, struct httpd_reply *r, int sta
 	return HTTPD_NOW;
 }
 
+bool market_trusts(const struct registry *g, const char *address)
+{
+	for (int i = 0; i < g->config.ntrusted; i++)
+		if (strcmp(g->config.trusted[i], address) == 0)
+			return true;
+	return false;
+}
+
 bool market_is_here(struct registry *g, struct httpd_reply *r)
 {
 	if (g->market)
@@ -69,10 +77,9 @@ void market_record_release(struct market_record *record)
 	record->json = NULL;
 }
 
-static int read_author(struct registry *g, struct httpd_reply *r, bool by_node,
+static int read_author(struct registry *g, struct httpd_reply *r, const char *who,
 	struct market_record *out)
 {
-	const char *who = by_node ? "node" : "signer";
 	const char *author = json_string_value(json_object_get(out->json, who));
 	struct signature_result proof;
 
@@ -96,7 +103,7 @@ static int read_author(struct registry *g, struct httpd_reply *r, bool by_node,
 }
 
 int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
-	const char *kind, bool by_node, struct market_record *out)
+	const char *kind, const char *who, struct market_record *out)
 {
 	if (!market_is_here(g, r))
 		return -1;
@@ -110,7 +117,7 @@ int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply 
 		err_clear();
 		return -1;
 	}
-	return read_author(g, r, by_node, out);
+	return read_author(g, r, who, out);
 }
 
 int market_timely(struct registry *g, struct httpd_reply *r,

@@ -19,12 +19,16 @@ struct market {
 	struct supply *supply;
 	struct watch *watch;
 	int64_t started_ms;
+	_Atomic int64_t access_seq; /* grows with each change of leases and their keys */
 	struct told *told; /* change.c: what the transaction has changed, the writer's */
 	_Atomic bool sweeping; /* a job of market_tick is on its way */
 	int64_t sweep_ns;
 	uint64_t sweeps;
 	_Atomic uint64_t plans, bookings, refused, taken, events;
 };
+
+/* The subject of news for gateways. */
+#define MARKET_ACCESS "access"
 
 /* A signed record that somebody has sent. */
 struct market_record {
@@ -37,14 +41,17 @@ struct market_record {
 		0          \
 	}
 
-/* Reads the body as a record of that kind: syntax, schema, the signature of its author, who is
- * named in `node` (by_node) or in `signer`. Returns 0, or -1 with r filled. Whether its time is
+/* Reads the body as a record of that kind: syntax, schema, the signature of its author, whom the
+ * field `who` names. Returns 0, or -1 with r filled. Whether its time is
  * near ours is for market_timely, which fills r, too. */
 int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
-	const char *kind, bool by_node, struct market_record *out);
+	const char *kind, const char *who, struct market_record *out);
 int market_timely(struct registry *g, struct httpd_reply *r,
 	const struct market_record *record);
 void market_record_release(struct market_record *record);
+
+/* Whether the operator trusts that address (--trust). */
+bool market_trusts(const struct registry *g, const char *address);
 
 /* Fills r with an error: {"error": the sentence, "cause": one word for programs, "try": what to
  * do}. Returns HTTPD_NOW. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/market/place.h"
 #include "common/base/mem.h"
 
 static const char *const steps[] = {
@@ -109,6 +110,13 @@ static const char *const steps[] = {
 	/* NODE_RELEASING is the last state with a lease */
 	"CREATE INDEX members_live ON members (node) WHERE state <= 5;"
 	"CREATE INDEX members_late ON members (deadline_ms) WHERE deadline_ms > 0;",
+	/* gateways; the keys that may log in to a cluster at present, a JSON array */
+	"CREATE TABLE gateways ("
+	" gateway TEXT NOT NULL PRIMARY KEY,"
+	" at_ms INTEGER NOT NULL,"
+	" body TEXT NOT NULL"
+	") STRICT, WITHOUT ROWID;"
+	"ALTER TABLE clusters ADD COLUMN ssh_keys TEXT NOT NULL DEFAULT '[]';",
 	NULL,
 };
 
@@ -189,6 +197,16 @@ static const char *const texts[ROWS_STATEMENTS] = {
 		"until_ms = excluded.until_ms, body = excluded.body "
 		"WHERE excluded.at_ms >= at_ms",
 	[ROWS_NODE] = "SELECT 1 FROM nodes WHERE address = ?",
+	[ROWS_GATEWAY_PUT] =
+		"INSERT INTO gateways (gateway, at_ms, body) VALUES (?, ?, ?) "
+		"ON CONFLICT DO UPDATE SET at_ms = excluded.at_ms, body = excluded.body "
+		"WHERE excluded.at_ms >= at_ms",
+	[ROWS_GATEWAYS] = "SELECT body FROM gateways ORDER BY gateway",
+	[ROWS_GATEWAY] = "SELECT 1 FROM gateways WHERE gateway = ?",
+	[ROWS_ACCESS] = "SELECT m.cluster, m.id, m.node, c.ssh_keys FROM members m "
+			"JOIN clusters c ON c.id = m.cluster WHERE m." LIVE
+			" ORDER BY m.cluster, m.rank",
+	[ROWS_KEYS_PUT] = "UPDATE clusters SET ssh_keys = ? WHERE id = ?",
 	[ROWS_WORK_SEQ] = "SELECT max(changed) FROM members WHERE node = ?",
 	[ROWS_WORK] = MEMBER "node = ? AND " LIVE " ORDER BY id",
 	[ROWS_LIVE] = MEMBER LIVE,
@@ -196,6 +214,11 @@ static const char *const texts[ROWS_STATEMENTS] = {
 			     "ORDER BY deadline_ms LIMIT 100",
 	[ROWS_DUE] = CLUSTER "due_ms > 0 AND due_ms <= ? ORDER BY due_ms LIMIT 100",
 };
+
+int64_t member_number(int64_t id)
+{
+	return (id - 1) % PLACE_NUMBER_MAX + 1;
+}
 
 void rows_open(struct rows *r, struct store *s)
 {

@@ -53,6 +53,9 @@ struct member_row {
 	int64_t bytes, bytes_total;
 };
 
+/* The number of a lease on its gateway (place.h), while it lives. */
+int64_t member_number(int64_t id);
+
 /* Statements, prepared when they are first used. The writer's live as long as the market, a
  * reader's as long as its question. */
 enum rows_statement {
@@ -81,6 +84,11 @@ enum rows_statement {
 	ROWS_DEPOSIT,
 	ROWS_LISTING_PUT,
 	ROWS_NODE,
+	ROWS_GATEWAY_PUT,
+	ROWS_GATEWAYS,
+	ROWS_GATEWAY,
+	ROWS_ACCESS,
+	ROWS_KEYS_PUT,
 	ROWS_WORK_SEQ,
 	ROWS_WORK,
 	ROWS_LIVE,

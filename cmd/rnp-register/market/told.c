@@ -65,6 +65,12 @@ void told_lease(struct market *m, const char *node, const char *gpus, bool lease
 	snprintf(l->node, sizeof l->node, "%s", node);
 	l->gpus = xstrdup(gpus);
 	l->leased = leased;
+	told_access(m);
+}
+
+void told_access(struct market *m)
+{
+	told_news(m, MARKET_ACCESS);
 }
 
 static void tell_lease(struct market *m, const struct told_lease *l)
@@ -87,8 +93,11 @@ void change_tell(struct market *m)
 
 	for (size_t i = 0; i < t->nleases; i++)
 		tell_lease(m, &t->leases[i]);
-	for (size_t i = 0; i < t->n; i++)
+	for (size_t i = 0; i < t->n; i++) {
+		if (strcmp(t->subjects[i], MARKET_ACCESS) == 0)
+			m->access_seq++;
 		watch_news(m->watch, t->subjects[i]);
+	}
 	change_forget(m);
 }
 

@@ -16,6 +16,9 @@ void told_news(struct market *m, const char *subject);
 /* Devices were leased, or are free again; gpus: a JSON array. */
 void told_lease(struct market *m, const char *node, const char *gpus, bool leased);
 
+/* Who may do what on gateways has changed; leases say so themselves. */
+void told_access(struct market *m);
+
 /* What was told so far, and back to it: a part of the transaction is undone. */
 struct told_mark {
 	size_t n, nleases;

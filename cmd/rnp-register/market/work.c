@@ -59,7 +59,7 @@ static void set_lease(json_t *to, const struct member_row *w)
 {
 	json_set_i64(to, "rank", w->rank);
 	json_set_i64(to, "turn", w->turn);
-	json_set_i64(to, "number", w->id);
+	json_set_i64(to, "number", member_number(w->id));
 	json_set(to, "gpus",
 		json_parse(w->gpus, strlen(w->gpus), JSON_DEPTH_MAX, "gpus"));
 	json_set_text(to, "quote", w->quote);
