@@ -177,16 +177,17 @@ void match_withdraw(struct match_index *ix, size_t node)
 static void list_group(struct match_index *ix, size_t group)
 {
 	struct group *g = &ix->groups[group];
-	struct model *m = ix->models, *end = m + ix->nmodels;
+	struct model *m;
+	size_t i = 0;
 
-	while (m < end && m->name != g->model)
-		m++;
-	if (m == end) {
-		ix->models = xgrow(ix->models, &ix->models_cap, ix->nmodels + 1,
+	while (i < ix->nmodels && ix->models[i].name != g->model)
+		i++;
+	if (i == ix->nmodels) {
+		ix->models = xgrow(ix->models, &ix->models_cap, i + 1,
 			sizeof *ix->models);
-		m = &ix->models[ix->nmodels++];
-		*m = (struct model){ .name = g->model };
+		ix->models[ix->nmodels++] = (struct model){ .name = g->model };
 	}
+	m = &ix->models[i];
 	m->groups = xgrow(m->groups, &m->cap, m->n + 1, sizeof *m->groups);
 	g->model_at = m->n;
 	m->groups[m->n++] = group;
