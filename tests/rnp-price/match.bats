@@ -300,6 +300,11 @@ why() {
 	run -0 python3 "$ROOT/tests/tools/match_optimum.py" 25
 }
 
+@test "match: a job with shares of places and several models pays the least that there is" {
+	command -v glpsol >/dev/null || skip "no glpsol (package glpk-utils)"
+	run -0 python3 "$ROOT/tests/tools/match_least.py" 40
+}
+
 # story: prints the matches as "job start-end", a stop as "job start-end!"
 story() {
 	jq -r 'select(.start) | "\(.job) \(.start[11:16])-\(.end[11:16])\(if .stopped_for then "!" else "" end)"' "${1:--}" | tr '\n' ' '
