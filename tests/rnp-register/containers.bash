@@ -9,6 +9,33 @@ need_podman() {
 	done
 }
 
+IN_MACHINE=()
+
+# A machine for a node: a network namespace with nothing but loopback, so that what an agent does to its machine's network
+# touches none that there is. What a test starts, and what it asks, is in there: curl too.
+make_machine() {
+	MACHINE=$BATS_FILE_TMPDIR/machine.net
+	export MACHINE
+	touch "$MACHINE"
+	unshare --net="$MACHINE" ip link set lo up || skip "cannot make a network namespace"
+	use_machine
+}
+# As in_machine, for what goes to the background: $! is then the program and no shell. In each test's setup.
+use_machine() {
+	IN_MACHINE=(nsenter --net="$MACHINE")
+}
+end_machine() {
+	[[ -z ${MACHINE:-} ]] || umount "$MACHINE" 2>/dev/null || true
+}
+
+in_machine() {
+	if [[ ${MACHINE:-} ]]; then set -- nsenter --net="$MACHINE" "$@"; fi
+	"$@"
+}
+curl() {
+	if [[ ${MACHINE:-} ]]; then nsenter --net="$MACHINE" curl "$@"; else command curl "$@"; fi
+}
+
 # Starts a registry of images on a free port of loopback: $IMAGES is its host and port, $IMAGES_PID its process.
 start_images() {
 	local dir=$BATS_FILE_TMPDIR/images port
@@ -19,7 +46,7 @@ start_images() {
 			storage: {filesystem: {rootdirectory: $dir/store}}
 			http: {addr: "127.0.0.1:$port"}
 		E
-		docker-registry serve "$dir/config.yml" >"$dir/log" 2>&1 3>&- &
+		"${IN_MACHINE[@]}" docker-registry serve "$dir/config.yml" >"$dir/log" 2>&1 3>&- &
 		IMAGES_PID=$!
 		IMAGES=127.0.0.1:$port
 		wait_until "a registry of images" images_answer "$IMAGES_PID" "$port"
@@ -40,7 +67,7 @@ push_image() {
 	local name=$1 dir=$BATS_FILE_TMPDIR/oci-$1 digest
 	shift
 	digest=$(python3 "$ROOT/tests/tools/image.py" "$dir" "$@") || return
-	skopeo copy -q --dest-tls-verify=false "oci:$dir:t" "docker://$IMAGES/$name:t" >&2 || return
+	in_machine skopeo copy -q --dest-tls-verify=false "oci:$dir:t" "docker://$IMAGES/$name:t" >&2 || return
 	rm -rf "$dir"
 	echo "$IMAGES/$name@$digest"
 }

@@ -8,6 +8,7 @@ load containers
 setup_file() {
 	need_podman
 	need_sandbox
+	make_machine
 	start_images
 	PLAIN=$(push_image plain)
 	export PLAIN
@@ -15,6 +16,7 @@ setup_file() {
 
 teardown_file() {
 	stop_images
+	end_machine
 }
 
 teardown() {
@@ -25,7 +27,7 @@ teardown() {
 }
 
 start_agent() {
-	rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rt-$$" \
+	"${IN_MACHINE[@]}" rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rt-$$" \
 		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>agent.err 3>&- &
 	agent=$!
 }
@@ -57,6 +59,8 @@ cluster_is() {
 }
 
 @test "market: a booked container runs on a node, its exit code arrives, its log is read, and its time is paid" {
+	use_machine
+	SERVE_UNDER=("${IN_MACHINE[@]}")
 	start_market
 	make_key a
 	node_record a '{labels: {country: "SI"}}' >a.node

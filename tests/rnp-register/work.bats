@@ -6,6 +6,7 @@ load containers
 setup_file() {
 	need_podman
 	need_sandbox
+	make_machine
 	start_images
 	IMAGE=$(push_image plain)
 	export IMAGE
@@ -13,16 +14,18 @@ setup_file() {
 
 teardown_file() {
 	stop_images
+	end_machine
 }
 
 setup() {
+	use_machine
 	BOX=$(mktemp -d /var/tmp/rnp-work-XXXXXX)
 	RUN=/run/rt-$$
 	mkdir -p "$BOX/reg/blobs" "$RUN"
 	cd "$BOX" || return
 	make_key node
 	make_key customer
-	python3 "$ROOT/tests/tools/work_registry.py" reg 2>"$BATS_TEST_TMPDIR/registry.err" 3>&- &
+	"${IN_MACHINE[@]}" python3 "$ROOT/tests/tools/work_registry.py" reg 2>"$BATS_TEST_TMPDIR/registry.err" 3>&- &
 	registry=$!
 	wait_port reg/port "$registry"
 	url=http://127.0.0.1:$(cat reg/port)
@@ -44,7 +47,7 @@ sha_of() {
 }
 
 start_agent() {
-	rnp-register work --registry "$url" --key node.json --dir "$BOX/work" --run-dir "$RUN" --state-to "$BOX/state" \
+	"${IN_MACHINE[@]}" rnp-register work --registry "$url" --key node.json --dir "$BOX/work" --run-dir "$RUN" --state-to "$BOX/state" \
 		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>"$BATS_TEST_TMPDIR/agent.err" 3>&- &
 	agent=$!
 }
