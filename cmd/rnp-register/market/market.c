@@ -212,6 +212,15 @@ static void sweep_done(struct market *m, void *ctx, bool ok)
 	m->sweeping = false;
 }
 
+void market_sweep(struct registry *g)
+{
+	struct market *m = g->market;
+
+	m->sweeping = true;
+	m->sweeps = 0;
+	market_write(m, sweep_job, sweep_done, NULL);
+}
+
 void market_tick(struct registry *g)
 {
 	struct market *m = g->market;

@@ -25,6 +25,9 @@ void market_close(struct registry *g);
 /* About once a second: deadlines of states, ends of clusters, nodes that fell silent. */
 void market_tick(struct registry *g);
 
+/* The same at once, for tests with a clock of their own. */
+void market_sweep(struct registry *g);
+
 /* A record was stored: the hook of the storage. */
 void market_stored(struct registry *g, const struct registry_put *p);
 
