@@ -304,6 +304,8 @@ int lease_watch(struct lease *l)
 
 int lease_remove(struct lease *l)
 {
+	/* its file is on the disk that goes */
+	engine_log_close(&l->log);
 	return l->engine->ops->remove(l->engine, l->row.container);
 }
 
