@@ -25,6 +25,7 @@
 #define MKFS_MS        120000 /* a terabyte takes two seconds on an idle disk */
 #define PROBE_CLOSE_MS 10000
 #define PAUSE_MS       50
+#define SOON_MS        1000
 #define CLOSE_MS_MIN   200 /* the kernel lets a device go a moment after its mount */
 #define NS_PER_MS      1000000
 #define OVERHEAD_SHIFT 8 /* an extent of 12 bytes a block is less than 1/256 */
@@ -323,30 +324,33 @@ static int say_held(const struct ending *e)
 	return -1;
 }
 
-/* Drops the key, and takes away what is mounted at its place: at once where nobody holds it, else
- * when the time is over. */
+/* Drops the key, and takes away what is mounted at its place: lazily if that cannot be done at
+ * once. A mount namespace that somebody made meanwhile has copies of our mounts, which keep
+ * files open that none of its processes knows of; they go with the folder. */
 static int unmount(struct ending *e)
 {
 	const char *point = e->point.data;
+	int64_t soon = clock_mono_ns() + SOON_MS * NS_PER_MS;
 	int rc = mounts_drop(point, true);
 	bool busy = false;
 	struct stat st;
 
 	if (stat(point, &st) == 0)
 		e->device = st.st_dev;
+	if (soon > e->until_ns)
+		soon = e->until_ns;
 	while (rc == 0) {
 		if (access(e->data.data, F_OK) == 0)
 			rc = fscrypt_forget(e->data.data, &busy);
 		if (rc < 0 || (!busy && umount2(point, UMOUNT_NOFOLLOW) == 0) ||
 			(!busy && errno == EINVAL))
 			break;
-		if (!busy && errno != EBUSY) {
+		if (!busy && errno != EBUSY)
 			rc = err_sys(EX_OSERR, "cannot unmount '%s'", point);
-		} else if (!wait_until(e->until_ns)) {
-			rc = say_held(e);
-			if (umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-				rc = err_sys(EX_OSERR, "cannot unmount '%s'", point);
-		}
+		else if (!wait_until(soon))
+			return umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ?
+				err_sys(EX_OSERR, "cannot unmount '%s'", point) :
+				0;
 	}
 	return rc;
 }
@@ -384,8 +388,6 @@ int volume_close(const struct volume_place *place, const char *id, int64_t timeo
 	if (rc < 0)
 		err_save(&why);
 	/* a failure above does not keep the rest from going */
-	if (rc < 0)
-		e.device = 0;
 	if (delete_names(&e) < 0)
 		rc = -1;
 	if (why.code)
