@@ -1,6 +1,7 @@
 /* podman.c - the nine functions of the podman engine, and its life. */
 #include "cmd/rnp-register/agent/podman.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,9 +144,13 @@ static int wished_users(struct podman *p, const char *id, int64_t *first, int64_
 static int start(struct engine *e, const char *id)
 {
 	struct podman *p = podman_of(e);
+	struct buf oom = BUF_INIT;
 	struct podman_seen s;
 	int64_t first, ids;
 
+	podman_oom_file(&oom, p);
+	unlink(buf_text(&oom));
+	buf_release(&oom);
 	if (simple(p, "POST", 0, "containers", id, "/start") < 0 ||
 		podman_inspect(p, id, &s) < 0)
 		return -1;
@@ -220,6 +225,21 @@ static char *join(const char *dir, const char *name)
 	return buf_take(&b);
 }
 
+/* A container may write to /etc/hosts, /etc/resolv.conf and the like, which podman keeps in its
+ * runroot: that of a lease is within its volume, so that they have its bounds and its key. podman
+ * takes no runroot of more than 50 characters: a link leads there. */
+static int keep_within(const struct podman *p)
+{
+	char *within = join(p->root, "run"), *link = join(p->run, "root");
+	int rc = io_make_dirs(within, 0700);
+
+	if (rc == 0 && symlink(within, link) < 0 && errno != EEXIST)
+		rc = err_sys(EX_CANTCREAT, "cannot make '%s'", link);
+	free(within);
+	free(link);
+	return rc;
+}
+
 static int make_folders(const struct podman *p)
 {
 	char *part = join(p->root, "part");
@@ -227,6 +247,8 @@ static int make_folders(const struct podman *p)
 
 	if (rc == 0)
 		rc = io_make_dirs(part, 0700);
+	if (rc == 0 && p->images)
+		rc = keep_within(p);
 	free(part);
 	return rc;
 }

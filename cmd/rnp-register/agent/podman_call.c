@@ -32,6 +32,12 @@ int podman_fail(int status, const char *message)
 		{ "name unknown", EX_DATAERR, "its registry does not know the image" },
 		{ "unauthorized", EX_DATAERR,
 			"its registry does not give the image to everybody" },
+		/* of runc, when it makes the container's own files in an image that has links
+		 * there */
+		{ "permission denied: OCI", EX_DATAERR,
+			"the image has files or links where a container's own belong" },
+		{ "must be mounted on ordinary directory", EX_DATAERR,
+			"the image has files or links where a container's own belong" },
 		{ "denied: ", EX_DATAERR,
 			"its registry does not give the image to everybody" },
 		{ "executable file not found", EX_DATAERR,

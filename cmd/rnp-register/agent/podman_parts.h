@@ -97,6 +97,8 @@ int podman_logs(struct engine *e, const char *id, struct engine_log *at, size_t 
 	struct buf *out);
 int podman_stat(struct engine *e, const char *id, int64_t wait_ms,
 	struct engine_state *out);
+/* The file that conmon makes when a container's memory was used up; a start forgets it. */
+void podman_oom_file(struct buf *out, const struct podman *p);
 int podman_inspect(struct podman *p, const char *id, struct podman_seen *out);
 /* What a started container may do, against its spec's label; see engine_ops.start. */
 int podman_check_started(const struct podman_seen *s, const char *id);

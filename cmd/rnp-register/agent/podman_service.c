@@ -13,6 +13,7 @@
 
 #include "cmd/rnp-register/agent/command.h"
 #include "cmd/rnp-register/agent/podman_parts.h"
+#include "cmd/rnp-register/agent/seccomp.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -31,20 +32,25 @@
  * session's bytes are the customer's, and "ctrl-p,ctrl-q" in a file would end its transfer. */
 int podman_configure(const struct podman *p)
 {
-	struct buf text = BUF_INIT, path = BUF_INIT;
+	struct buf text = BUF_INIT, path = BUF_INIT, calls = BUF_INIT;
 	int rc;
 
+	buf_addf(&calls, "%s/seccomp.json", p->run);
 	buf_addf(&text,
 		"[containers]\ndefault_sysctls = []\nlog_driver = \"k8s-file\"\n"
+		"seccomp_profile = \"%s\"\n"
 		"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n"
 		"detach_keys = \"\"\n"
 		"events_logger = \"file\"\nlock_type = \"file\"\n"
 		"image_copy_tmp_dir = \"%s/part\"\n",
-		p->root);
+		calls.data, p->root);
 	buf_addf(&path, "%s/containers.conf", p->run);
-	rc = io_replace(buf_text(&path), text.data, text.len, 0600);
+	rc = seccomp_write(calls.data);
+	if (rc == 0)
+		rc = io_replace(buf_text(&path), text.data, text.len, 0600);
 	buf_release(&text);
 	buf_release(&path);
+	buf_release(&calls);
 	return rc;
 }
 

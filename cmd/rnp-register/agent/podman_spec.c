@@ -1,6 +1,7 @@
 /* podman_spec.c - a container's wishes in podman's words. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/rnp-register/agent/podman_parts.h"
 #include "common/base/err.h"
@@ -88,7 +89,10 @@ static void set_limits(json_t *o, const struct engine_spec *s)
 	const struct {
 		const char *type;
 		int64_t max;
-	} each[] = { { "nofile", s->files }, { "nproc", s->pids } };
+	} each[] = { { "nofile", s->files }, { "nproc", s->pids },
+		/* with 1 the kernel hands no memory to what collects crashes on the machine,
+		 * whatever its core_pattern says; 0 would not do */
+		{ "core", 1 } };
 
 	json_set_i64(memory, "swap", s->memory_bytes); /* in all: no swap */
 	json_set_i64(cpu, "period", CPU_PERIOD_US);
@@ -120,6 +124,20 @@ static void set_rights(json_t *o)
 	json_set(o, "cap_drop", drop);
 	json_set_bool(o, "no_new_privileges", true);
 	json_set_bool(o, "privileged", false);
+}
+
+/* Of its own cgroup and no other it sees names and figures. Those of version 1 are mounted
+ * whole in a namespace of users, whatever is said: there they are hidden. */
+static void set_cgroup(json_t *o)
+{
+	static const char *const all[] = { "/sys/fs/cgroup", NULL };
+	json_t *mode = json_object();
+
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) < 0)
+		json_set(o, "mask", texts(all));
+
+	json_set_text(mode, "nsmode", "private");
+	json_set(o, "cgroupns", mode);
 }
 
 static void set_network(json_t *o, const struct engine_spec *s)
@@ -200,6 +218,7 @@ json_t *podman_spec(const struct engine_spec *s)
 	set_users(o, s);
 	set_limits(o, s);
 	set_rights(o);
+	set_cgroup(o);
 	set_network(o, s);
 	set_mounts(o, s);
 	set_devices(o, s);

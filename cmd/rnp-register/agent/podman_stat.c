@@ -53,7 +53,7 @@ static void say_exit(struct engine_state *s)
 {
 	int n = s->exit - 128;
 
-	if (s->oom)
+	if (s->oom && s->exit)
 		say(s, "its memory was used up, and the kernel killed it");
 	else if (n > 0 && n < NSIG && sigabbrev_np(n))
 		snprintf(s->cause, sizeof s->cause, "ended with exit code %d (SIG%s)",
@@ -150,6 +150,24 @@ static int look_at(struct podman *p, const char *id, struct podman_seen *s)
 	return settle(p, id, s);
 }
 
+void podman_oom_file(struct buf *out, const struct podman *p)
+{
+	buf_addf(out, "%s/oom", p->run);
+}
+
+/* Of a container that ended at once by it, its cgroup has gone with what it counted. conmon
+ * has left an empty file where it was started; podman looks for it elsewhere. */
+static bool conmon_saw_oom(const struct podman *p)
+{
+	struct buf path = BUF_INIT;
+	bool seen;
+
+	podman_oom_file(&path, p);
+	seen = access(buf_text(&path), F_OK) == 0;
+	buf_release(&path);
+	return seen;
+}
+
 int podman_stat(struct engine *e, const char *id, int64_t wait_ms,
 	struct engine_state *out)
 {
@@ -174,6 +192,8 @@ int podman_stat(struct engine *e, const char *id, int64_t wait_ms,
 		}
 	}
 	s.state.oom |= oom;
+	if (s.state.status == ENGINE_EXITED && !s.state.oom)
+		s.state.oom = conmon_saw_oom(p);
 	if (s.state.status == ENGINE_EXITED)
 		say_exit(&s.state);
 	note_running(p, &s);

@@ -204,8 +204,8 @@ static pid_t pid_in(const char *id)
 	char path[600], text[32] = "";
 	int fd;
 
-	snprintf(path, sizeof path, "%s/root/overlay-containers/%s/userdata/conmon.pid",
-		run, id);
+	snprintf(path, sizeof path, "%s/run/overlay-containers/%s/userdata/conmon.pid",
+		root, id);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
 		text[0] = '\0';
