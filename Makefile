@@ -301,6 +301,13 @@ $(LEASE): $(call object,$(filter-out %/main.c,$(call files_in,cmd/rnp-register,.
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# what somebody in a container of a lease tries; it runs there without our libraries
+INSIDE := $(BUILD)/evil/inside
+$(INSIDE): $(BUILD)/obj/tests/attacks/inside.o
+	$(folder)
+	$(call say,LINK)
+	$(Q)$(CC) -static $(filter-out -fsanitize=%,$(LDFLAGS)) -o $@ $^
+
 # how long kernels should take on a GPU that need not be here
 PREDICT := $(BUILD)/benches/predict
 $(PREDICT): $(call object,$(call files_in,tests/bench/predict,.c)) $(LIB)
@@ -308,7 +315,7 @@ $(PREDICT): $(call object,$(call files_in,tests/bench/predict,.c)) $(LIB)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-units: $(UNITS) $(EVIL) $(LEASE) $(PREDICT)
+units: $(UNITS) $(EVIL) $(LEASE) $(INSIDE) $(PREDICT)
 
 kcheck: $(BUILD)/kcheck $(EMU_PLUGIN)
 

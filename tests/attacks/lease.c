@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cmd/rnp-register/agent/engine.h"
 #include "cmd/rnp-register/agent/network.h"
+#include "cmd/rnp-register/agent/podman.h"
 #include "cmd/rnp-register/agent/volume.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -266,13 +269,150 @@ static int network(int n, char **args)
 	return err_set(EX_USAGE, "no such action");
 }
 
+/* --- containers --------------------------------------------------------------------------- */
+
+/* BASE has vol/, net/ and images/; /run/NAME, where NAME is that of BASE, what podman has in
+ * memory. */
+struct node {
+	struct buf root, run, images, netns;
+};
+
+static void node_init(struct node *c, const char *base, const char *id)
+{
+	*c = (struct node){ 0 };
+	buf_addf(&c->images, "%s/images", base);
+	buf_addf(&c->run, "/run/%s/%s", strrchr(base, '/') + 1, id);
+	buf_addf(&c->netns, "%s/net/%s", base, id);
+	if (strcmp(id, "images") == 0)
+		buf_adds(&c->root, c->images.data);
+	else
+		buf_addf(&c->root, "%s/vol/%s/data/podman", base, id);
+}
+
+static void node_release(struct node *c)
+{
+	buf_release(&c->root);
+	buf_release(&c->run);
+	buf_release(&c->images);
+	buf_release(&c->netns);
+}
+
+static int64_t limit(const char *name, int64_t otherwise)
+{
+	return getenv(name) ? number(getenv(name)) : otherwise;
+}
+
+/* Image, and what sh -c is to run; $USERS is the first of its users, $MEMORY its bytes ...
+ * Prints the container's id. */
+static int container_start(struct engine *e, const struct node *c, const char *lease,
+	char **args)
+{
+	const char *command[] = { "/bin/sh", "-c", args[1], NULL };
+	char label[128], id[ENGINE_ID_MAX] = "";
+	const char *labels[] = { label, "rnp.booking=none", NULL };
+	struct engine_spec spec = { .name = lease,
+		.image = args[0],
+		.command = command,
+		.labels = labels,
+		.netns = access(c->netns.data, F_OK) == 0 ? c->netns.data : NULL,
+		.first_id = (uint32_t)limit("USERS", 3000000),
+		.ids = 65536,
+		.memory_bytes = limit("MEMORY", 64 << 20),
+		.shm_bytes = 8 << 20,
+		.cpu_millis = limit("CPU", 1000),
+		.pids = limit("PIDS", 64),
+		.files = 256,
+		.log_bytes_max = 1 << 20 };
+	int rc;
+
+	snprintf(label, sizeof label, "rnp.lease=%s", lease);
+	rc = e->ops->create(e, &spec, id);
+	if (rc == 0)
+		rc = e->ops->start(e, id);
+	printf("%s\n", id);
+	return rc;
+}
+
+static int container_state(struct engine *e, const char *id, int64_t wait_ms)
+{
+	static const char *const names[] = { "created", "running", "exited", "lost" };
+	struct engine_state s = { 0 };
+	int rc = e->ops->stat(e, id, wait_ms, &s);
+	json_t *o = json_pack("{s:s,s:i,s:i,s:b,s:s,s:s}", "status", names[s.status],
+		"exit", s.exit, "pid", (int)s.pid, "oom", s.oom, "cause", s.cause, "log",
+		s.log);
+
+	if (rc == 0)
+		json_dumpf(o, stdout, 0);
+	json_decref(o);
+	return rc;
+}
+
+static int container_log(struct engine *e, const char *id)
+{
+	struct engine_log at = ENGINE_LOG_INIT;
+	struct buf out = BUF_INIT;
+	size_t before;
+	int rc;
+
+	do {
+		before = out.len;
+		rc = e->ops->logs(e, id, &at, 1 << 16, &out);
+	} while (rc == 0 && out.len > before);
+	fwrite(buf_text(&out), 1, out.len, stdout);
+	engine_log_close(&at);
+	buf_release(&out);
+	return rc;
+}
+
+/* ACTION BASE LEASE [ARGUMENT ...]; the lease "images" is the node's store. */
+static int container(int n, char **args)
+{
+	const char *action = args[0], *lease = args[2];
+	struct engine *e;
+	struct node c;
+	int rc;
+
+	node_init(&c, args[1], lease);
+	e = podman_open(&(struct podman_config){ .root = c.root.data,
+		.run = c.run.data,
+		.images = strcmp(lease, "images") == 0 ? NULL : c.images.data });
+	if (!e)
+		rc = -1;
+	else if (strcmp(action, "pull") == 0 && n == 4)
+		rc = e->ops->pull(e,
+			&(struct engine_pull_call){ .image = args[3], .ids = 65536 });
+	else if (strcmp(action, "start") == 0 && n == 5)
+		rc = container_start(e, &c, lease, args + 3);
+	else if (strcmp(action, "state") == 0 && n == 5)
+		rc = container_state(e, args[3], number(args[4]));
+	else if (strcmp(action, "log") == 0 && n == 4)
+		rc = container_log(e, args[3]);
+	else if (strcmp(action, "stop") == 0 && n == 5)
+		rc = e->ops->stop(e, args[3], number(args[4]));
+	else if (strcmp(action, "remove") == 0 && n == 4)
+		rc = e->ops->remove(e, args[3]);
+	else
+		rc = strcmp(action, "quit") == 0 ? 0 :
+						   err_set(EX_USAGE, "no such action");
+	if (strcmp(action, "quit") == 0)
+		podman_quit(e);
+	else
+		podman_close(e);
+	node_release(&c);
+	return rc;
+}
+
 int main(int n, char **args)
 {
 	if (n >= 5 && strcmp(args[1], "volume") == 0)
 		return report(volume(n - 2, args + 2));
 	if (n >= 4 && strcmp(args[1], "network") == 0)
 		return report(network(n - 2, args + 2));
+	if (n >= 5 && strcmp(args[1], "container") == 0)
+		return report(container(n - 2, args + 2));
 	fprintf(stderr,
-		"usage: lease volume ACTION DIR KEEP ... | network ACTION DIR ...\n");
+		"usage: lease volume ACTION DIR KEEP ... | network ACTION DIR ... | "
+		"container ACTION BASE LEASE ...\n");
 	return EX_USAGE;
 }

@@ -5,7 +5,8 @@
 
 writes an OCI layout into DIR, whose one image has the name "t", and prints the manifest's digest. --owner: a file of that
 user in it. --layers: as many more layers, of a file each. --pad: bytes of a file that does not compress. --path: an empty
-file of any name in the last layer, "../x" too. skopeo copy oci:DIR:t docker://HOST/NAME:TAG brings it to a registry."""
+file of any name in a layer of its own, "../x" too; --symlink, --hard-link NAME=TARGET: links in one behind it. --setuid: a
+program that is set to user and group 0, bin/as-root. skopeo copy oci:DIR:t docker://HOST/NAME:TAG brings it to a registry."""
 
 import argparse
 import gzip
@@ -57,9 +58,9 @@ class Layer:
         t.size = len(data)
         self.tar.addfile(t, io.BytesIO(data))
 
-    def link(self, name, to):
+    def link(self, name, to, kind=tarfile.SYMTYPE):
         t = self.info(name, 0o777)
-        t.type, t.linkname = tarfile.SYMTYPE, to
+        t.type, t.linkname = kind, to
         self.tar.addfile(t)
 
     def done(self):
@@ -86,6 +87,9 @@ def base(args):
                 there.add(name)
                 with open(path, "rb") as f:
                     layer.file(name, f.read(), 0o755)
+    if args.setuid:
+        with open(args.setuid, "rb") as f:
+            layer.file("bin/as-root", f.read(), 0o6755)
     if args.owner is not None:
         layer.file("etc/owned", b"somebody's\n", uid=args.owner)
     return layer.done()
@@ -101,6 +105,9 @@ def main():
     p.add_argument("--layers", type=int, default=0)
     p.add_argument("--pad", type=int, default=0)
     p.add_argument("--path", action="append", default=[])
+    p.add_argument("--hard-link", action="append", default=[])
+    p.add_argument("--symlink", action="append", default=[])
+    p.add_argument("--setuid")
     args = p.parse_args()
     blobs = os.path.join(args.dir, "blobs", "sha256")
     os.makedirs(blobs, exist_ok=True)
@@ -124,6 +131,13 @@ def main():
         layer = Layer()
         for name in args.path:
             layer.file(name, b"")
+        texts.append(layer.done())
+    if args.symlink or args.hard_link:
+        layer = Layer()
+        for pair in args.symlink:
+            layer.link(*pair.split("=", 1))
+        for pair in args.hard_link:
+            layer.link(*pair.split("=", 1), tarfile.LNKTYPE)
         texts.append(layer.done())
     layers = [put(gzip.compress(t, 1, mtime=0), "layer.v1.tar+gzip") for t in texts]
     config = put(json.dumps({
