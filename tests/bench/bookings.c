@@ -1,0 +1,575 @@
+/* bookings.c - benchmark: a market under customers who race, and under those who wait. Prints
+ * rnp.bench records; exit 1 when a device is let twice.
+ *
+ *   bookings [GPUS] [CLIENTS] [WAITING]     default 20000, 8, 1000
+ *
+ * Bookings: nodes of 8 GPUs, sold one at a time; every GPU is booked by two customers, who send at
+ * the same time over CLIENTS connections. Signatures are made before the clock starts, also those
+ * of the proposals: the registry's key is ours. A booking counts when it is answered, which is
+ * after its commit is on disk.
+ * Long polls: WAITING requests wait for news of other clusters while events of one arrive; measured
+ * is the time from sending the event to the answer of whoever waits for it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/stats.h"
+#include "common/http/sign.h"
+#include "common/json/json.h"
+#include "common/record/bench.h"
+#include "common/record/signature.h"
+
+#define NODE_GPUS 8
+#define EVENTS    200
+#define IMAGE                                                                        \
+	"debian@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852" \
+	"b855"
+
+static char dir[256], program[512];
+static int port, gpus = 20000, clients = 8, waiting = 1000;
+static struct key registry_key = KEY_INIT, customers[2];
+
+static void die(const char *what)
+{
+	fprintf(stderr, "bookings: %s: %s\n", what,
+		errno ? strerror(errno) : err_get()->text);
+	exit(1);
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static int open_connection(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+		die("cannot connect");
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	return fd;
+}
+
+static void send_all(int fd, const char *text, size_t len)
+{
+	while (len) {
+		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			die("cannot send");
+		text += n;
+		len -= (size_t)n;
+	}
+}
+
+/* Receives one answer. Returns its status; body (may be NULL) gets what follows the headers. */
+static int receive(int fd, struct buf *body)
+{
+	struct buf in = BUF_INIT;
+	const char *end = NULL, *length;
+	size_t whole = 0;
+	int status;
+
+	while (!end || in.len < whole) {
+		ssize_t n = recv(fd, buf_reserve(&in, 16384), 16384, 0);
+
+		if (n <= 0)
+			die("the server has closed");
+		in.len += (size_t)n;
+		in.data[in.len] = '\0';
+		end = strstr(in.data, "\r\n\r\n");
+		length = end ? strcasestr(in.data, "content-length:") : NULL;
+		if (end)
+			whole = (size_t)(end + 4 - in.data) +
+				(length ? strtoul(length + 15, NULL, 10) : 0);
+	}
+	status = atoi(in.data + 9);
+	if (body)
+		buf_adds(body, end + 4);
+	buf_release(&in);
+	return status;
+}
+
+static void add_post(struct buf *out, const char *path, json_t *record)
+{
+	struct buf body = BUF_INIT;
+
+	json_write(&body, record);
+	json_decref(record);
+	buf_addf(out,
+		"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+		"Content-Length: %zu\r\n\r\n",
+		path, body.len);
+	buf_add(out, body.data, body.len);
+	buf_release(&body);
+}
+
+/* Sends a record (taken) and expects success. */
+static void post(int fd, const char *path, json_t *record)
+{
+	struct buf request = BUF_INIT, body = BUF_INIT;
+
+	add_post(&request, path, record);
+	send_all(fd, request.data, request.len);
+	errno = 0;
+	if (receive(fd, &body) >= 300) {
+		err_set(1, "%s", buf_text(&body));
+		die(path);
+	}
+	buf_release(&request);
+	buf_release(&body);
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+static void make_key(struct key *k, int i)
+{
+	unsigned char seed[crypto_sign_SEEDBYTES] = { 9 }, secret[KEY_SECRET_BYTES];
+	unsigned char public_key[KEY_PUBLIC_BYTES];
+
+	memcpy(seed + 1, &i, sizeof i);
+	crypto_sign_seed_keypair(public_key, secret, seed);
+	if (key_from_secret(k, secret) < 0)
+		die("key");
+}
+
+static json_t *signed_by(json_t *record, const struct key *k)
+{
+	if (!json_object_get(record, "at"))
+		json_set_time(record, "at", clock_now_ms());
+	if (signature_add(record, k, clock_now_ms()) < 0)
+		die("cannot sign");
+	return record;
+}
+
+static json_t *of_node(const char *kind, const struct key *k)
+{
+	json_t *record = json_record(kind);
+
+	json_set_text(record, "node", k->address);
+	return record;
+}
+
+static void gpu_name(char out[32], int gpu)
+{
+	snprintf(out, 32, "gpu-%07d", gpu);
+}
+
+/* A node of 8 GPUs, the first of which has that number. */
+static void sell(int fd, const struct key *k, int first)
+{
+	json_t *node = of_node("rnp.node", k), *list = json_array(), *r;
+
+	for (int i = 0; i < NODE_GPUS; i++) {
+		char uuid[32];
+
+		gpu_name(uuid, first + i);
+		json_push(list,
+			json_pack("{s:s,s:s,s:s}", "vendor", "NVIDIA", "model",
+				"NVIDIA GeForce RTX 4090", "uuid", uuid));
+	}
+	json_set(node, "gpus", list);
+	post(fd, "/v1/nodes", signed_by(node, k));
+	r = of_node("rnp.quote", k);
+	json_object_update_new(r,
+		json_pack("{s:i,s:i,s:i,s:[]}", "ask_uusd", 7600, "customer_uusd", 8000,
+			"floor_uusd", 0, "why"));
+	post(fd, "/v1/records", signed_by(r, k));
+	r = of_node("rnp.heartbeat", k);
+	json_object_update_new(r,
+		json_pack("{s:i,s:s}", "interval_s", 3600, "state", "idle"));
+	post(fd, "/v1/heartbeats", signed_by(r, k));
+	r = of_node("rnp.listing", k);
+	json_set_time(r, "until", clock_now_ms() + 86400000);
+	json_set_i64(r, "part_gpus", 1);
+	post(fd, "/v1/listings", signed_by(r, k));
+}
+
+/* What the registry would offer for one GPU. */
+static json_t *proposal_for(const struct key *node, int gpu)
+{
+	static const char quote[] =
+		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+	json_t *p = json_record("rnp.proposal");
+	char uuid[32];
+
+	gpu_name(uuid, gpu);
+	json_set_text(p, "signer", registry_key.address);
+	json_set_text(p, "job", quote);
+	json_set(p, "request",
+		json_pack("{s:s,s:i,s:s}", "kind", "rnp.job", "v", 1, "job", "j"));
+	json_set_text(p, "image", IMAGE);
+	json_set_time(p, "valid_until", clock_now_ms() + 600000);
+	json_set(p, "offers",
+		json_pack("[{s:[{s:s,s:[s],s:s,s:i,s:i}],s:i,s:i}]", "nodes", "node",
+			node->address, "gpus", uuid, "quote", quote, "uusd_per_hour",
+			1000, "node_uusd_per_hour", 950, "uusd_per_hour", 1000,
+			"up_to_uusd", 1000));
+	return signed_by(p, &registry_key);
+}
+
+static json_t *booking_of(const struct key *customer, json_t *proposal)
+{
+	json_t *b = json_record("rnp.booking");
+
+	json_set_text(b, "signer", customer->address);
+	json_set(b, "proposal", proposal);
+	json_set_i64(b, "offer", 0);
+	json_set_i64(b, "hours", 1);
+	return signed_by(b, customer);
+}
+
+/* --- the server ------------------------------------------------------------------------------- */
+
+static pid_t server_start(void)
+{
+	char db[300], port_file[300], key[300], log[300], text[16] = "";
+	pid_t pid;
+
+	snprintf(db, sizeof db, "%s/r.db", dir);
+	snprintf(port_file, sizeof port_file, "%s/port", dir);
+	snprintf(key, sizeof key, "%s/key.json", dir);
+	snprintf(log, sizeof log, "%s/requests.log", dir);
+	if (key_save(&registry_key, key, NULL) < 0)
+		die("cannot write the key");
+	pid = fork();
+	if (pid == 0) {
+		execl(program, program, "serve", "--db", db, "--listen", "127.0.0.1:0",
+			"--port-file", port_file, "--log-file", log, "-q", "--market",
+			"--key", key, "--trust", registry_key.address, NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < 2000 && !port; i++) {
+		int fd = open(port_file, O_RDONLY);
+
+		usleep(5000);
+		if (fd >= 0 && read(fd, text, sizeof text - 1) > 0)
+			port = atoi(text);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (!port)
+		die("the server does not start");
+	return pid;
+}
+
+static int64_t count(const char *sql)
+{
+	sqlite3 *db = NULL;
+	sqlite3_stmt *q = NULL;
+	char path[300];
+	int64_t n = -1;
+
+	snprintf(path, sizeof path, "%s/r.db", dir);
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+		sqlite3_prepare_v2(db, sql, -1, &q, NULL) == SQLITE_OK &&
+		sqlite3_step(q) == SQLITE_ROW)
+		n = sqlite3_column_int64(q, 0);
+	sqlite3_finalize(q);
+	sqlite3_close(db);
+	return n;
+}
+
+/* --- racing bookings -------------------------------------------------------------------------- */
+
+struct racer {
+	pthread_t thread;
+	struct buf *requests; /* of all; each takes every clients-th */
+	int first, n;
+	double *took_ns;
+	int booked, taken, other;
+};
+
+static void *race(void *arg)
+{
+	struct racer *r = arg;
+	int fd = open_connection();
+
+	for (int i = r->first; i < r->n; i += clients) {
+		int64_t start = clock_mono_ns();
+		int status;
+
+		send_all(fd, r->requests[i].data, r->requests[i].len);
+		status = receive(fd, NULL);
+		r->took_ns[i] = (double)(clock_mono_ns() - start);
+		r->booked += status == 201;
+		r->taken += status == 409;
+		r->other += status != 201 && status != 409;
+	}
+	close(fd);
+	return NULL;
+}
+
+static void report(const char *test, const char *unit, double *values, int n,
+	int64_t extra)
+{
+	struct stats s;
+	json_t *record;
+
+	stats_of(values, (size_t)n, &s);
+	record = bench_record("market", test, "cpu", unit, &s);
+	json_set_i64(bench_params(record), "gpus", gpus);
+	json_set_i64(bench_params(record), "clients", clients);
+	json_set_i64(bench_params(record), "waiting", waiting);
+	if (extra >= 0)
+		json_set_i64(bench_params(record), "refused", extra);
+	json_dumpf(record, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(record);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Processor time of the server so far. */
+static int64_t server_ns(pid_t server)
+{
+	struct timespec t = { 0 };
+	clockid_t clock;
+
+	if (clock_getcpuclockid(server, &clock) == 0)
+		clock_gettime(clock, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void run_race(pid_t server)
+{
+	int n = 2 * gpus, booked = 0, taken = 0, other = 0;
+	struct buf *requests = xcalloc((size_t)n, sizeof *requests);
+	double *took_ns = xcalloc((size_t)n, sizeof *took_ns), rate, p99, cpu_ns;
+	struct racer *racers = xcalloc((size_t)clients, sizeof *racers);
+	int64_t start;
+
+	for (int i = 0; i < n; i++) {
+		struct key k = KEY_INIT;
+
+		/* the two of one GPU stand side by side, and go to two connections */
+		make_key(&k, 100 + i / 2 / NODE_GPUS);
+		add_post(&requests[i], "/v1/bookings",
+			booking_of(&customers[i % 2], proposal_for(&k, i / 2)));
+		key_release(&k);
+	}
+	cpu_ns = (double)server_ns(server);
+	start = clock_mono_ns();
+	for (int i = 0; i < clients; i++) {
+		racers[i] = (struct racer){ .requests = requests,
+			.first = i,
+			.n = n,
+			.took_ns = took_ns };
+		pthread_create(&racers[i].thread, NULL, race, &racers[i]);
+	}
+	for (int i = 0; i < clients; i++) {
+		pthread_join(racers[i].thread, NULL);
+		booked += racers[i].booked;
+		taken += racers[i].taken;
+		other += racers[i].other;
+	}
+	rate = booked / ((double)(clock_mono_ns() - start) / 1e9);
+	report("bookings", "1/s", &rate, 1, taken);
+	cpu_ns = ((double)server_ns(server) - cpu_ns) / n;
+	report("booking_cpu", "ns", &cpu_ns, 1, -1);
+	qsort(took_ns, (size_t)n, sizeof *took_ns, by_value);
+	p99 = took_ns[n * 99 / 100];
+	report("booking", "ns", took_ns, n, -1);
+	report("booking_p99", "ns", &p99, 1, -1);
+	if (booked != gpus || other ||
+		count("SELECT count(*) FROM leases WHERE to_ms IS NULL") != gpus ||
+		count("SELECT count(DISTINCT device) FROM leases") != gpus) {
+		fprintf(stderr,
+			"bookings: %d booked, %d taken, %d other: not each GPU once\n",
+			booked, taken, other);
+		exit(1);
+	}
+	for (int i = 0; i < n; i++)
+		buf_release(&requests[i]);
+	free(requests);
+	free(took_ns);
+	free(racers);
+}
+
+/* --- long polls ------------------------------------------------------------------------------- */
+
+static void send_poll(int fd, const char *path, const struct key *k)
+{
+	struct buf url = BUF_INIT, input = BUF_INIT, signature = BUF_INIT,
+		   text = BUF_INIT;
+
+	buf_addf(&url, "http://127.0.0.1:%d%s", port, path);
+	if (http_sign(&input, &signature, "GET", url.data, k) < 0)
+		die("cannot sign");
+	buf_addf(&text, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n%s\r\n\r\n", path,
+		port, input.data, signature.data);
+	send_all(fd, text.data, text.len);
+	buf_release(&url);
+	buf_release(&input);
+	buf_release(&signature);
+	buf_release(&text);
+}
+
+static char *names(int n, int64_t *node_of)
+{
+	sqlite3 *db = NULL;
+	sqlite3_stmt *q = NULL;
+	char path[300], *out = xcalloc((size_t)n, 33);
+
+	snprintf(path, sizeof path, "%s/r.db", dir);
+	sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
+	sqlite3_prepare_v2(db,
+		"SELECT c.cluster, l.device FROM clusters c JOIN members m ON m.cluster = c.id "
+		"JOIN leases l ON l.member = m.id WHERE c.customer = ? LIMIT ?",
+		-1, &q, NULL);
+	sqlite3_bind_text(q, 1, customers[0].address, -1, SQLITE_STATIC);
+	sqlite3_bind_int(q, 2, n);
+	for (int i = 0; i < n && sqlite3_step(q) == SQLITE_ROW; i++) {
+		memcpy(out + (size_t)i * 33, sqlite3_column_text(q, 0), 33);
+		if (!i)
+			*node_of = atoll((const char *)sqlite3_column_text(q, 1) + 4) /
+				NODE_GPUS;
+	}
+	sqlite3_finalize(q);
+	sqlite3_close(db);
+	return out;
+}
+
+static json_t *next_event(const struct key *node, const char *cluster, int seq)
+{
+	json_t *event = of_node("rnp.event", node);
+
+	json_set_text(event, "cluster", cluster);
+	json_set_i64(event, "rank", 0);
+	json_set_i64(event, "seq", seq);
+	json_set_text(event, "to", seq == 1 ? "proving" : "pulling");
+	return signed_by(event, node);
+}
+
+static void run_polls(void)
+{
+	int *fds = xcalloc((size_t)waiting + 1, sizeof *fds), poller = open_connection(),
+	    poster = open_connection();
+	double took_ns[EVENTS], p99;
+	struct key node = KEY_INIT;
+	int64_t at = 0, after = 1;
+	char path[128], *clusters = names(waiting + 1, &at);
+
+	make_key(&node, 100 + (int)at);
+	for (int i = 0; i < waiting; i++) {
+		fds[i] = open_connection();
+		snprintf(path, sizeof path, "/v1/clusters/%.32s?wait=25&after=1000000",
+			clusters + (size_t)(i + 1) * 33);
+		send_poll(fds[i], path, &customers[0]);
+	}
+	for (int i = 0; i < EVENTS; i++) {
+		struct buf request = BUF_INIT, body = BUF_INIT;
+		int64_t start;
+		const char *seq;
+
+		snprintf(path, sizeof path, "/v1/clusters/%.32s?wait=25&after=%lld",
+			clusters, (long long)after);
+		send_poll(poller, path, &customers[0]);
+		usleep(5000); /* it waits by then */
+		add_post(&request, "/v1/events", next_event(&node, clusters, i + 1));
+		start = clock_mono_ns();
+		send_all(poster, request.data, request.len);
+		errno = 0;
+		if (receive(poller, &body) != 200)
+			die("a poll");
+		took_ns[i] = (double)(clock_mono_ns() - start);
+		if (receive(poster, NULL) != 201)
+			die("an event");
+		seq = strstr(buf_text(&body), "\"seq\":");
+		after = seq ? atoll(seq + 6) : after;
+		buf_release(&request);
+		buf_release(&body);
+	}
+	qsort(took_ns, EVENTS, sizeof *took_ns, by_value);
+	p99 = took_ns[EVENTS * 99 / 100];
+	report("long_poll", "ns", took_ns, EVENTS, -1);
+	report("long_poll_p99", "ns", &p99, 1, -1);
+	for (int i = 0; i < waiting; i++)
+		close(fds[i]);
+	close(poller);
+	close(poster);
+	key_release(&node);
+	free(clusters);
+	free(fds);
+}
+
+static void fill(void)
+{
+	int fd = open_connection();
+	json_t *d;
+
+	for (int i = 0; i < (gpus + NODE_GPUS - 1) / NODE_GPUS; i++) {
+		struct key k = KEY_INIT;
+
+		make_key(&k, 100 + i);
+		sell(fd, &k, i * NODE_GPUS);
+		key_release(&k);
+	}
+	for (int i = 0; i < 2; i++) {
+		make_key(&customers[i], 1 + i);
+		d = json_record("rnp.deposit");
+		json_set_text(d, "signer", registry_key.address);
+		json_set_text(d, "customer", customers[i].address);
+		json_set_i64(d, "uusd", INT64_C(1000000000000));
+		json_set_text(d, "source", "grant");
+		json_set_text(d, "id", customers[i].address);
+		post(fd, "/v1/deposits", signed_by(d, &registry_key));
+	}
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	const char *tmp = getenv("TMPDIR"), *build = getenv("RNP_BUILD");
+	struct rlimit files = { 0 };
+	pid_t server;
+	int status;
+
+	if (argc > 1)
+		gpus = atoi(argv[1]);
+	if (argc > 2)
+		clients = atoi(argv[2]);
+	if (argc > 3)
+		waiting = atoi(argv[3]);
+	if (waiting >= gpus / 2)
+		waiting = gpus / 2 - 1;
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	snprintf(program, sizeof program, "%s/bin/rnp-register", build ? build : "build");
+	snprintf(dir, sizeof dir, "%s/rnp-bookings.XXXXXX", tmp ? tmp : "/tmp");
+	if (sodium_init() < 0 || !mkdtemp(dir))
+		die("cannot begin");
+	make_key(&registry_key, 0);
+	server = server_start();
+	fill();
+	run_race(server);
+	run_polls();
+	kill(server, SIGTERM);
+	waitpid(server, &status, 0);
+	snprintf(program, sizeof program, "rm -rf '%s'", dir);
+	return system(program) || status;
+}
