@@ -569,8 +569,9 @@ static int sweep(struct market *m, void *ctx)
 
 	/* what a customer has stays as long as one of his clusters lives */
 	rc = store_prepare(m->rows.s, &q,
-		"UPDATE blob_holders SET until_ms = ?1 WHERE until_ms < ?2 AND customer IN "
-		"(SELECT customer FROM clusters WHERE live = 1)");
+		"UPDATE blob_holders SET until_ms = ?1 WHERE until_ms < ?2 AND EXISTS "
+		"(SELECT 1 FROM clusters c WHERE c.customer = blob_holders.customer "
+		"AND c.live = 1)");
 	if (rc == 0)
 		rc = store_run(m->rows.s, q, "ii", until_ms, until_ms - b->keep_ms / 8);
 	sqlite3_finalize(q);
