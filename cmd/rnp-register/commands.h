@@ -27,6 +27,7 @@ extern const struct command command_serve;
 extern const struct command command_session;
 extern const struct command command_setup;
 extern const struct command command_sign;
+extern const struct command command_ssh;
 extern const struct command command_status;
 extern const struct command command_submit;
 extern const struct command command_verify;

@@ -33,6 +33,7 @@
 #define SWEEP_MS       5000
 #define RETRY_FIRST_MS 500
 #define RETRY_MOST_MS  8000
+#define BETWEEN_MS     1000
 #define GRACE_MS       2000
 #define STILLBORN_NS   INT64_C(2000000000)
 
@@ -83,6 +84,11 @@ static struct {
 	atomic_bool stop, changed;
 	struct http_abort abort;
 	struct gateway_feed feed;
+	/* who we are */
+	struct sshkey host_key;
+	char host[NET_HOST_MAX], user[64];
+	int port;
+	bool published; /* the registry knows it */
 } shared;
 
 static void pause_ms(int64_t ms)
@@ -93,6 +99,58 @@ static void pause_ms(int64_t ms)
 		nanosleep(&step, NULL);
 }
 
+/* Who the gateway is, signed now where it has a key. Returns a new record, or NULL with err_set. */
+static json_t *make_record(void)
+{
+	json_t *record = json_record("rnp.gateway");
+	char text[SSHKEY_TEXT_MAX];
+
+	snprintf(text, sizeof text, "%s %s", shared.host_key.type, shared.host_key.blob);
+	if (shared.feed.key)
+		json_set_text(record, "gateway", shared.feed.key->address);
+	json_set_time(record, "at", clock_now_ms());
+	json_set_text(record, "host", shared.host);
+	json_set_i64(record, "port", shared.port);
+	json_set_text(record, "user", shared.user);
+	json_set_text(record, "host_key", text);
+	if (!shared.feed.key ||
+		signature_add(record, shared.feed.key, clock_now_ms()) == 0)
+		return record;
+	json_decref(record);
+	return NULL;
+}
+
+/* Tells the registry who and where we are. Returns 0, or -1. */
+static int publish(void)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	const struct registry_call p = { .base = registry, .ca = ca_file, .tries = 1 };
+	json_t *record = make_record(), *stored = NULL;
+	struct buf text = BUF_INIT;
+
+	if (record) {
+		json_write(&text, record);
+		stored = registry_post(&shared.feed.http, &p, record, text.data, text.len,
+			&r);
+	}
+	json_decref(record);
+	json_decref(stored);
+	buf_release(&text);
+	http_response_release(&r);
+	return stored ? 0 : -1;
+}
+
+/* One turn; the first that succeeds has told the registry who we are. */
+static int take_turn(struct access_counts *counts)
+{
+	if (registry && !shared.published) {
+		if (publish() < 0)
+			return -1;
+		shared.published = true;
+	}
+	return gateway_feed_turn(&shared.feed, counts);
+}
+
 /* Keeps the table; a registry that is away leaves the last one in force. */
 static void *keep_table(void *arg)
 {
@@ -101,7 +159,7 @@ static void *keep_table(void *arg)
 	(void)arg;
 	while (!atomic_load(&shared.stop)) {
 		struct access_counts counts;
-		int turn = gateway_feed_turn(&shared.feed, &counts);
+		int turn = take_turn(&counts);
 
 		if (atomic_load(&shared.stop))
 			break;
@@ -118,8 +176,10 @@ static void *keep_table(void *arg)
 			pause_ms(retry_ms);
 		} else {
 			retry_ms = 0;
-			if (keys_file)
-				pause_ms(500);
+			/* a registry with much news is not asked again at once */
+			pause_ms(keys_file                      ? 500 :
+					turn == GATEWAY_CHANGED ? BETWEEN_MS :
+								  0);
 		}
 	}
 	return NULL;
@@ -197,30 +257,6 @@ static int run_sshd(struct process *sshd)
 	return 0;
 }
 
-/* Writes who the gateway is, for the registry's operator and for nodes. */
-static int tell(const struct sshkey *host_key, const char *user, const char *host,
-	int port)
-{
-	json_t *record = json_record("rnp.gateway");
-	char text[SSHKEY_TEXT_MAX];
-	int rc = 0;
-
-	snprintf(text, sizeof text, "%s %s", host_key->type, host_key->blob);
-	if (shared.feed.key)
-		json_set_text(record, "gateway", shared.feed.key->address);
-	json_set_time(record, "at", clock_now_ms());
-	json_set_text(record, "host", host);
-	json_set_i64(record, "port", port);
-	json_set_text(record, "user", user);
-	json_set_text(record, "host_key", text);
-	if (shared.feed.key)
-		rc = signature_add(record, shared.feed.key, clock_now_ms());
-	if (rc == 0)
-		rc = out_record(record);
-	json_decref(record);
-	return rc;
-}
-
 /* The program that sshd runs is this one. Returns 0 with its path, or -1. */
 static int own_path(char path[PATH_MAX])
 {
@@ -272,19 +308,23 @@ static int write_config(const char *path, const char *user, const char *program)
 /* Everything that can be refused before the first connection. */
 static int prepare(struct buf *config)
 {
-	char program[PATH_MAX], host[NET_HOST_MAX];
+	char program[PATH_MAX];
 	const char *user = own_user();
-	struct sshkey host_key;
-	int port;
+	json_t *record;
+	int rc;
 
 	buf_addf(config, "%s/sshd_config", directory);
 	if (!user || own_path(program) < 0 || notes_make_directory(directory) < 0 ||
-		gateway_host_key(directory, &host_key) < 0 ||
+		gateway_host_key(directory, &shared.host_key) < 0 ||
 		write_config(config->data, user, program) < 0 ||
-		net_split(external ? external : listen_on, "--external", host, &port) < 0)
+		net_split(external ? external : listen_on, "--external", shared.host,
+			&shared.port) < 0)
 		return -1;
-	/* whatever was let in before is looked at with the first table */
-	return tell(&host_key, user, host, port);
+	snprintf(shared.user, sizeof shared.user, "%s", user);
+	record = make_record();
+	rc = record ? out_record(record) : -1;
+	json_decref(record);
+	return rc;
 }
 
 static int gateway(void)

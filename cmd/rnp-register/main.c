@@ -28,6 +28,7 @@ static const struct command *const commands[] = {
 	&command_launch,
 	&command_clusters,
 	&command_logs,
+	&command_ssh,
 	&command_account,
 	&command_invoice,
 	&command_release,

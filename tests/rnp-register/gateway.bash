@@ -80,7 +80,8 @@ start_gateway() {
 		>gateway.json 2>>gateway.err 3>&- &
 	gateway=$!
 	wait_port gateway.json "$gateway"
-	jq -r '"[" + .host + "]:" + (.port | tostring) + " " + .host_key' gateway.json >known_hosts
+	know_gateway
 	wait_until "the gateway's table" table_is_there
 }
+know_gateway() { jq -r '"[" + .host + "]:" + (.port | tostring) + " " + .host_key' gateway.json >known_hosts; }
 table_is_there() { on test -e /mnt/state/table; }

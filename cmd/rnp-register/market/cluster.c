@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/market/reach.h"
 #include "cmd/rnp-register/market/watch.h"
 #include "cmd/rnp-register/storage/caller.h"
 #include "cmd/rnp-register/storage/query.h"
@@ -39,6 +40,7 @@ static void set_words(json_t *to, const char *key, const char *text)
 struct shown {
 	json_t *nodes;
 	int64_t uusd_per_hour;
+	const char *cluster; /* its name */
 };
 
 static int show_member(void *ctx, struct member_row *w)
@@ -60,8 +62,8 @@ static int show_member(void *ctx, struct member_row *w)
 	json_set_time(one, "since", w->since_ms);
 	set_moment(one, "deadline",
 		node_state_deadline(w->state, w->since_ms, w->heard_ms));
-	set_words(one, "address", w->address);
-	set_words(one, "ssh", w->ssh);
+	if (node_state_live(w->state))
+		reach_set_places(one, s->cluster, w);
 	json_set_i64(one, "uusd_per_hour", w->uusd_per_hour);
 	set_count(one, "ready_ms", w->ready_ms);
 	if (w->exit >= 0)
@@ -77,7 +79,7 @@ static int show_member(void *ctx, struct member_row *w)
 int cluster_write(struct registry *g, struct rows *r, const struct cluster_row *c,
 	struct buf *out)
 {
-	struct shown s = { .nodes = json_array() };
+	struct shown s = { .nodes = json_array(), .cluster = c->name };
 	json_t *record;
 
 	if (members_each(r, c->id, show_member, &s) < 0) {

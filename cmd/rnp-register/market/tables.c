@@ -213,6 +213,7 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_LATE] = MEMBER "deadline_ms > 0 AND deadline_ms <= ? "
 			     "ORDER BY deadline_ms LIMIT 100",
 	[ROWS_DUE] = CLUSTER "due_ms > 0 AND due_ms <= ? ORDER BY due_ms LIMIT 100",
+	[ROWS_LISTING] = "SELECT body FROM listings WHERE node = ?",
 };
 
 int64_t member_number(int64_t id)

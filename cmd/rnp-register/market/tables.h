@@ -94,6 +94,7 @@ enum rows_statement {
 	ROWS_LIVE,
 	ROWS_LATE,
 	ROWS_DUE,
+	ROWS_LISTING,
 	ROWS_STATEMENTS
 };
 

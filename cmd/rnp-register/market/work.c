@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/rnp-register/market/cluster.h"
+#include "cmd/rnp-register/market/reach.h"
 #include "cmd/rnp-register/market/watch.h"
 #include "cmd/rnp-register/storage/query.h"
 #include "common/base/clock.h"
@@ -15,9 +16,17 @@
 
 /* --- GET /v1/work ----------------------------------------------------------------------------- */
 
+/* The ranks of a cluster. */
+struct peers {
+	struct rows *rows;
+	json_t *list;
+	const char *cluster; /* its name */
+};
+
 static int add_peer(void *ctx, struct member_row *w)
 {
-	json_t *peers = ctx, *one;
+	struct peers *p = ctx;
+	json_t *one;
 
 	if (!node_state_live(w->state))
 		return 0;
@@ -26,12 +35,10 @@ static int add_peer(void *ctx, struct member_row *w)
 	json_set_i64(one, "turn", w->turn);
 	json_set_text(one, "node", w->node);
 	json_set_text(one, "state", node_state_names[w->state]);
-	if (w->address[0])
-		json_set_text(one, "address", w->address);
-	if (w->ssh[0])
-		json_set_text(one, "ssh", w->ssh);
-	json_push(peers, one);
-	return 0;
+	json_set_i64(one, "number", member_number(w->id));
+	reach_set_places(one, p->cluster, w);
+	json_push(p->list, one);
+	return reach_set_listing(p->rows, one, w->node);
 }
 
 /* Sets the booking as its customer signed it. */
@@ -78,12 +85,13 @@ static int add_work(struct rows *rows, const struct member_row *w, json_t *list)
 	json_t *one = json_object(), *peers = json_array();
 	struct cluster_ranks ranks;
 	struct cluster_row c;
+	struct peers p = { rows, peers, c.name };
 	int rc = cluster_by_id(rows, w->cluster, &c);
 
 	set_lease(one, w);
 	if (rc == 1 &&
 		(cluster_ranks(rows, c.id, &ranks) < 0 ||
-			members_each(rows, c.id, add_peer, peers) < 0 ||
+			members_each(rows, c.id, add_peer, &p) < 0 ||
 			set_booking(rows, one, c.id) < 0))
 		rc = -1;
 	if (rc == 1) {

@@ -17,6 +17,7 @@
 #include "cmd/rnp-register/pages/uptime.h"
 #include "cmd/rnp-register/challenges/verdict.h"
 #include "cmd/rnp-register/market/market.h"
+#include "cmd/rnp-register/market/reach.h"
 #include "cmd/rnp-register/market/receipts.h"
 #include "common/base/clock.h"
 #include "common/registry/bandwidth_test.h"
@@ -168,6 +169,7 @@ const struct httpd_route registry_routes[] = {
 	HTTPD_GET("/v1/gateways", market_get_gateways, .slow = true),
 	HTTPD_GET("/v1/access", market_get_access, .slow = true, .gone = market_gone),
 	HTTPD_GET("/v1/leases", market_get_leases, .slow = true),
+	HTTPD_GET("/v1/listings", reach_get_listings, .slow = true),
 	HTTPD_PUT("/v1/blobs/{sha256}", blobs_put, (size_t)BLOB_BYTES_MAX, .slow = true,
 		.begin = blobs_begin_put, .take = blobs_take, .done = blobs_done),
 	HTTPD_GET("/v1/blobs/{sha256}", blobs_get),
