@@ -602,3 +602,42 @@ teardown() {
 	asks gate /v1/access
 	jq -e '.nodes == [] and .customers == []' answer.json
 }
+
+@test "market: devices are proven before a customer has them, and left alone while he does" {
+	start_market --challenge-every 1s
+	make_key a
+	node_record a '{}' >a.node
+	post /v1/nodes a.node
+	quotes a 100000
+	beat() { rnp-register heartbeat --registry "$url" --once --interval 1h --key a.json; }
+	challenged() { beat >beat.json && jq -se 'any(.kind == "rnp.challenge")' beat.json; }
+	lists a
+	make_key c
+	pays c 5000000
+	wait_until 'a challenge' challenged
+	plans '{gpu_count: 0}'
+	books c
+	assert_equal "$status_code" 201
+	says a 0 proving
+	assert_equal "$status_code" 201
+	assert_equal "$(jq -r .state answer.json)" proving
+	says a 0 pulling
+	error_is 409 "cannot become pulling"
+	jq -c 'select(.kind == "rnp.challenge")' beat.json | rnp-bench answer --key a.json |
+		rnp-register submit --registry "$url" >verdict.json
+	proven() { asks c "/v1/clusters/$cluster" && [[ $(jq -r .state answer.json) == pulling ]]; }
+	wait_until 'the verdict to count' proven
+	jq -e '.nodes[0].cause == "its devices are proven"' answer.json
+	# a customer has them: whatever is due waits
+	local i
+	for i in 1 2 3 4; do
+		sleep 1
+		run ! challenged
+	done
+	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"release\"}" >action.json
+	post /v1/actions action.json
+	seq=9
+	says a 0 released
+	assert_equal "$status_code" 201
+	wait_until 'the next challenge' challenged
+}

@@ -199,7 +199,8 @@ enum httpd_when market_post_action(void *ctx, struct httpd_request *q,
 
 	*a = (struct acting){ .q = q, .r = r, .g = g };
 	if (market_read(g, q, r, "rnp.action", "signer", &a->record) == 0 &&
-		market_timely(g, r, &a->record) == 0) {
+		market_timely(g, r, &a->record) == 0 &&
+		market_may_say(g, q, r, &a->record) == 0) {
 		if (read_action(a) == 0) {
 			market_write(g->market, action_job, action_done, a);
 			return HTTPD_LATER;

@@ -17,7 +17,8 @@
 
 /* --- events of nodes -------------------------------------------------------------------------- */
 
-#define DAY_MS INT64_C(86400000)
+#define DAY_MS      INT64_C(86400000)
+#define PROGRESS_MS 1000
 
 /* An event on its way into the database. */
 struct arriving {
@@ -89,6 +90,16 @@ static int end_run(struct market *m, struct cluster_row *c, const struct arrivin
 	return change_release(m, c, -1, cause, now_ms);
 }
 
+/* Whether it only says how far something is, a moment after the last such word: the numbers are
+ * kept, and no event. */
+static bool is_progress(const struct arriving *a, const struct member_row *w,
+	enum node_state to, int64_t now_ms)
+{
+	return to == w->state && a->ready_ms < 0 && a->exit < 0 && !a->address &&
+		!a->ssh && now_ms - w->heard_ms < PROGRESS_MS &&
+		w->heard_ms > w->since_ms;
+}
+
 /* Applies an event whose place is found. */
 static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 {
@@ -115,6 +126,8 @@ static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 		return -1;
 	if (to == NODE_FAILED)
 		return change_fail(m, c, w, a->cause, text, now_ms);
+	if (is_progress(a, w, to, now_ms))
+		return member_update(&m->rows, w);
 	if (change_move(m, c, w, to, a->cause, text, now_ms) < 0)
 		return -1;
 	if (to == NODE_PROVING && is_proven(m, w, now_ms))
@@ -232,7 +245,8 @@ enum httpd_when market_post_event(void *ctx, struct httpd_request *q,
 	a->q = q;
 	a->r = r;
 	if (market_read(g, q, r, "rnp.event", "node", &a->record) == 0 &&
-		market_timely(g, r, &a->record) == 0) {
+		market_timely(g, r, &a->record) == 0 &&
+		market_may_say(g, q, r, &a->record) == 0) {
 		if (read_event(a) == 0) {
 			market_write(g->market, event_job, event_done, a);
 			return HTTPD_LATER;

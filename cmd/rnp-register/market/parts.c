@@ -134,6 +134,18 @@ int market_timely(struct registry *g, struct httpd_reply *r,
 	return -1;
 }
 
+int market_may_say(struct registry *g, const struct httpd_request *q,
+	struct httpd_reply *r, const struct market_record *record)
+{
+	if (!q->client || !limits_hold_for(g->limits, q->client) ||
+		limits_take(g->limits, LIMIT_EVENTS, record->signer, 1, record->now_ms))
+		return 0;
+	r->retry_after_s = 1;
+	market_refuse(g, r, 429, "rate", "wait a second", "%s has said enough for now",
+		record->signer);
+	return -1;
+}
+
 /* --- jobs of the writer ----------------------------------------------------------------------- */
 
 struct market_put {

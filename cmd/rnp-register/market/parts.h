@@ -50,6 +50,11 @@ int market_timely(struct registry *g, struct httpd_reply *r,
 	const struct market_record *record);
 void market_record_release(struct market_record *record);
 
+/* Whether the record's author may say more for now; what is said is kept. Returns 0, or -1 with r
+ * filled. */
+int market_may_say(struct registry *g, const struct httpd_request *q,
+	struct httpd_reply *r, const struct market_record *record);
+
 /* Whether the operator trusts that address (--trust). */
 bool market_trusts(const struct registry *g, const char *address);
 

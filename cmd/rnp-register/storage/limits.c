@@ -63,6 +63,7 @@ struct limits *limits_new(const struct limits_config *config)
 	l->rules[LIMIT_NODES] = (struct rule){ 48, 48 / DAY_S };
 	l->rules[LIMIT_RECORDS] = (struct rule){ 2000, 2000 / DAY_S };
 	l->rules[LIMIT_PLANS] = (struct rule){ 10, 1 };
+	l->rules[LIMIT_EVENTS] = (struct rule){ 3000, 1 };
 	randombytes_buf(l->hash_key, sizeof l->hash_key);
 	randombytes_buf(l->mac_key, sizeof l->mac_key);
 	pthread_mutex_init(&l->lock, NULL);

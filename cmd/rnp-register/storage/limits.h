@@ -18,6 +18,7 @@ enum limit {
 	LIMIT_NODES,   /* node records of one node */
 	LIMIT_RECORDS, /* other records of one node */
 	LIMIT_PLANS,   /* unsigned questions for a plan, of one address */
+	LIMIT_EVENTS,  /* events of one node, actions of one customer */
 	LIMITS,
 };
 
