@@ -101,7 +101,7 @@ D=$(printf 'd%.0s' {1..32})
 
 # told CLUSTER JQ: the node has told an event of which this is true
 told() {
-	[[ -e reg/events.jsonl ]] && jq -e --arg c "$1" "select(.cluster == \$c) | select($2)" reg/events.jsonl >/dev/null
+	[[ -e reg/events.jsonl && -n $(jq -c --arg c "$1" "select(.cluster == \$c) | select($2)" reg/events.jsonl) ]]
 }
 
 # states CLUSTER: prints the states that it went through, once each
@@ -123,6 +123,76 @@ nothing_left() {
 	run jq -s 'map(.seq) == [range(1; length + 1)]' reg/events.jsonl
 	assert_output true
 	while read -r event; do rnp-register verify <<<"$event" >/dev/null; done <reg/events.jsonl
+	wait_until "an empty machine" nothing_left
+	wait_until "an idle state" grep -q idle state
+}
+
+@test "work: what a registry makes up is refused, and nothing is made for it" {
+	local good other
+	good=$(booking 'true')
+	make_key other
+	# signed by another; a lower price than quoted; a quote that nobody signed; another node's part; a GPU that is not here;
+	# hours that are over; an altered command; no digest
+	assign "$(printf '1%.0s' {1..32})" "$(booking true . other)"
+	assign "$(printf '2%.0s' {1..32})" "$(booking true '.proposal.offers[0].nodes[0].node_uusd_per_hour = 5')" '.node_uusd_per_hour = 5'
+	assign "$(printf '3%.0s' {1..32})" "$(booking true ".proposal.offers[0].nodes[0].quote = (\"0\" * 64)")" '.quote = ("0" * 64)'
+	assign "$(printf '4%.0s' {1..32})" "$(booking true ".proposal.offers[0].nodes[0].node = \"$other\"")"
+	assign "$(printf '5%.0s' {1..32})" "$(booking true '.proposal.offers[0].nodes[0].gpus = ["GPU-1"]')" '.gpus = ["GPU-1"]'
+	assign "$(printf '6%.0s' {1..32})" "$(booking true '.at = "2020-01-01T00:00:00Z"')"
+	assign "$(printf '7%.0s' {1..32})" "$good" '.booking.run_sha256 = ("0" * 64)'
+	assign "$(printf '8%.0s' {1..32})" "$(booking true '.image = "docker.io/library/debian:12"')"
+	start_agent
+	for n in 1:'not signed by customer' 2:'and this node quoted 100000' 3:'has not quoted' 4:'no such part for this node' \
+		5:"no GPU 'GPU-1'" 6:'hours are over' 7:'not signed by customer' 8:'has no digest'; do
+		wait_until "refusal $n" told "$(printf "${n%%:*}%.0s" {1..32})" ".to == \"failed\" and (.cause | contains(\"${n#*:}\"))"
+	done
+	assert [ -z "$(ls "$BOX/work/volumes" | grep -v '^\.' || true)" ]
+	run jq -s 'map(.to) | unique' -c reg/events.jsonl
+	assert_output '["failed"]'
+}
+
+@test "work: the agent is killed while a container runs; the next one finds it, and its end" {
+	assign "$C" "$(booking 'echo begins; sleep 6; echo ends; exit 4')"
+	start_agent
+	wait_until "a running container" told "$C" '.to == "ready"'
+	wait_until "its first line" grep -q begins "reg/log-$C-0"
+	kill -9 "$agent"
+	wait "$agent" || true
+	start_agent
+	wait_until "its end" told "$C" '.exit == 4'
+	wait_until "its release" told "$C" '.to == "released"'
+	assert_equal "$(cat "reg/log-$C-0")" $'begins\nends'
+	assert_equal "$(states "$C")" "proving pulling starting ready releasing released "
+	wait_until "an empty machine" nothing_left
+}
+
+@test "work: a container whose supervisor was killed is a failure of the node, and goes" {
+	assign "$C" "$(booking 'echo begins; sleep 1000')"
+	start_agent
+	wait_until "a running container" told "$C" '.to == "ready"'
+	wait_until "its first line" grep -q begins "reg/log-$C-0"
+	pkill -9 -f "conmon .*$RUN/l/"
+	wait_until "its failure" told "$C" '.to == "failed" and (.cause | contains("supervisor was killed"))'
+	wait_until "an empty machine" nothing_left
+}
+
+@test "work: a lease that is released or not listed any more ends within its grace, whatever its job does with SIGTERM" {
+	assign "$C" "$(booking 'trap "echo asked; exit 0" TERM; echo begins; while :; do sleep 0.1; done')"
+	assign "$D" "$(booking 'trap "" TERM; echo begins; while :; do sleep 1000; done' '.proposal.request.job = "k"')"
+	start_agent --grace 1s
+	wait_until "the first container" grep -q begins "reg/log-$C-0"
+	# there is one device, and so one lease
+	wait_until "a refusal" told "$D" '.to == "failed" and (.cause | contains("is in another lease"))'
+	change "$C" '.want = "release" | .cause = "the customer wants it"'
+	wait_until "its release" told "$C" '.to == "released"'
+	told "$C" '.to == "releasing" and .cause == "the customer wants it"'
+	grep -q asked "reg/log-$C-0"
+	wait_until "an empty machine" nothing_left
+
+	E=$(printf 'e%.0s' {1..32})
+	assign "$E" "$(booking 'trap "" TERM; echo begins; while :; do sleep 1000; done' '.proposal.request.job = "l"')"
+	wait_until "a deaf container" grep -q begins "reg/log-$E-0"
+	echo '[]' >reg/work.json
 	wait_until "an empty machine" nothing_left
 	wait_until "an idle state" grep -q idle state
 }

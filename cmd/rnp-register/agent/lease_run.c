@@ -241,7 +241,8 @@ static int ended(struct lease *l, const struct engine_state *s)
 	if (code < 0 && s->status == ENGINE_EXITED && (s->oom || s->exit < 128))
 		code = s->exit & 255;
 	if (code < 0)
-		return err_set(EX_UNAVAILABLE, "%s, and nobody asked for that", s->cause);
+		return err_set(EX_UNAVAILABLE, "%s%s", s->cause,
+			s->status == ENGINE_LOST ? "" : ", and nobody asked for that");
 	l->row.exit = code;
 	l->told_ns = clock_mono_ns();
 	if (s->oom)
