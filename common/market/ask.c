@@ -30,20 +30,19 @@ static void add_spares(const struct match_index *ix, const struct match_job *wis
 	struct walk walk = { .ix = ix };
 	size_t n = out->noffers ? out->offers[0].nparts : 0;
 	uint64_t *used = xcalloc(ix->n / 64 + 1, sizeof *used);
-	const char *model = n ? ix->nodes[parts->parts[0].node].model : NULL;
+	size_t model_no = n ? ix->groups[ix->facts[parts->parts[0].node].group].model_no :
+			      0;
 	const struct walk_entry *e;
 
 	for (size_t i = 0; i < n; i++)
 		used[parts->parts[i].node / 64] |= (uint64_t)1
 			<< parts->parts[i].node % 64;
-	one.limit_uusd = chooser_room(c, model);
+	one.limit_uusd = chooser_room(c, model_no);
 	if (n) {
 		one.gpus = wish->gpus / (int)n;
 		one.nodes_min = one.nodes_max = 1;
 		walk_begin(&walk, ix, &one, one.gpus);
-		for (size_t i = 0; i < ix->nmodels; i++)
-			if (ix->models[i].name == model)
-				walk_add(&walk, &ix->models[i]);
+		walk_add(&walk, &ix->models[model_no]);
 	}
 	for (; n && out->nspares < max && (e = walk_next(&walk, used)); out->nspares++)
 		choice_add(parts, ix, e, one.gpus);

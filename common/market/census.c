@@ -143,7 +143,7 @@ static struct counting counting_of(const struct match_index *ix,
 		.group = g,
 		.let = match_let(g, j->gpus / parts),
 		.parts = rooms ? 1 : parts,
-		.room_uusd = rooms ? chooser_room(rooms, g->model) : j->limit_uusd };
+		.room_uusd = rooms ? chooser_room(rooms, g->model_no) : j->limit_uusd };
 }
 
 void match_census(const struct match_index *ix, const struct match_job *j,

@@ -129,7 +129,7 @@ static void find_best(struct chooser *c, struct lane *l, int parts)
 		best->nparts = 0;
 }
 
-static struct lane *new_lane(struct chooser *c, int parts, const char *model)
+static struct lane *new_lane(struct chooser *c, int parts, size_t model_no)
 {
 	struct lane *l;
 
@@ -141,7 +141,7 @@ static struct lane *new_lane(struct chooser *c, int parts, const char *model)
 		memset(c->lanes + had, 0, (c->lanes_cap - had) * sizeof *c->lanes);
 	}
 	l = &c->lanes[c->nlanes++];
-	l->model = model;
+	l->model_no = model_no;
 	l->known = false;
 	l->room_uusd = c->job->limit_uusd;
 	walk_begin(&l->walk, c->ix, c->job, c->job->gpus / parts);
@@ -153,13 +153,14 @@ static void open_lanes(struct chooser *c, int parts)
 {
 	c->nlanes = 0;
 	if (parts == 1)
-		new_lane(c, 1, NULL);
+		new_lane(c, 1, 0);
 	for (size_t i = 0; i < c->ix->nmodels; i++) {
 		const struct model *m = &c->ix->models[i];
 
-		if (match_wants_model(c->job, m->name))
+		/* of a model of which there are too few nothing is to be had */
+		if (match_wants_model(c->job, m->name) && m->members >= (size_t)parts)
 			walk_add(parts == 1 ? &c->lanes->walk :
-					      &new_lane(c, parts, m->name)->walk,
+					      &new_lane(c, parts, i)->walk,
 				m);
 	}
 }
@@ -173,6 +174,17 @@ static bool is_better(const struct match_index *ix, const struct choice *a,
 	return match_goes_before(ix, a->parts[0].node, b->parts[0].node);
 }
 
+/* Whether a lane cannot have what is as good, by the least that a node of it costs. With a limit
+ * all are looked at, because it is said which nodes are above it. */
+static bool is_hopeless(const struct chooser *c, const struct lane *l, int parts,
+	const struct choice *best)
+{
+	const struct walk_heap *h = &l->walk.heap;
+
+	return !l->known && best && c->job->limit_uusd == MATCH_NO_LIMIT && h->n &&
+		h->at->cost * parts * (1 - 1e-12) > best->score;
+}
+
 static const struct choice *best_of_lanes(struct chooser *c, int parts)
 {
 	struct choice *best = NULL;
@@ -180,6 +192,8 @@ static const struct choice *best_of_lanes(struct chooser *c, int parts)
 	for (size_t i = 0; i < c->nlanes; i++) {
 		struct lane *l = &c->lanes[i];
 
+		if (is_hopeless(c, l, parts, best))
+			continue;
 		if (!l->known)
 			find_best(c, l, parts);
 		if (l->best.nparts && (!best || is_better(c->ix, &l->best, best)))
@@ -241,11 +255,22 @@ const struct choice *chooser_next(struct chooser *c)
 	return c->last;
 }
 
-int64_t chooser_room(const struct chooser *c, const char *model)
+int64_t chooser_room(const struct chooser *c, size_t model_no)
 {
-	for (size_t i = 0; i < c->nlanes; i++)
-		if (c->parts == 1 || c->lanes[i].model == model)
-			return c->lanes[i].room_uusd;
+	size_t low = 0, n = c->nlanes;
+
+	if (n && c->parts == 1)
+		return c->lanes->room_uusd;
+	while (low < n) {
+		size_t mid = low + (n - low) / 2;
+
+		if (c->lanes[mid].model_no == model_no)
+			return c->lanes[mid].room_uusd;
+		if (c->lanes[mid].model_no < model_no)
+			low = mid + 1;
+		else
+			n = mid;
+	}
 	return c->job->limit_uusd;
 }
 
@@ -381,7 +406,7 @@ static bool choose_fgd(const struct match_index *ix, struct chooser *c,
 	const struct match_job *j, struct choice *best)
 {
 	chooser_begin(c, ix, j);
-	new_lane(c, 1, NULL);
+	new_lane(c, 1, 0);
 	best->nparts = 0;
 	best->score = MATCH_HEAP_NONE;
 	for (size_t i = 0; i < ix->ngroups; i++) {

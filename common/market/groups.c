@@ -173,40 +173,73 @@ void match_withdraw(struct match_index *ix, size_t node)
 	match_heap_remove(ix, level_of(&ix->groups[n->group], n->free_gpus), n->heap_at);
 }
 
+static bool is_model(const void *models, uint32_t i, const void *name)
+{
+	return ((const struct model *)models)[i].name == name;
+}
+
+static uint32_t hash_of_model(const char *name)
+{
+	uint64_t h = (uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u;
+
+	return (uint32_t)((h ^ h >> 29) * 0x9e3779b97f4a7c15u >> 32);
+}
+
 /* Puts a group on the list of its model. */
 static void list_group(struct match_index *ix, size_t group)
 {
 	struct group *g = &ix->groups[group];
+	uint32_t hash = hash_of_model(g->model);
 	struct model *m;
-	size_t i = 0;
+	uint64_t *slot;
 
-	while (i < ix->nmodels && ix->models[i].name != g->model)
-		i++;
-	if (i == ix->nmodels) {
-		ix->models = xgrow(ix->models, &ix->models_cap, i + 1,
+	hash_index_reserve(&ix->model_index);
+	slot = hash_index_slot(&ix->model_index, hash, is_model, ix->models, g->model);
+	if (!*slot) {
+		ix->models = xgrow(ix->models, &ix->models_cap, ix->nmodels + 1,
 			sizeof *ix->models);
-		ix->models[ix->nmodels++] = (struct model){ .name = g->model };
+		ix->models[ix->nmodels] = (struct model){ .name = g->model };
+		hash_index_set(&ix->model_index, slot, hash, ix->nmodels++);
 	}
-	m = &ix->models[i];
+	g->model_no = (uint32_t)*slot - 1;
+	m = &ix->models[g->model_no];
 	m->groups = xgrow(m->groups, &m->cap, m->n + 1, sizeof *m->groups);
 	g->model_at = m->n;
 	m->groups[m->n++] = group;
 }
 
 /* A model without groups goes, too: names come from outside. */
+static void drop_model(struct match_index *ix, size_t no)
+{
+	const char *name = ix->models[no].name;
+	struct model *m = &ix->models[no];
+
+	hash_index_remove(&ix->model_index,
+		hash_index_slot(&ix->model_index, hash_of_model(name), is_model,
+			ix->models, name));
+	free(m->groups);
+	if (no == --ix->nmodels)
+		return;
+	/* the last one takes its place */
+	name = ix->models[ix->nmodels].name;
+	hash_index_set(&ix->model_index,
+		hash_index_slot(&ix->model_index, hash_of_model(name), is_model,
+			ix->models, name),
+		hash_of_model(name), no);
+	*m = ix->models[ix->nmodels];
+	for (size_t i = 0; i < m->n; i++)
+		ix->groups[m->groups[i]].model_no = no;
+}
+
 static void unlist_group(struct match_index *ix, size_t group)
 {
 	struct group *g = &ix->groups[group];
-	struct model *m = ix->models;
+	struct model *m = &ix->models[g->model_no];
 
-	while (m->name != g->model)
-		m++;
 	m->groups[g->model_at] = m->groups[--m->n];
 	ix->groups[m->groups[g->model_at]].model_at = g->model_at;
-	if (m->n)
-		return;
-	free(m->groups);
-	*m = ix->models[--ix->nmodels];
+	if (!m->n)
+		drop_model(ix, g->model_no);
 }
 
 static size_t new_group(struct match_index *ix, const struct match_node *n)
@@ -234,6 +267,7 @@ void match_join_group(struct match_index *ix, size_t node)
 		hash_index_set(&ix->group_index, slot, hash, new_group(ix, n));
 	n->group = (uint32_t)*slot - 1;
 	ix->groups[n->group].members++;
+	ix->models[ix->groups[n->group].model_no].members++;
 }
 
 static void release_group(struct group *g)
@@ -252,6 +286,7 @@ void match_leave_group(struct match_index *ix, size_t node)
 	leave_area(ix, n, ix->facts[node].area);
 	ix->facts[node].all_uusd = -1;
 	ix->nspot -= n->spot;
+	ix->models[g->model_no].members--;
 	if (--g->members)
 		return;
 	hash_index_remove(&ix->group_index,
@@ -318,6 +353,7 @@ void match_groups_release(struct match_index *ix)
 	hash_index_release(&ix->area_index);
 	free(ix->classes);
 	hash_index_release(&ix->group_index);
+	hash_index_release(&ix->model_index);
 }
 
 /* --- taking and giving back ----------------------------------------------------------------- */

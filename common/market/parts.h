@@ -44,13 +44,14 @@ struct group {
 	int nlevels;
 	/* those with a GPU of which a part is taken */
 	size_t *partial, npartial, partial_cap;
-	size_t model_at; /* in the model's list */
+	size_t model_no, model_at; /* which it is of all, and this group in its list */
 };
 
 /* The groups of a model, so that a job looks at no others. */
 struct model {
 	const char *name;
 	size_t *groups, n, cap;
+	size_t members; /* of all of them */
 };
 
 /* What of a node is asked one by one, close together. */
@@ -84,6 +85,7 @@ struct match_index {
 	struct hash_index group_index;
 	struct model *models;
 	size_t nmodels, models_cap;
+	struct hash_index model_index;
 	size_t nspot; /* nodes that are */
 	struct match_area *areas;
 	size_t nareas, areas_cap, *free_areas, nfree_areas, free_areas_cap;
@@ -193,7 +195,7 @@ struct chooser {
 	const struct choice *last; /* NULL: none */
 	/* one for each model, or for all where it is one node */
 	struct lane {
-		const char *model;
+		size_t model_no; /* in rising order */
 		struct walk walk;
 		struct choice best;
 		bool known; /* what is the best here */
@@ -212,7 +214,7 @@ const struct choice *chooser_next(struct chooser *c);
 
 /* What a node of a model may cost beside the cheapest others, so that all is within the limit: less
  * than 0 where these are not. */
-int64_t chooser_room(const struct chooser *c, const char *model);
+int64_t chooser_room(const struct chooser *c, size_t model_no);
 void chooser_release(struct chooser *c);
 
 /* GPUs of a node of a group, or the node where that has none. */

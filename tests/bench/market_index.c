@@ -263,6 +263,11 @@ static void measure(size_t n, bool odd)
 	put_rare(ix);
 	if (odd) {
 		time_question(ix, "8 GPUs (odd)", &j, 100, true, FEW_MAX);
+		/* of a thousand models each is tried; that there are as many is not expected */
+		j = job_of(8, 8);
+		time_question(ix, "8 nodes (odd)", &j, 100, true, 4 * FEW_MAX);
+		j = job_of(1000, 125);
+		time_question(ix, "1,000 GPUs (odd)", &j, 100, false, 4 * MANY_MAX);
 	} else {
 		ask_few(ix);
 		ask_many(ix);
