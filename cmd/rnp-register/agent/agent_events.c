@@ -36,6 +36,8 @@ static json_t *make_event(const struct agent *a, const struct lease_row *row,
 		json_set_i64(e, "ready_ms", row->ready_ms);
 	if (news->exit)
 		json_set_i64(e, "exit", row->exit);
+	if (news->artifacts && *news->artifacts)
+		json_set_text(e, "artifacts", news->artifacts);
 	if (news->pull)
 		json_set_i64(e, "bytes", news->pull->bytes);
 	if (news->pull && news->pull->bytes_total)

@@ -42,6 +42,7 @@ struct lease {
 	int64_t seen_ns;   /* when it was last seen to run; 0: does not */
 	int64_t told_ns, kept_ns,
 		logged_ns;     /* last report, last row written, last piece of log */
+	int64_t collected;     /* how often its artifacts were sent on */
 	char peers_sha256[65]; /* of the peers whose names the container has */
 };
 
@@ -77,6 +78,7 @@ struct agent {
 struct event_news {
 	const char *cause;              /* NULL: nothing */
 	const struct engine_pull *pull; /* NULL: no pull */
+	const char *artifacts;          /* name of their manifest; NULL: nothing new */
 	bool exit;                      /* the run has ended, with row->exit */
 };
 
@@ -132,5 +134,13 @@ int lease_unpack(struct lease *l);
 
 /* Sends what the log has; all: to its end. */
 void lease_send_log(struct lease *l, bool all);
+
+/* lease_artifacts.c: the paths that a booking wants kept, a line each, and how often, for the
+ * container; the name of what was kept of this rank before, or NULL. */
+void lease_artifact_lines(struct buf *paths, struct buf *every, const struct lease *l);
+const char *lease_artifacts_before(const struct lease *l);
+/* Sends on what the container has collected since the last time; name: of its manifest, "" where
+ * there is nothing new. Returns 0, or -1 with err_set. */
+int lease_send_artifacts(struct lease *l, char name[65]);
 
 #endif

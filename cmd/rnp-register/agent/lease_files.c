@@ -163,54 +163,67 @@ static int unpack_one(struct lease *l, const char *name, const char *dir,
 	return rc;
 }
 
-/* Makes the folder in which further directories are unpacked, for the container's root. */
-static int make_mounts(const struct buf *work, uint32_t owner)
+/* Makes a folder of the container's root, unless it is there. */
+static int make_folder(const struct buf *work, const char *name, uint32_t owner)
 {
 	struct buf path = BUF_INIT;
 	int rc = 0;
 
-	for (int i = 0; i < 2 && rc == 0; i++) {
-		buf_reset(&path);
-		buf_addf(&path, "%s%s", buf_text(work), i ? "/.rnp/mounts" : "/.rnp");
-		if (mkdir(buf_text(&path), 0755) < 0 ||
-			lchown(buf_text(&path), owner, owner) < 0)
-			rc = err_sys(EX_IOERR, "cannot make '%s'", buf_text(&path));
-	}
+	buf_addf(&path, "%s/%s", buf_text(work), name);
+	if (mkdir(buf_text(&path), 0755) < 0 && errno != EEXIST)
+		rc = err_sys(EX_IOERR, "cannot make '%s'", buf_text(&path));
+	else if (lchown(buf_text(&path), owner, owner) < 0)
+		rc = err_sys(EX_IOERR, "cannot give '%s' away", buf_text(&path));
+	buf_release(&path);
+	return rc;
+}
+
+/* Unpacks a directory as .rnp/NAME of the work directory. */
+static int unpack_beside(struct lease *l, const char *manifest, const struct buf *work,
+	const char *name, const struct unpack_config *c)
+{
+	struct buf path = BUF_INIT;
+	int rc = make_folder(work, ".rnp", c->uid);
+
+	if (rc == 0 && strchr(name, '/'))
+		rc = make_folder(work, ".rnp/mounts", c->uid);
+	buf_addf(&path, "%s/.rnp/%s", buf_text(work), name);
+	if (rc == 0)
+		rc = unpack_one(l, manifest, buf_text(&path), c);
 	buf_release(&path);
 	return rc;
 }
 
 /* The blobs of a booking are manifests: the first is that of the work directory, the others go into
- * .rnp/mounts/1 and so on below it, from where its setup takes them to their places. */
+ * .rnp/mounts/1 and so on below it, from where its setup takes them to their places. What was kept
+ * of this rank before goes into .rnp/artifacts, and start.sh takes that. */
 int lease_unpack(struct lease *l)
 {
-	const struct sandbox_place *place = &l->agent->place;
+	const char *kept = lease_artifacts_before(l);
 	uint32_t owner = AGENT_FIRST_ID + (uint32_t)l->row.slot * AGENT_IDS;
 	struct unpack_config c = { .entries_max = ENTRIES_MAX,
 		.uid = owner,
 		.gid = owner,
 		.fetch = fetch_blob,
 		.ctx = l };
-	struct buf work = BUF_INIT, path = BUF_INIT;
+	struct buf work = BUF_INIT;
+	char name[40];
 	int rc = 0;
 
-	if (!l->now.nblobs)
-		return 0;
-	sandbox_work(&work, place, l->row.id);
+	sandbox_work(&work, &l->agent->place, l->row.id);
 	/* an agent before us may have done it already */
-	if (rmdir(buf_text(&work)) < 0 && errno == ENOTEMPTY)
+	if (l->now.nblobs && rmdir(buf_text(&work)) < 0 && errno == ENOTEMPTY)
 		goto out;
-	rc = unpack_one(l, l->now.blobs[0], buf_text(&work), &c);
-	if (rc == 0 && l->now.nblobs > 1)
-		rc = make_mounts(&work, owner);
+	if (l->now.nblobs)
+		rc = unpack_one(l, l->now.blobs[0], buf_text(&work), &c);
 	for (size_t i = 1; i < l->now.nblobs && rc == 0; i++) {
-		buf_reset(&path);
-		buf_addf(&path, "%s/.rnp/mounts/%zu", buf_text(&work), i);
-		rc = unpack_one(l, l->now.blobs[i], buf_text(&path), &c);
+		snprintf(name, sizeof name, "mounts/%zu", i);
+		rc = unpack_beside(l, l->now.blobs[i], &work, name, &c);
 	}
+	if (rc == 0 && kept)
+		rc = unpack_beside(l, kept, &work, "artifacts", &c);
 out:
 	buf_release(&work);
-	buf_release(&path);
 	return rc;
 }
 
@@ -308,6 +321,22 @@ static void add_environment(struct buf *out, const struct lease *l, const struct
 	add_variable(out, "RNP_", "RESTART", text);
 }
 
+/* What start.sh keeps: paths, and how often. */
+static int put_artifacts(const struct lease *l)
+{
+	struct buf paths = BUF_INIT, every = BUF_INIT;
+	int rc = 0;
+
+	lease_artifact_lines(&paths, &every, l);
+	if (paths.len)
+		rc = put_file(l, "artifacts", buf_text(&paths), paths.len);
+	if (rc == 0 && every.len)
+		rc = put_file(l, "artifacts_every", buf_text(&every), every.len);
+	buf_release(&paths);
+	buf_release(&every);
+	return rc;
+}
+
 int lease_write_start(struct lease *l)
 {
 	struct buf dir = BUF_INIT;
@@ -319,7 +348,8 @@ int lease_write_start(struct lease *l)
 	if (rc < 0 ||
 		put_file(l, "start", agent_embedded_texts[0],
 			strlen(agent_embedded_texts[0])) < 0 ||
-		make_gate(l) < 0 || fetch_script(l, l->now.setup, "setup") < 0)
+		make_gate(l) < 0 || put_artifacts(l) < 0 ||
+		fetch_script(l, l->now.setup, "setup") < 0)
 		return -1;
 	return fetch_script(l, l->now.run, "run");
 }

@@ -234,7 +234,8 @@ static int report(struct lease *l)
 static int ended(struct lease *l, const struct engine_state *s)
 {
 	int code = sandbox_exit(&l->agent->place, l->row.id);
-	char cause[ENGINE_CAUSE_MAX + 40];
+	char cause[ENGINE_CAUSE_MAX + 40], lost[ENGINE_CAUSE_MAX + 300] = "",
+								   artifacts[65];
 
 	count(l, false);
 	/* the job says how it ended; a kill for want of memory it cannot survive to say */
@@ -251,8 +252,30 @@ static int ended(struct lease *l, const struct engine_state *s)
 	else
 		snprintf(cause, sizeof cause, "run ended with %d", code);
 	lease_send_log(l, true);
+	if (lease_send_artifacts(l, artifacts) < 0) {
+		snprintf(lost, sizeof lost, "%s; its artifacts could not be sent: %.200s",
+			cause, err_get()->text);
+		err_clear();
+	}
 	return event_tell(l->agent, &l->row, LEASE_READY,
-		&(struct event_news){ .cause = cause, .exit = true });
+		&(struct event_news){ .cause = lost[0] ? lost : cause,
+			.artifacts = artifacts,
+			.exit = true });
+}
+
+/* What the job has kept while it runs. A registry that cannot have it now gets it next time. */
+static int keep(struct lease *l)
+{
+	char name[65];
+
+	if (lease_send_artifacts(l, name) < 0) {
+		err_clear();
+		return 0;
+	}
+	return name[0] ? event_tell(l->agent, &l->row, LEASE_READY,
+				 &(struct event_news){ .cause = "artifacts were kept",
+					 .artifacts = name }) :
+			 0;
 }
 
 /* One look at it. */
@@ -276,6 +299,8 @@ static int watch_once(struct lease *l)
 	lease_look(l, 0);
 	if (since_ms(l->logged_ns) >= LOG_MS)
 		lease_send_log(l, false);
+	if (keep(l) < 0)
+		return -1;
 	if (since_ms(l->told_ns) >= REPORT_MS)
 		return report(l);
 	if (since_ms(l->kept_ns) >= KEEP_MS) {

@@ -80,12 +80,20 @@ void sandbox_work(struct buf *out, const struct sandbox_place *place, const char
 	buf_adds(out, "/work");
 }
 
-/* The file is the container's: a link, a pipe, a gigabyte are no exit code. */
-int sandbox_exit(const struct sandbox_place *place, const char *id)
+void sandbox_out(struct buf *out, const struct sandbox_place *place, const char *id)
 {
-	char *path = data_path(place, id, "/out/exit"), text[8] = "";
+	volume_data(out, place->volumes.dir, id);
+	buf_adds(out, "/out");
+}
+
+/* Reads a number from a file of the container's: a link, a pipe, a gigabyte are none. Returns it,
+ * or -1 without err_set. */
+static int64_t read_number(const struct sandbox_place *place, const char *id,
+	const char *name, int64_t max)
+{
+	char *path = data_path(place, id, name), text[16] = "";
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	int64_t code = -1;
+	int64_t number = -1;
 	struct stat st;
 
 	free(path);
@@ -94,12 +102,24 @@ int sandbox_exit(const struct sandbox_place *place, const char *id)
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
 		read(fd, text, sizeof text - 1) > 0) {
 		text[strcspn(text, "\n")] = '\0';
-		if (num_i64(text, "exit", 0, 255, &code) < 0)
-			code = -1;
+		if (num_i64(text, "number", 0, max, &number) < 0)
+			number = -1;
 		err_clear();
 	}
 	close(fd);
-	return (int)code;
+	return number;
+}
+
+int64_t sandbox_collected(const struct sandbox_place *place, const char *id)
+{
+	int64_t n = read_number(place, id, "/out/collected", 1000000000);
+
+	return n < 0 ? 0 : n;
+}
+
+int sandbox_exit(const struct sandbox_place *place, const char *id)
+{
+	return (int)read_number(place, id, "/out/exit", 255);
 }
 
 void sandbox_forget_exit(const struct sandbox_place *place, const char *id)

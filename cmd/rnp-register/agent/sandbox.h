@@ -35,6 +35,12 @@ void sandbox_in(struct buf *out, const struct sandbox_place *place, const char *
 /* Appends the path of its work directory, in its volume. Pure. */
 void sandbox_work(struct buf *out, const struct sandbox_place *place, const char *id);
 
+/* Appends the path of its folder "out", in its volume: the container's. Pure. */
+void sandbox_out(struct buf *out, const struct sandbox_place *place, const char *id);
+
+/* How often the container has put its artifacts into the folder "artifacts" of "out". */
+int64_t sandbox_collected(const struct sandbox_place *place, const char *id);
+
 /* Reads how the container says that its run ended. Returns 0 to 255, or -1: it has not (no
  * err_set). */
 int sandbox_exit(const struct sandbox_place *place, const char *id);

@@ -5,6 +5,7 @@ in=/run/rnp
 out=/run/rnp-out
 job=
 ended=
+collector=
 
 # SIGTERM is for the job: this shell stays to say how it ended
 trap 'ended=143; [ -z "$job" ] || kill -TERM "-$job" 2>/dev/null || kill -TERM "$job" 2>/dev/null' TERM
@@ -25,7 +26,49 @@ run() {
 	job=
 }
 
+# copies what is to be kept into $out/artifacts, from where the agent sends it on
+collect() {
+	[ -e "$in/artifacts" ] || return 0
+	part=$out/artifacts.part
+	rm -rf "$part"
+	mkdir -p "$part"
+	while IFS= read -r path; do
+		case $path in
+		\~/*) path=$HOME/${path#??} ;;
+		esac
+		case $path in
+		/*) to=$part/root$path ;;
+		*) to=$part/work/$path ;;
+		esac
+		if [ -e "$path" ]; then mkdir -p "${to%/*}" && cp -a "$path" "$to"; fi
+	done <"$in/artifacts"
+	rm -rf "$out/artifacts"
+	mv "$part" "$out/artifacts"
+	collected=$(cat "$out/collected" 2>/dev/null)
+	echo $((${collected:-0} + 1)) >"$out/collected.part" && mv "$out/collected.part" "$out/collected"
+}
+
+# so often while the job runs
+collect_always() {
+	trap 'exit 0' TERM
+	while :; do
+		sleep "$1" &
+		wait $!
+		collect
+	done
+}
+
+# what was kept of this rank goes back to its place
+restore() {
+	[ -d .rnp/artifacts ] || return 0
+	if [ -d .rnp/artifacts/work ]; then cp -a .rnp/artifacts/work/. .; fi
+	if [ -d .rnp/artifacts/root ]; then cp -a .rnp/artifacts/root/. /; fi
+	rm -rf .rnp
+}
+
 finish() {
+	if [ -n "$collector" ]; then kill "$collector" 2>/dev/null && wait "$collector"; fi
+	collect
 	echo "$code" >"$out/exit.part" && mv "$out/exit.part" "$out/exit"
 	exit "$code"
 }
@@ -49,6 +92,11 @@ if [ -e "$in/setup" ] && [ ! -e "$out/setup" ]; then
 	: >"$out/setup"
 fi
 if [ -e "$in/run" ] && [ -z "$ended" ]; then
+	restore
+	if [ -e "$in/artifacts_every" ]; then
+		collect_always "$(cat "$in/artifacts_every")" &
+		collector=$!
+	fi
 	run "$shell" "$in/run"
 	finish
 fi

@@ -64,6 +64,7 @@ static int show_member(void *ctx, struct member_row *w)
 		node_state_deadline(w->state, w->since_ms, w->heard_ms));
 	if (node_state_live(w->state))
 		reach_set_places(one, s->cluster, w);
+	set_words(one, "artifacts", w->artifacts);
 	json_set_i64(one, "uusd_per_hour", w->uusd_per_hour);
 	set_count(one, "ready_ms", w->ready_ms);
 	if (w->exit >= 0)

@@ -28,7 +28,7 @@ struct arriving {
 	const char *cluster;
 	int64_t rank, seq;
 	int64_t ready_ms, exit, bytes, bytes_total; /* -1: not said */
-	const char *cause, *address, *ssh;
+	const char *cause, *address, *ssh, *artifacts;
 	enum node_state to;
 	/* out */
 	int status; /* 201; 200: it was here; 403, 404, 409 */
@@ -113,6 +113,8 @@ static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 		snprintf(w->address, sizeof w->address, "%s", a->address);
 	if (a->ssh)
 		snprintf(w->ssh, sizeof w->ssh, "%s", a->ssh);
+	if (a->artifacts)
+		snprintf(w->artifacts, sizeof w->artifacts, "%s", a->artifacts);
 	if (a->bytes >= 0)
 		w->bytes = a->bytes;
 	if (a->bytes_total >= 0)
@@ -224,6 +226,7 @@ static int read_event(struct arriving *a)
 		json_opt_text(e, "body", "cause", &a->cause) < 0 ||
 		json_opt_text(e, "body", "address", &a->address) < 0 ||
 		json_opt_text(e, "body", "ssh", &a->ssh) < 0 ||
+		json_opt_text(e, "body", "artifacts", &a->artifacts) < 0 ||
 		json_opt_i64(e, "body", "ready_ms", 0, JSON_SAFE_INTEGER_MAX,
 			&a->ready_ms) < 0 ||
 		json_opt_i64(e, "body", "exit", 0, 255, &a->exit) < 0 ||

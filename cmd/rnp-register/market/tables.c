@@ -117,6 +117,7 @@ static const char *const steps[] = {
 	" body TEXT NOT NULL"
 	") STRICT, WITHOUT ROWID;"
 	"ALTER TABLE clusters ADD COLUMN ssh_keys TEXT NOT NULL DEFAULT '[]';",
+	"ALTER TABLE members ADD COLUMN artifacts TEXT NOT NULL DEFAULT '';",
 	NULL,
 };
 
@@ -129,7 +130,8 @@ const struct store_module market_tables = { "market", steps };
 #define MEMBER                                                                        \
 	"SELECT id, cluster, rank, turn, node, quote, gpus, cause, address, ssh, "    \
 	"state, since_ms, heard_ms, uusd_per_hour, node_uusd_per_hour, ready_at_ms, " \
-	"ready_ms, charged_uusd, node_seq, exit, bytes, bytes_total FROM members WHERE "
+	"ready_ms, charged_uusd, node_seq, exit, bytes, bytes_total, artifacts "      \
+	"FROM members WHERE "
 /* NODE_RELEASING is the last state with a lease */
 #define LIVE "state <= 5"
 
@@ -156,13 +158,17 @@ static const char *const texts[ROWS_STATEMENTS] = {
 		"INSERT INTO members (cluster, rank, turn, node, quote, gpus, cause, "
 		"address, ssh, state, since_ms, heard_ms, deadline_ms, uusd_per_hour, "
 		"node_uusd_per_hour, ready_at_ms, ready_ms, charged_uusd, node_seq, exit, "
-		"bytes, bytes_total, changed) VALUES "
-		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, -1, 0, 0, 0)",
+		"bytes, bytes_total, changed, artifacts) VALUES "
+		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, -1, 0, 0, 0, "
+		/* who takes a rank over goes on from what was kept of it */
+		"coalesce((SELECT artifacts FROM members WHERE cluster = ?1 AND rank = ?2 "
+		"ORDER BY turn DESC LIMIT 1), ''))",
 	[ROWS_MEMBER_UPDATE] =
 		"UPDATE members SET cause = ?, address = ?, ssh = ?, state = ?, "
 		"since_ms = ?, heard_ms = ?, deadline_ms = ?, ready_at_ms = ?, "
 		"ready_ms = ?, charged_uusd = ?, node_seq = ?, exit = ?, bytes = ?, "
-		"bytes_total = ? WHERE id = ?",
+		"bytes_total = ?, artifacts = coalesce(nullif(?, ''), artifacts) "
+		"WHERE id = ?",
 	/* whatever happens to one, its peers hear of it */
 	[ROWS_MEMBERS_TOUCH] =
 		"UPDATE members SET changed = (SELECT max(id) FROM events) "
@@ -295,6 +301,7 @@ void member_read(sqlite3_stmt *q, struct member_row *w)
 	TEXT(w->cause, 7);
 	TEXT(w->address, 8);
 	TEXT(w->ssh, 9);
+	TEXT(w->artifacts, 22);
 }
 
 /* Steps a bound statement; reads its row, if there is one, and resets it. */
@@ -418,9 +425,9 @@ int member_update(struct rows *r, const struct member_row *w)
 {
 	return rows_run(r, ROWS_MEMBER_UPDATE,
 		"ttt"
-		"iiiiiiiiiiii",
+		"iiiiiiiiiiiti",
 		w->cause, w->address, w->ssh, (int64_t)w->state, w->since_ms, w->heard_ms,
 		node_state_deadline(w->state, w->since_ms, w->heard_ms), w->ready_at_ms,
 		w->ready_ms, w->charged_uusd, w->node_seq, w->exit, w->bytes,
-		w->bytes_total, w->id);
+		w->bytes_total, w->artifacts, w->id);
 }

@@ -42,6 +42,7 @@ struct member_row {
 	char node[KEY_ADDRESS_MAX], quote[65];
 	char gpus[3000]; /* a JSON array of uuids; "[]": a node without */
 	char cause[CAUSE_MAX], address[65], ssh[LEASE_TEXT_MAX];
+	char artifacts[65]; /* manifest of what was kept last; "": nothing */
 	enum node_state state;
 	int64_t since_ms, heard_ms;
 	int64_t uusd_per_hour, node_uusd_per_hour;

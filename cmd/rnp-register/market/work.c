@@ -75,6 +75,8 @@ static void set_lease(json_t *to, const struct member_row *w)
 	json_set_text(to, "state", node_state_names[w->state]);
 	json_set_text(to, "want", w->state == NODE_RELEASING ? "release" : "run");
 	json_set_text(to, "cause", w->cause);
+	if (w->artifacts[0])
+		json_set_text(to, "artifacts", w->artifacts);
 	json_set_i64(to, "seq", w->node_seq);
 	json_set_i64(to, "ready_ms", w->ready_ms);
 }
