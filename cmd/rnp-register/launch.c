@@ -9,6 +9,7 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/customer/customer.h"
+#include "cmd/rnp-register/customer/bring.h"
 #include "cmd/rnp-register/customer/course.h"
 #include "cmd/rnp-register/customer/echo.h"
 #include "cmd/rnp-register/customer/jobfile.h"
@@ -29,7 +30,8 @@
 #define SSH_KEYS_MAX 16
 
 static struct opt_list envs, secrets, drops, ssh_keys;
-static const char *registry, *ca_file, *key_path, *passphrase_file, *cluster_name;
+static const char *registry, *ca_file, *key_path, *passphrase_file, *cluster_name,
+	*artifacts_dir;
 static int64_t hours;
 static bool check, pass_exit;
 
@@ -41,6 +43,8 @@ static const struct opt opts[] = {
 	OPT_IN(I64, "hours", &hours, "H", 1, 876000,
 		"book for so many (default until the deadline, or 24)"),
 	OPT(LIST, "ssh-key", &ssh_keys, "F", "a public key that may log in; several"),
+	OPT(TEXT, "artifacts", &artifacts_dir, "D",
+		"where artifacts come to (default artifacts/CLUSTER)"),
 	OPT_SWITCH("exit-code", &pass_exit, "end with the code with which the job ended"),
 	OPT(TEXT, "follow", &cluster_name, "C",
 		"launch nothing: follow this cluster to its end"),
@@ -222,7 +226,7 @@ static int follow_to_end(struct customer *c, const char *cluster)
 {
 	json_t *record = NULL;
 	struct echo echo;
-	int code = 0, end, rc;
+	int code = 0, lost = 0, end, rc;
 
 	echo_start(&echo, c, cluster);
 	end = course_follow(c, cluster, &stopped, &record, &code);
@@ -233,10 +237,14 @@ static int follow_to_end(struct customer *c, const char *cluster)
 		prog_info(
 			"still running: rnp-register launch --follow %s goes on from here",
 			cluster);
+	else if (bring_artifacts(c, record, artifacts_dir) < 0)
+		lost = err_report();
 	rc = out_record(record);
 	json_decref(record);
 	if (rc < 0)
 		return -1;
+	if (lost)
+		return lost;
 	return end == COURSE_FAILED ? (pass_exit && code ? code : EXIT_NO) :
 		end == COURSE_ENDED ? EX_TEMPFAIL :
 				      EX_OK;

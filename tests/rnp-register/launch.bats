@@ -127,7 +127,7 @@ job() {
 
 @test "launch: what a job file may say, and nodes cannot do yet, is refused before anything is sent" {
 	rnp-register keygen --out c.json >/dev/null
-	for field in 'artifacts: {paths: [a]}' 'resources: {autostop: 10}' 'resources: {job_recovery: {max_restarts_on_errors: 1}}'; do
+	for field in 'resources: {autostop: 10}' 'resources: {job_recovery: {max_restarts_on_errors: 1}}'; do
 		job "$field\nrun: a\n"
 		refused 65 " cannot be launched yet" rnp-register launch -q --registry http://127.0.0.1:1 --key c.json job.yaml
 	done
@@ -218,4 +218,36 @@ job() {
 	says a 0 ready '{exit: 0}'
 	says a 0 released
 	launch_ends 0
+}
+
+@test "launch: what a container starts with keeps artifacts now and then and at the end, and puts them back" {
+	mkdir -p in out home/sky_workdir
+	sed "s#^in=.*#in=$PWD/in#; s#^out=.*#out=$PWD/out#" "$ROOT/cmd/rnp-register/agent/start.sh" >start.sh
+	printf '%s\n' made "$PWD/elsewhere/log" '~/notes' 'not there' >in/artifacts
+	echo 1 >in/artifacts_every
+	mkfifo in/gate
+	: >in/go
+	cat >in/run <<-'END'
+		mkdir -p made ../../elsewhere
+		echo first >made/state
+		echo log >../../elsewhere/log
+		until [ -e ../../out/artifacts/work/made/state ]; do sleep 0.1; done
+		echo second >made/state
+		echo note >~/notes
+		exit 4
+	END
+	HOME=$PWD/home run sh start.sh
+	assert_failure 4
+	assert_equal "$(cat out/exit)" 4
+	assert_equal "$(cat out/artifacts/work/made/state "out/artifacts/root$PWD/elsewhere/log" "out/artifacts/root$PWD/home/notes" | tr '\n' ' ')" "second log note "
+	(($(cat out/collected) >= 2))
+	# another node goes on from there
+	mkdir -p home/sky_workdir/.rnp
+	mv out/artifacts home/sky_workdir/.rnp/artifacts
+	rm -rf home/sky_workdir/made elsewhere home/notes out/exit
+	echo 'cat made/state ../../elsewhere/log ~/notes' >in/run
+	HOME=$PWD/home run sh start.sh
+	assert_success
+	assert_output $'second\nlog\nnote'
+	[[ ! -e home/sky_workdir/.rnp ]]
 }

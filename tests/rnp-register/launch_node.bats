@@ -60,19 +60,29 @@ is_offered() {
 		secrets: {TOKEN: null}
 		file_mounts: {~/conf: conf}
 		resources: {cpus: 1, memory: 0.128, disk_size: 64MB, image_id: "docker:$PLAIN"}
+		artifacts: {paths: [made, /tmp/log, ~/notes, nowhere]}
 		setup: echo setup ran
 		run: |
 		  echo "\$GREETING \$(cat hello) \$(cat ~/conf/there)"
 		  echo "rank \$SKYPILOT_NODE_RANK of \$SKYPILOT_NUM_NODES, \${#TOKEN} letters"
+		  mkdir -p made/deep && echo kept >made/deep/file && echo a line >/tmp/log && echo note >~/notes
+		  # a folder that has become a link leads the agent nowhere
+		  rm -rf /run/rnp-out/artifacts && ln -s /etc /run/rnp-out/artifacts && echo 77 >/run/rnp-out/collected
 		  sleep 1
+		  rm /run/rnp-out/artifacts
 		  exit 5
 	END
 	TOKEN=k7Qz0vXw9 run_split rnp-register launch --registry "$url" --key c.json --hours 1 --secret TOKEN --exit-code job.yaml
 	echo "$stderr" >launched.err
 	[[ $status == 5 ]] || fail "$status: $stderr; $(cat agent.err)"
 	jq -e '.state == "failed" and .exit == 5 and .uusd > 0 and .seconds.ready >= 0' <<<"$output" || fail "$output"
+	kept=$(jq -r '.artifacts[0].path' <<<"$output")
+	assert_equal "$kept $(cat "$kept/work/made/deep/file" "$kept/root/tmp/log" "$kept/root/root/notes" | tr '\n' ' ')" \
+		"artifacts/$(jq -r .cluster <<<"$output")/0 kept a line note "
 	grep -q '^\[0\] setup ran$' launched.err
 	grep -q "^\[0\] it's from the work directory from a mount\$" launched.err
 	grep -q '^\[0\] rank 0 of 1, 9 letters$' launched.err
+	asks c "/v1/events?cluster=$(jq -r .cluster <<<"$output")"
+	jq -e '[.events[].event | select(.artifacts)] | length == 1' answer.json || fail "$(cat answer.json)"
 	run ! grep -rqa k7Qz0vXw9 "$BATS_TEST_TMPDIR" --exclude=launched.err
 }

@@ -83,12 +83,30 @@ static int code_of(const json_t *nodes)
 	return unknown || !json_array_size(nodes) ? -1 : 0;
 }
 
+/* What was kept of each rank: {"rank", "sha256"}. */
+static json_t *artifacts_of(const json_t *nodes)
+{
+	json_t *list = json_array(), *one;
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach((json_t *)nodes, i, node) {
+		if (!*text(node, "artifacts") || !is_last_turn(nodes, node))
+			continue;
+		one = json_object();
+		json_set_i64(one, "rank", whole(node, "rank", 0));
+		json_set_text(one, "sha256", text(node, "artifacts"));
+		json_push(list, one);
+	}
+	return list;
+}
+
 json_t *course_record(const json_t *cluster, const json_t *seconds, enum course_end *end,
 	int *exit_code)
 {
 	static const char *const names[] = { "detached", "done", "failed", "ended" };
 	const json_t *nodes = json_object_get(cluster, "nodes"), *node;
-	json_t *record = json_record("rnp.launch"), *ms, *times = json_object();
+	json_t *record = json_record("rnp.launch"), *ms, *times = json_object(), *kept;
 	int64_t gpu_ms = 0, turns = 0;
 	int code = code_of(nodes);
 	const char *state;
@@ -104,6 +122,7 @@ json_t *course_record(const json_t *cluster, const json_t *seconds, enum course_
 			(int64_t)json_array_size(json_object_get(node, "gpus"));
 		turns += whole(node, "turn", 0) > 0;
 	}
+	kept = artifacts_of(nodes);
 	json_object_foreach((json_t *)seconds, state, ms)
 		json_set_i64(times, state, json_integer_value(ms) / 1000);
 	json_set_text(record, "cluster", text(cluster, "cluster"));
@@ -115,6 +134,9 @@ json_t *course_record(const json_t *cluster, const json_t *seconds, enum course_
 	json_set_i64(record, "gpu_seconds", gpu_ms / 1000);
 	json_set_i64(record, "uusd", whole(cluster, "spent_uusd", 0));
 	json_set_i64(record, "restarts", turns);
+	if (json_array_size(kept))
+		json_set(record, "artifacts", json_incref(kept));
+	json_decref(kept);
 	json_set(record, "seconds", times);
 	return record;
 }

@@ -24,9 +24,6 @@ static int check_task(const struct jobfile *job)
 {
 	const json_t *task = job->task;
 
-	if (json_object_get(task, "artifacts"))
-		return err_set(EX_DATAERR,
-			"artifacts cannot be launched yet: let run send them where they belong");
 	if (json_object_get(task, "autostop") || json_object_get(task, "recovery"))
 		return err_set(EX_DATAERR,
 			"autostop and job_recovery cannot be launched yet: --drop leaves them out");
@@ -151,7 +148,7 @@ out:
 static json_t *begin_booking(const struct launch *l, const json_t *task)
 {
 	static const char *const copied[] = { "name", "on_node_failure", "budget_uusd",
-		"deadline" };
+		"deadline", "artifacts" };
 	json_t *b = json_record("rnp.booking"), *keys;
 
 	for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) {

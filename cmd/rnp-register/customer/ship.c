@@ -262,7 +262,9 @@ int ship(struct customer *c, const json_t *task, json_t *booking)
 		if (rc == 0)
 			rc = ship_mount(c, mount, blobs, &before);
 	if (before.len)
-		buf_adds(&before, "rm -rf \"$HOME/sky_workdir/.rnp\"\n");
+		buf_adds(&before,
+			"rm -rf \"$HOME/sky_workdir/.rnp/mounts\"\n"
+			"rmdir \"$HOME/sky_workdir/.rnp\" 2>/dev/null\n");
 	if (rc == 0)
 		rc = ship_text(c, task, buf_text(&before), "setup", "setup_sha256",
 			booking);
