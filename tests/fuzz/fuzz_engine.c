@@ -66,7 +66,8 @@ static void log_text(const char *text, size_t size)
 
 static void state(const char *text, size_t size)
 {
-	json_t *o = json_parse_bounded(text, size, JSON_DEPTH_MAX, (size_t)64 << 20, "fuzz");
+	json_t *o = json_parse_bounded(text, size, JSON_DEPTH_MAX, (size_t)64 << 20,
+		"fuzz");
 	struct podman_seen seen;
 	struct engine_list list = { 0 };
 	struct assignment a;
