@@ -5,7 +5,8 @@
 
 #include "common/base/err.h"
 
-#define NUMBER_MAX ((int64_t)1 << 60)
+/* longer numbers are none of a log's */
+#define NUMBER_MAX INT64_C(100000000000000000)
 
 static int no_frames(void)
 {

@@ -83,7 +83,7 @@ int ignore_read(struct ignore_list *list, const char *text, size_t len, const ch
 		const char *eol = memchr(p, '\n', (size_t)(end - p));
 		size_t n = (size_t)((eol ? eol : end) - p);
 
-		if (n && eol && p[n - 1] == '\r')
+		if (n && p[n - 1] == '\r')
 			n--;
 		if (read_line(list, p, n, name, number) < 0) {
 			ignore_release(list);

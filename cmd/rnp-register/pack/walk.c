@@ -264,7 +264,8 @@ static int read_names(struct walker *k, int fd, struct names *out)
 		return -1;
 	}
 	closedir(d);
-	qsort(out->list, out->n, sizeof *out->list, by_name);
+	if (out->n)
+		qsort(out->list, out->n, sizeof *out->list, by_name);
 	return 0;
 }
 

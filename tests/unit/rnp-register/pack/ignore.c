@@ -43,6 +43,7 @@ static void examples(void)
 	CHECK(left_out("\xef\xbb\xbf"
 		       "a\r\n",
 		"a", false));
+	CHECK(left_out("a\r", "a", false));
 	CHECK(!left_out("[", "[", false));
 	CHECK(!left_out("a\\", "a\\", false));
 	CHECK(left_out("[[:digit:]]", "7", false));
@@ -140,6 +141,8 @@ static void write_rules(const char *path)
 
 	for (unsigned i = 0, n = 1 + under(6); i < n; i++)
 		random_rule(&text);
+	if (under(4) == 0)
+		text.data[--text.len] = '\0';
 	CHECK(io_replace(path, text.data, text.len, 0644) == 0);
 	buf_release(&text);
 }
