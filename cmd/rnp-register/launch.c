@@ -235,8 +235,8 @@ static int follow_to_end(struct customer *c, const char *cluster)
 		return -1;
 	if (end == COURSE_DETACHED)
 		prog_info(
-			"still running: rnp-register launch --follow %s goes on from here",
-			cluster);
+			"still running: rnp-register launch --follow %s goes on from here, rnp-register release %s ends it",
+			cluster, cluster);
 	else if (bring_artifacts(c, record, artifacts_dir) < 0)
 		lost = err_report();
 	rc = out_record(record);

@@ -94,7 +94,7 @@ job() {
 	kill -INT "$launched"
 	launch_ends 0
 	jq -e '.state == "detached"' launched.out
-	[[ $(tail -n 1 launched.err) == *"still running: rnp-register launch --follow $cluster goes on from here" ]]
+	[[ $(tail -n 1 launched.err) == *"still running: rnp-register launch --follow $cluster goes on from here, rnp-register release $cluster ends it" ]]
 	rnp-register launch --registry "$url" --key c.json --follow "$cluster" >launched.out 2>launched.err &
 	launched=$!
 	becomes_ready a 0
