@@ -202,7 +202,7 @@ s = socket.socket(socket.AF_UNIX); s.bind("/mnt/sock"); s.listen(); time.sleep(1
 	start_gateway --keys access.json
 	start_web
 	serve n 127.1.0.1
-	kill -9 "$(on pgrep -of 'rnp-register gateway --dir')" 2>/dev/null || on pkill -9 -of 'rnp-register gateway --dir'
+	on pkill -9 -of 'rnp-register gateway --dir'
 	wait "$gateway" || true
 	wait_until "its sshd to end" on sh -c '! ss -Hltn src 127.0.0.1:2222 | grep -q .'
 	opens_now() { on curl -sf http://127.1.0.1:2200/ | grep -q "of this node"; }

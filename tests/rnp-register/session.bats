@@ -152,9 +152,8 @@ teardown() {
 	# a stream that is cut is there again, and so is a rank
 	on pkill -f 'rank-0 packets'
 	wait_until "the stream" comes 7777
-	kill -9 "$lease_n"
+	on pkill -9 -f 'session --serve --dir /mnt/lease-n'
 	wait "$lease_n" || true
-	on pkill -9 -f 'session --serve --dir /mnt/lease-n' || true
 	wait_until "the end" not_listening 127.1.0.1
 	start_lease n 1 ".netns = \"/mnt/ns-n\" | .peers = [{rank: 1, number: 2, node: \"$m\", host_key: \"$(ssh_public host-m.json)\"}]"
 	wait_until "the rank" comes 7777

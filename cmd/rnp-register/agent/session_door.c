@@ -23,6 +23,7 @@
 
 #define DESCRIPTORS 3
 #define PROBE_MS    20000
+#define PROBE_BYTES 400
 #define FAILED_EXIT 255
 
 static bool has_room(const struct session_state *s)
@@ -141,11 +142,16 @@ static struct engine *open_engine(const struct session_state *s)
 static int probe(struct engine *e, const char *container)
 {
 	static const char *const command[] = { "sh", "-c", "exit 0", NULL };
-	struct engine_exec x = { .command = command, .timeout_ms = PROBE_MS };
+	struct engine_exec x = { .command = command,
+		.timeout_ms = PROBE_MS,
+		.output_max = PROBE_BYTES };
 	int rc = e->ops->exec(e, container, &x);
 
+	if (rc == 0 && x.exit)
+		rc = err_set(EX_UNAVAILABLE, "a command in the container ends with %d: %s",
+			x.exit, buf_text(&x.output));
 	buf_release(&x.output);
-	return rc < 0 ? -1 : x.exit;
+	return rc;
 }
 
 /* The child's half of a session: descriptors 0 to 2 become the customer's, 3 the control. */
