@@ -106,7 +106,7 @@ static int read_lease(struct assignment *a, const json_t *o)
 static int read_booking(struct assignment *a)
 {
 	static const char *const failures[] = { "restart", "continue", "end" };
-	const json_t *b = a->booking, *request;
+	const json_t *b = a->booking, *proposal, *request;
 	const char *on_failure = "restart";
 
 	if (json_opt_text(b, "booking", "image", &a->image) < 0 ||
@@ -125,8 +125,10 @@ static int read_booking(struct assignment *a)
 	for (size_t i = 0; i < a->nblobs; i++)
 		if (!is_hex(a->blobs[i], 64))
 			return err_set(EX_DATAERR, "booking: a blob is no hash");
-	request = json_object_get(json_object_get(b, "proposal"), "request");
-	if (!a->image && json_opt_text(request, "job", "image", &a->image) < 0)
+	proposal = json_object_get(b, "proposal");
+	request = json_object_get(proposal, "request");
+	/* the job's, or the registry's own: the customer has signed the proposal as a whole */
+	if (!a->image && json_opt_text(proposal, "proposal", "image", &a->image) < 0)
 		return -1;
 	if (json_opt_i64(request, "job", "nodes", 1, RANK_MAX + 1, &a->nodes) < 0 ||
 		json_opt_i64(request, "job", "cpu_cores", 0, CORES_MAX, &a->cpu_cores) <
