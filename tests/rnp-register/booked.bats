@@ -48,25 +48,98 @@ setup() {
 	start_market
 	make_key c
 	pays c 50000000
-	sells n 0 800000 '{cpu_cores: 1, memory_bytes: 536870912, disk_bytes: 134217728}'
+	agents=()
 }
 
 teardown() {
-	[[ -z ${agent:-} ]] || { kill "$agent" 2>/dev/null; ended "$agent" || true; }
+	for agent in "${agents[@]}"; do kill "$agent" 2>/dev/null || true; done
+	for agent in "${agents[@]}"; do ended "$agent" || true; done
 	stop_registry
 	end_leases "$BOX" "$RUN"
 	rm -rf "$BOX" "$RUN"
 }
 
-start_agent() {
-	rnp-register work --registry "$url" --key n.json --dir "$BOX/work" --run-dir "$RUN" --state-to "$BOX/state" \
-		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>agent.err 3>&- &
-	agent=$!
+# agent NODE [OPTION...]: the node's agent; its state is in NODE.state
+agent() {
+	mkdir -p "$RUN/$1"
+	rnp-register work --registry "$url" --key "$1.json" --dir "$BOX/$1" --run-dir "$RUN/$1" --state-to "$1.state" \
+		--memory 512MiB --disk 256MiB --cpu-cores 1 --grace 5s "${@:2}" 2>>"$1.err" 3>&- &
+	agents+=($!)
 }
 
-@test "booked: a job file is planned, booked, run in a container, and told in one record" {
-	start_agent
-	printf 'name: hello\nresources: {cpus: 1, memory: 0.125, disk_size: 0.0625}\nrun: |\n  echo hello from rank $SKYPILOT_NODE_RANK\n  exit 0\n' >job.yaml
-	rnp-register launch --registry "$url" --key c.json job.yaml >out 2>err || { cat err agent.err; false; }
-	cat err out >&3
+# node NODE [UUSD]: a node without GPUs that sells, and its agent
+node() {
+	sells "$1" 0 "${2:-800000}" '{cpu_cores: 1, memory_bytes: 536870912, disk_bytes: 268435456}'
+	agent "$1"
+}
+
+launch() {
+	rnp-register launch --registry "$url" --key c.json "$@" >out 2>err
+}
+
+# Whatever was said, should a test fail
+said() {
+	tail -n 40 err ./*.err >&2
+	fail "$1"
+}
+
+# No lease's container, service, network or disk
+nothing_left() {
+	! pgrep -f "$RUN/./l/" >/dev/null && [[ -z $(ls "$RUN"/*/{l,net} "$BOX"/*/volumes 2>/dev/null | grep -v ':$\|^$') ]]
+}
+
+@test "booked: a work directory runs in a container, what it prints and its code come home, and the bill is right" {
+	node n
+	mkdir -p work/part
+	echo 'from the file' >work/part/word
+	echo secret >work/.hidden
+	echo '*.tmp' >work/.rnpignore
+	touch work/left.tmp
+	cat >job.yaml <<-'E'
+		name: hello
+		workdir: work
+		resources: {cpus: 1, memory: 0.125, disk_size: 0.0625}
+		envs: {WORD: 'a b"c'}
+		setup: echo "set up" >made
+		run: |
+		  cat made part/word
+		  echo "rank $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES, $WORD"
+		  ls -A | tr '\n' ' '
+		  sleep 2
+		  exit 3
+	E
+	code=0
+	launch --exit-code job.yaml || code=$?
+	[[ $code == 3 ]] || said "launch ended with $code"
+	cluster=$(jq -r .cluster out)
+	jq -e '.state == "failed" and .exit == 3 and .restarts == 0' out || said "$(cat out)"
+	assert_equal "$(rnp-register logs --registry "$url" --key c.json "$cluster" | sed 's/^[^ ]* *//' | paste -sd'|')" \
+		'set up|from the file|rank 0 of 1, a b"c|.hidden .rnpignore made part '
+	# at least what it slept, at most what the registry's clock had
+	rnp-register invoice --check --registry "$url" --key c.json "$cluster" >invoice || said "the bill is wrong"
+	jq -e '.nodes[0].ready_ms >= 1900 and .uusd == (825000 * .nodes[0].ready_ms / 3600000 | floor) and
+		.uusd == .nodes[0].node_uusd + .fee_uusd' invoice || said "$(cat invoice)"
+	rnp-register account --registry "$url" --key c.json >account
+	assert_equal "$(jq -r '"\(.balance_uusd) \(.held_uusd)"' account)" "$((50000000 - $(jq .uusd invoice))) 0"
+	wait_until "an empty machine" nothing_left
+	assert_equal "$(cat n.state)" idle
+}
+
+@test "booked: two nodes begin together, and where one fails the other ends too" {
+	node n
+	node m 900000
+	cat >job.yaml <<-'E'
+		num_nodes: 2
+		resources: {cpus: 1, memory: 0.125, disk_size: 0.0625}
+		run: |
+		  echo "rank $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES"
+		  if [ "$SKYPILOT_NODE_RANK" = 1 ]; then exit 7; fi
+		  sleep 600
+	E
+	code=0
+	launch job.yaml || code=$?
+	[[ $code == 1 ]] || said "launch ended with $code"
+	jq -e '.exit == 7 and .state == "failed"' out || said "$(cat out)"
+	assert_equal "$(grep -o '^\[[01]\] rank . of 2' err | sort | paste -sd,)" "[0] rank 0 of 2,[1] rank 1 of 2"
+	wait_until "an empty machine" nothing_left
 }
