@@ -55,7 +55,7 @@ start_images() {
 	export IMAGES IMAGES_PID
 }
 images_answer() {
-	! kill -0 "$1" 2>/dev/null || curl -sf "http://127.0.0.1:$2/v2/" >/dev/null
+	! kill -0 "$1" 2>/dev/null || curl -sf -m 5 "http://127.0.0.1:$2/v2/" >/dev/null
 }
 
 stop_images() {
