@@ -148,8 +148,9 @@ static int probe(struct engine *e, const char *container)
 	int rc = e->ops->exec(e, container, &x);
 
 	if (rc == 0 && x.exit)
-		rc = err_set(EX_UNAVAILABLE, "a command in the container ends with %d: %s",
-			x.exit, buf_text(&x.output));
+		rc = err_set(EX_UNAVAILABLE,
+			"a command in the container ends with %d: %s", x.exit,
+			buf_text(&x.output));
 	buf_release(&x.output);
 	return rc;
 }
