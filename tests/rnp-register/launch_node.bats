@@ -8,6 +8,7 @@ load containers
 setup_file() {
 	need_podman
 	need_sandbox
+	make_machine
 	start_images
 	PLAIN=$(push_image plain)
 	export PLAIN
@@ -15,6 +16,12 @@ setup_file() {
 
 teardown_file() {
 	stop_images
+	end_machine
+}
+
+# These stand on the node's machine, as does what asks them
+rnp-register() {
+	in_machine rnp-register "$@"
 }
 
 teardown() {
@@ -29,6 +36,7 @@ teardown() {
 
 # a registry, and a node without GPU whose agent takes what is booked
 node_works() {
+	SERVE_UNDER=(nsenter --net="$MACHINE")
 	start_market
 	make_key a
 	node_record a '{labels: {country: "SI"}}' >a.node
@@ -38,7 +46,7 @@ node_works() {
 	post /v1/heartbeats a.beat
 	make_key c
 	pays c 5000000
-	rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rl-$$" \
+	nsenter --net="$MACHINE" rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rl-$$" \
 		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>agent.err 3>&- &
 	agent=$!
 	wait_until "an offer" is_offered
