@@ -109,7 +109,7 @@ states() {
 }
 
 nothing_left() {
-	! pgrep -f "$RUN/l/" >/dev/null && [[ -z $(ls "$RUN/l" "$RUN/net" "$BOX/work/volumes" 2>/dev/null | grep -v '^/\|^$') ]]
+	! pgrep -f "$RUN/l/" >/dev/null && [[ -z $(find "$RUN/l" "$RUN/net" "$BOX/work/volumes" -mindepth 1 -maxdepth 1 ! -name '.*' 2>/dev/null) ]]
 }
 
 # kill_rounds N SEED: books N times, and kills agent, podman's service or conmon at a random instant of each. After each the
