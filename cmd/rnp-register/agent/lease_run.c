@@ -241,6 +241,10 @@ static int ended(struct lease *l, const struct engine_state *s)
 	/* the job says how it ended; a kill for want of memory it cannot survive to say */
 	if (code < 0 && s->status == ENGINE_EXITED && (s->oom || s->exit < 128))
 		code = s->exit & 255;
+	/* with the supervisor goes the other end of its pipes: a job that fails then may not be
+	 * why */
+	if (s->status == ENGINE_LOST && code > 0)
+		code = -1;
 	if (code < 0)
 		return err_set(EX_UNAVAILABLE, "%s%s", s->cause,
 			s->status == ENGINE_LOST ? "" : ", and nobody asked for that");
