@@ -76,10 +76,8 @@ lease_end() {
 # leases_end: in teardown, whatever a failed test left of its leases
 leases_end() {
 	local id
-	for id in $(lease volume list "$BASE/vol" 0 2>/dev/null | cut -d' ' -f1); do
-		pkill -KILL -u "$USERS" || true
-		pkill -KILL -u "$NEIGHBOUR" || true
-		container='' lease_end "$id" || true
+	for id in $(lease volume list "$BASE/vol" 0 2>/dev/null | grep -v ' held ' | cut -d' ' -f1); do
+		container=$id lease_end "$id" || true
 	done
 }
 

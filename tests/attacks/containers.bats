@@ -33,6 +33,21 @@ teardown() { leases_end; }
 	lease_end a
 }
 
+@test "hostile: who comes in by a session may do no more than the container's own program" {
+	lease_begin a
+	start a 'sleep 600'
+	lease container exec "$BASE" a "$container" 'inside; id -u; ulimit -n; grep -E "^(CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; cat /proc/self/uid_map' >said
+	cat said
+	(($(grep -c ': E' said) >= 60))
+	assert_equal "$(grep ': done$' said)" 'ptrace 1: done' # it is the container's own first process
+	grep -qx 'core: 1 1' said
+	grep -qP 'CapBnd:\t00000000000001fb' said
+	grep -qP 'NoNewPrivs:\t1' said
+	grep -qP 'Seccomp:\t2' said
+	grep -qE "0 +$USERS +65536" said
+	lease_end a
+}
+
 @test "hostile: it does not reach host, router, neighbour or metadata, whatever it asks, and the world it does" {
 	lease_begin a
 	lease_begin b

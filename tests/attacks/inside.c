@@ -150,6 +150,10 @@ static void kernel(void)
 	say("add_key", syscall(SYS_add_key, "user", "x", "y", 1, -3));
 	say("raw socket", socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
 	say("packet socket", socket(AF_PACKET, SOCK_RAW, 0));
+	/* families that know no network namespace, or nobody needs */
+	say("vsock", socket(AF_VSOCK, SOCK_STREAM, 0));
+	say("alg", socket(AF_ALG, SOCK_SEQPACKET, 0));
+	say("audit", socket(AF_NETLINK, SOCK_RAW, 9));
 	say("ptrace 1", ptrace(PTRACE_ATTACH, 1, NULL, NULL));
 	say("nice", setpriority(PRIO_PROCESS, 0, -5));
 	say("real time", sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ 1 }));

@@ -365,6 +365,20 @@ static int container_log(struct engine *e, const char *id)
 	return rc;
 }
 
+/* Runs a command in the container, as a session does, and prints what it says. */
+static int container_exec(struct engine *e, const char *id, const char *script)
+{
+	const char *command[] = { "/bin/sh", "-c", script, NULL };
+	struct engine_exec x = { .command = command,
+		.output_max = 1 << 20,
+		.timeout_ms = 60000 };
+	int rc = e->ops->exec(e, id, &x);
+
+	fwrite(buf_text(&x.output), 1, x.output.len, stdout);
+	buf_release(&x.output);
+	return rc;
+}
+
 /* ACTION BASE LEASE [ARGUMENT ...]; the lease "images" is the node's store. */
 static int container(int n, char **args)
 {
@@ -376,7 +390,8 @@ static int container(int n, char **args)
 	node_init(&c, args[1], lease);
 	e = podman_open(&(struct podman_config){ .root = c.root.data,
 		.run = c.run.data,
-		.images = strcmp(lease, "images") == 0 ? NULL : c.images.data });
+		.images = strcmp(lease, "images") == 0 ? NULL : c.images.data,
+		.netns = access(c.netns.data, F_OK) == 0 ? c.netns.data : NULL });
 	if (!e)
 		rc = -1;
 	else if (strcmp(action, "pull") == 0 && n == 4)
@@ -390,6 +405,8 @@ static int container(int n, char **args)
 		rc = container_log(e, args[3]);
 	else if (strcmp(action, "stop") == 0 && n == 5)
 		rc = e->ops->stop(e, args[3], number(args[4]));
+	else if (strcmp(action, "exec") == 0 && n == 5)
+		rc = container_exec(e, args[3], args[4]);
 	else if (strcmp(action, "remove") == 0 && n == 4)
 		rc = e->ops->remove(e, args[3]);
 	else

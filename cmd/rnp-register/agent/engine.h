@@ -62,7 +62,7 @@ struct engine_spec {
 	const char *const *devices; /* by CDI, "nvidia.com/gpu=UUID" */
 	const struct engine_mount *mounts;
 	size_t nmounts;
-	const char *netns; /* path of a network namespace; NULL: one with nothing in it */
+	const char *netns; /* path of a network namespace, its engine's; NULL: nothing */
 	const char *const *dns;          /* servers; NULL list: those of this machine */
 	const char *hostname, *work_dir; /* NULL: the engine's, the image's */
 	uint32_t first_id, ids;          /* user 0 inside is first_id here, and so on */

@@ -16,8 +16,8 @@ int netns_open(const char *path);
  * there has gone. Returns 0, or -1 with err_set. */
 int netns_drop(const char *path);
 
-/* Calls work in the namespace of an open file. What it sets as err is the caller's. Returns
- * what work returns, or -1 with err_set. */
+/* Calls work in the namespace of an open file; -1: in a new one, in which there is nothing.
+ * What it sets as err is the caller's. Returns what work returns, or -1 with err_set. */
 int netns_run(int netns, int (*work)(void *context), void *context);
 
 #endif

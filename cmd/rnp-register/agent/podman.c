@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/image.h"
@@ -95,6 +96,8 @@ static int create(struct engine *e, const struct engine_spec *s, char id[ENGINE_
 
 	if (image_name_parse(&name, s->image) < 0)
 		return -1;
+	if (s->netns && (!p->netns || strcmp(s->netns, p->netns) != 0))
+		return err_set(EX_SOFTWARE, "a container's network is not its podman's");
 	image_name_write(&image, &name);
 	named.image = buf_text(&image);
 	spec = podman_spec(&named);
@@ -141,6 +144,22 @@ static int wished_users(struct podman *p, const char *id, int64_t *first, int64_
 }
 
 /* A container whose command has ended already cannot be looked at, and needs not be. */
+/* A service of another network would start containers there. */
+static int check_network(const struct podman *p, pid_t pid)
+{
+	struct buf path = BUF_INIT;
+	struct stat wished, is;
+	int rc = 0;
+
+	buf_addf(&path, "/proc/%ld/ns/net", (long)pid);
+	if (stat(p->netns, &wished) < 0 || stat(buf_text(&path), &is) < 0 ||
+		wished.st_ino != is.st_ino || wished.st_dev != is.st_dev)
+		rc = err_set(EX_SOFTWARE,
+			"the container is not in the network of its lease");
+	buf_release(&path);
+	return rc;
+}
+
 static int start(struct engine *e, const char *id)
 {
 	struct podman *p = podman_of(e);
@@ -158,7 +177,8 @@ static int start(struct engine *e, const char *id)
 		return 0;
 	if (wished_users(p, id, &first, &ids) < 0)
 		return -1;
-	if (proc_check(s.pid, (uint32_t)first, (uint32_t)ids) < 0 &&
+	if ((proc_check(s.pid, (uint32_t)first, (uint32_t)ids) < 0 ||
+		    (p->netns && check_network(p, s.pid) < 0)) &&
 		proc_is_of(s.pid, id)) {
 		struct err why;
 
@@ -189,10 +209,9 @@ static int remove_one(struct engine *e, const char *id)
 		int status = simple(podman_of(e), "DELETE", REMOVE_MS, "containers", id,
 			"?force=true&timeout=0&v=true");
 
-		if (status >= 0)
-			return 0;
-		if (err_get()->code == EX_NOINPUT) {
+		if (status >= 0 || err_get()->code == EX_NOINPUT) {
 			err_clear();
+			proc_end_supervisors(id);
 			return 0;
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = REMOVE_WAIT_NS }, NULL);
@@ -259,6 +278,7 @@ static void free_podman(struct podman *p)
 	free(p->root);
 	free(p->run);
 	free(p->images);
+	free(p->netns);
 	free(p->program);
 	free(p->socket);
 	free(p);
@@ -282,6 +302,7 @@ struct engine *podman_open(const struct podman_config *c)
 	p->root = xstrdup(c->root);
 	p->run = xstrdup(c->run);
 	p->images = c->images ? xstrdup(c->images) : NULL;
+	p->netns = c->netns ? xstrdup(c->netns) : NULL;
 	p->program = xstrdup(c->program ? c->program : "/usr/bin/podman");
 	p->socket = join(c->run, "podman.sock");
 	p->idle_ms = c->idle_ms;

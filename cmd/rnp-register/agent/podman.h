@@ -14,7 +14,11 @@ struct podman_config {
 	const char *root;
 	/* on a tmpfs: socket, locks, configuration; at most 45 bytes long */
 	const char *run;
-	const char *images;  /* the root of the node's store; NULL: root is it */
+	const char *images; /* the root of the node's store; NULL: root is it */
+	/* The network namespace of its containers, which podman itself lives in: runc enters
+	 * that of a running container (exec) after its users, and may then enter no network of
+	 * ours. NULL: containers have none. */
+	const char *netns;
 	const char *program; /* NULL: /usr/bin/podman */
 	int64_t idle_ms;     /* the service ends after; 0: 30 s */
 };

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/command.h"
+#include "cmd/rnp-register/agent/netns.h"
 #include "cmd/rnp-register/agent/podman_parts.h"
 #include "cmd/rnp-register/agent/seccomp.h"
 #include "common/base/clock.h"
@@ -38,7 +39,7 @@ int podman_configure(const struct podman *p)
 	buf_addf(&calls, "%s/seccomp.json", p->run);
 	buf_addf(&text,
 		"[containers]\ndefault_sysctls = []\nlog_driver = \"k8s-file\"\n"
-		"seccomp_profile = \"%s\"\n"
+		"seccomp_profile = \"%s\"\nbase_hosts_file = \"none\"\n"
 		"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n"
 		"detach_keys = \"\"\n"
 		"events_logger = \"file\"\nlock_type = \"file\"\n"
@@ -140,6 +141,39 @@ static void fill_environment(const struct podman *p, char **env, struct buf *tex
 	env[n] = NULL;
 }
 
+struct errand {
+	struct podman *podman;
+	char *const *args, *const *env;
+	const char *log;
+};
+
+static int spawn(struct podman *p, char *const *args, char *const *env, const char *log);
+
+static int spawn_there(void *context)
+{
+	const struct errand *e = context;
+
+	return spawn(e->podman, e->args, e->env, e->log);
+}
+
+/* In the lease's network. Where that has gone a service is still needed, to remove what is
+ * there: it gets a network in which there is nothing, and never ours. */
+static int spawn_inside(struct podman *p, char *const *args, char *const *env,
+	const char *log)
+{
+	struct errand e = { p, args, env, log };
+	int netns, rc;
+
+	if (!p->netns)
+		return spawn(p, args, env, log);
+	netns = netns_open(p->netns);
+	err_clear();
+	rc = netns_run(netns, spawn_there, &e);
+	if (netns >= 0)
+		close(netns);
+	return rc;
+}
+
 /* The working directory is inherited by every conmon, which leaves a file "oom" in it. */
 static int spawn(struct podman *p, char *const *args, char *const *env, const char *log)
 {
@@ -206,7 +240,7 @@ static int start(struct podman *p)
 	args[n] = NULL;
 	fill_environment(p, env, &env_text);
 	unlink(p->socket);
-	rc = spawn(p, (char *const *)args, env, buf_text(&log));
+	rc = spawn_inside(p, (char *const *)args, env, buf_text(&log));
 	buf_release(&tmp);
 	buf_release(&store);
 	buf_release(&at);

@@ -144,9 +144,8 @@ static void set_network(json_t *o, const struct engine_spec *s)
 {
 	json_t *mode = json_object();
 
-	json_set_text(mode, "nsmode", s->netns ? "path" : "none");
-	if (s->netns)
-		json_set_text(mode, "value", s->netns);
+	/* "host" is podman's own, which is that of the lease (podman.h) */
+	json_set_text(mode, "nsmode", s->netns ? "host" : "none");
 	json_set(o, "netns", mode);
 	if (s->netns && s->dns)
 		json_set(o, "dns_server", texts(s->dns));

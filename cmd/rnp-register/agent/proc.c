@@ -1,6 +1,7 @@
 /* proc.c - reads /proc and cgroups of both versions. */
 #include "cmd/rnp-register/agent/proc.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +15,8 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/num.h"
+
+#define ID_HEX 64 /* of a container */
 
 #define TEXT_MAX 65536
 
@@ -223,4 +226,38 @@ bool proc_wait(pid_t pid, int64_t wait_ms)
 	ended = poll(&p, 1, wait_ms < INT32_MAX ? (int)wait_ms : INT32_MAX) > 0;
 	close(fd);
 	return ended;
+}
+
+/* Whether a process is a conmon with that word among its arguments. */
+static bool supervises(const char *pid, const char *id)
+{
+	struct buf path = BUF_INIT, name = BUF_INIT, words = BUF_INIT;
+	bool found = false;
+
+	buf_addf(&path, "/proc/%s/comm", pid);
+	if (io_read(&name, buf_text(&path), 64) == 0 &&
+		strcmp(buf_text(&name), "conmon\n") == 0) {
+		buf_reset(&path);
+		buf_addf(&path, "/proc/%s/cmdline", pid);
+		found = io_read(&words, buf_text(&path), 1 << 16) == 0 && words.len &&
+			memmem(words.data, words.len, id, strlen(id) + 1);
+	}
+	err_clear();
+	buf_release(&path);
+	buf_release(&name);
+	buf_release(&words);
+	return found;
+}
+
+void proc_end_supervisors(const char *id)
+{
+	DIR *proc = strlen(id) == ID_HEX ? opendir("/proc") : NULL;
+	struct dirent *e;
+
+	while (proc && (e = readdir(proc)))
+		if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
+			supervises(e->d_name, id))
+			kill((pid_t)strtol(e->d_name, NULL, 10), SIGKILL);
+	if (proc)
+		closedir(proc);
 }

@@ -136,6 +136,7 @@ void sandbox_forget_exit(const struct sandbox_place *place, const char *id)
 static int reach(struct sandbox *s)
 {
 	struct podman_config c = { .images = s->place->images };
+	struct buf netns = BUF_INIT;
 	char *root, *run;
 
 	if (s->podman)
@@ -146,7 +147,10 @@ static int reach(struct sandbox *s)
 	run = run_path(s->place, s->id, "/p");
 	c.root = root;
 	c.run = run;
+	network_path(&netns, s->place->networks.dir, s->id);
+	c.netns = buf_text(&netns);
 	s->podman = podman_open(&c);
+	buf_release(&netns);
 	free(root);
 	free(run);
 	return s->podman ? 0 : -1;
