@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes an image of OCI without the internet: a root file system of busybox and of programs with their libraries.
 
-    image.py DIR [--program FILE]... [--arch amd64] [--user USER] [--owner UID] [--layers N] [--pad BYTES] [--path NAME]...
+    image.py DIR [--program FILE]... [--library NAME]... [--arch amd64] [--user USER] [--owner UID] [--layers N] [--pad BYTES] [--path NAME]...
 
-writes an OCI layout into DIR, whose one image has the name "t", and prints the manifest's digest. --owner: a file of that
+writes an OCI layout into DIR, whose one image has the name "t", and prints the manifest's digest. --library: one that a program opens by its name. --owner: a file of that
 user in it. --layers: as many more layers, of a file each. --pad: bytes of a file that does not compress. --path: an empty
 file of any name in a layer of its own, "../x" too; --symlink, --hard-link NAME=TARGET: links in one behind it. --setuid: a
 program that is set to user and group 0, bin/as-root. skopeo copy oci:DIR:t docker://HOST/NAME:TAG brings it to a registry."""
@@ -28,6 +28,12 @@ def libraries(program):
     """What a program is linked with, and its loader, as the dynamic linker finds them."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
     return sorted(set(re.findall(r"(/\S+) \(0x", said)))
+
+
+def opened(name):
+    """Where the dynamic linker finds a library."""
+    said = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    return re.search(r"\t" + re.escape(name) + r" .*=> (\S+)", said)[1]
 
 
 class Layer:
@@ -80,9 +86,10 @@ def base(args):
     layer.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n")
     layer.file("etc/group", b"root:x:0:\nuser:x:1000:\n")
     there = set()
-    for program in args.program:
-        for path, name in [(program, "usr/bin/" + os.path.basename(program))] + \
-                [(lib, lib.lstrip("/")) for lib in libraries(program)]:
+    files = [(program, "usr/bin/" + os.path.basename(program)) for program in args.program]
+    files += [(lib, lib.lstrip("/")) for lib in map(opened, args.library)]
+    for file, its_name in files:
+        for path, name in [(file, its_name)] + [(lib, lib.lstrip("/")) for lib in libraries(file)]:
             if name not in there:
                 there.add(name)
                 with open(path, "rb") as f:
@@ -99,6 +106,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("dir")
     p.add_argument("--program", action="append", default=[])
+    p.add_argument("--library", action="append", default=[])
     p.add_argument("--arch", default="amd64")
     p.add_argument("--user", default="")
     p.add_argument("--owner", type=int)
