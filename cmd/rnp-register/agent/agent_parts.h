@@ -38,6 +38,7 @@ struct lease {
 	struct engine *engine;
 	struct http http;
 	struct engine_log log;
+	int gate;          /* the container's, open; -1 */
 	struct buf unsent; /* of the log */
 	int64_t seen_ns;   /* when it was last seen to run; 0: does not */
 	int64_t told_ns, kept_ns,
@@ -127,6 +128,7 @@ int lease_write_start(struct lease *l); /* before it is made */
 int lease_write_go(struct lease *l);    /* all ranks are ready */
 void lease_forget_go(struct lease *l);  /* another run will wait again */
 void lease_kick(struct lease *l);       /* whoever waits looks again */
+void lease_leave_gate(struct lease *l); /* before its file goes */
 /* Fetches a blob of the booking to a file or a buffer, and checks its hash. */
 int lease_fetch(struct lease *l, const char *sha256, size_t max, struct buf *out);
 /* Unpacks the work directory. */

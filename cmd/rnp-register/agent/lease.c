@@ -120,6 +120,7 @@ static bool take_away(struct lease *l)
 
 	/* a file of the volume that is open here would keep it */
 	engine_log_close(&l->log);
+	lease_leave_gate(l);
 	while (lease_remove(l) < 0) {
 		if (clock_mono_ns() > end_ns || agent_is_stopping(l->agent))
 			return false;
@@ -188,6 +189,7 @@ static void free_lease(struct lease *l)
 	sandbox_close(l->engine);
 	http_release(&l->http);
 	engine_log_close(&l->log);
+	lease_leave_gate(l);
 	buf_release(&l->unsent);
 	json_decref(l->entry);
 	free(l->news);
@@ -204,6 +206,7 @@ struct lease *lease_start(struct agent *a, const struct lease_row *row,
 
 	l->agent = a;
 	l->row = *row;
+	l->gate = -1;
 	l->log = (struct engine_log)ENGINE_LOG_INIT;
 	l->log.file = row->log_file;
 	l->log.bytes = row->log_bytes;

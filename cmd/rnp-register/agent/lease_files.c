@@ -61,15 +61,22 @@ static int make_gate(const struct lease *l)
 void lease_kick(struct lease *l)
 {
 	struct buf path = BUF_INIT;
-	int fd;
 
+	/* Open for reading too, until the lease ends: what is written before the container opens
+	 * its gate waits there, and it never waits for somebody to open the other end. */
 	path_in(&path, l, "gate");
-	fd = open(buf_text(&path), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd >= 0) {
-		(void)!write(fd, "\n", 1);
-		close(fd);
-	}
+	if (l->gate < 0)
+		l->gate = open(buf_text(&path), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	if (l->gate >= 0)
+		(void)!write(l->gate, "\n", 1);
 	buf_release(&path);
+}
+
+void lease_leave_gate(struct lease *l)
+{
+	if (l->gate >= 0)
+		close(l->gate);
+	l->gate = -1;
 }
 
 void lease_forget_go(struct lease *l)
