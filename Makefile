@@ -332,6 +332,7 @@ check:
 demo:
 	scripts/bootstrap demo
 	$(MAKE) $(JOBS) all
+	scripts/demo-market
 	scripts/demo
 
 bench: all $(BENCHES)

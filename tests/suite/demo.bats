@@ -20,3 +20,15 @@ load ../helper
 	jq -e --argjson units "$(grep -h "\"kind\":\"rnp.reward\".*$node" <<<"$output" | head -n 1 | jq .base_units)" \
 		'.base_units == $units and $units > 0' last
 }
+
+@test "demo: the market trains on a node that it pays" {
+	cd "$BATS_TEST_TMPDIR"
+	run_split "$ROOT/scripts/demo-market"
+	assert_success
+	[[ $stderr != *"demo-market: left out; it needs"* ]] || skip "$stderr"
+	tail -n 1 <<<"$output" >last
+	jq -e '.kind == "rnp.demo" and .v == 1 and .ok == true and .uusd > 0 and .ready_ms > 0 and .restarts == 0' last || fail "$stderr"
+	# the cheaper node is the one that was booked
+	grep -q '^{"nodes":1,"uusd_per_hour":63000,' <<<"$output"
+	[[ ! -e $(grep -o '/var/tmp/rnp-demo-[A-Za-z0-9]*' <<<"$stderr" | head -n 1) ]] || fail "it left its folder"
+}
