@@ -123,6 +123,8 @@ static int run(int n, char **args)
 	struct agent_config c = { .registry = registry,
 		.ca = ca_file,
 		.key = &key,
+		.key_path = key_path,
+		.passphrase_file = passphrase_file,
 		.dir = dir,
 		.run = run_dir,
 		.state_to = state_to,

@@ -91,3 +91,50 @@ load work
 @test "work: kills at random instants lose no lease, double none, and leave nothing" {
 	kill_rounds 4 7
 }
+
+@test "work: a lease is ready when a session in it began through the gateway, and its customer gets in" {
+	[[ -x /usr/sbin/sshd ]] || skip "no sshd (Debian's openssh-server): scripts/bootstrap"
+	load gateway
+	# users of this machine alone
+	cp /etc/passwd passwd
+	printf '%s\n' "rnp-session:x:65532:65532::/:/bin/sh" "rnp-gateway:x:65533:65533::/:/usr/sbin/nologin" >>passwd
+	unshare -m sh -c "mount --bind '$BOX/passwd' /etc/passwd && exec sleep 1000000" 3>&- &
+	users=$!
+	users_are_there() { nsenter --mount="/proc/$users/ns/mnt" getent passwd rnp-gateway >/dev/null; }
+	wait_until "users" users_are_there
+	IN_MACHINE+=(--mount="/proc/$users/ns/mnt" --wd="$BOX")
+	make_ssh_key a
+	chmod 711 "$BOX"
+	mkdir -m 700 gate
+	chown 65533:65533 gate
+	jq -nc --arg n "$node" --arg a "$(cat a.pub)" \
+		'{kind: "rnp.access", v: 1, nodes: [{node: $n, numbers: [1]}], customers: [{key: $a, numbers: [1]}]}' >access.json
+	"${IN_MACHINE[@]}" setpriv --reuid 65533 --regid 65533 --clear-groups rnp-register gateway --dir "$BOX/gate" --keys "$BOX/access.json" \
+		--listen 127.0.0.1:2222 >gateway.json 2>"$BATS_TEST_TMPDIR/gateway.err" 3>&- &
+	gateway=$!
+	wait_port gateway.json "$gateway"
+	jq -c . gateway.json | rnp-register sign --key customer.json | jq -c '{gateways: [.]}' >reg/gateways.json
+	assign "$C" "$(booking 'echo begun; sleep 1000' ".ssh_keys = [\"$(cat a.pub)\"]")"
+	start_agent
+	wait_until "ready" told "$C" '.to == "ready"'
+	told "$C" '.to == "ready" and (.cause | test("a session in it began"))'
+	wait_until "a listing" grep -q host_key reg/listings.jsonl
+	{
+		jq -r '"[127.0.0.1]:2222 " + .host_key' gateway.json
+		jq -r '"box " + .host_key' reg/listings.jsonl | head -n 1
+	} >known_hosts
+	printf '%s\n' "Host gate" " HostName 127.0.0.1" " Port 2222" " User rnp-gateway" "Host box" " HostName 127.1.0.1" " Port 2200" \
+		" HostKeyAlias box" " User rnp-session" " ProxyJump gate" "Host *" " UserKnownHostsFile $BOX/known_hosts" " BatchMode yes" \
+		" StrictHostKeyChecking yes" " IdentityFile $BOX/a" >ssh_config
+	run "${IN_MACHINE[@]}" ssh -F ssh_config box 'hostname; exit 4'
+	assert_failure 4
+	assert_output rank0
+	# released, it is gone with all that leads to it
+	change "$C" '.want = "release"'
+	wait_until "its release" told "$C" '.to == "released"'
+	run "${IN_MACHINE[@]}" ssh -F ssh_config box true
+	assert_failure 255
+	assert [ -z "$(ls "$RUN/ssh")" ]
+	stop_agent
+	kill "$gateway" "$users"
+}

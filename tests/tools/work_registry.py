@@ -119,6 +119,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             except OSError:
                 records = []
             return self.answer(200, {"records": records})
+        if url.path == "/v1/gateways" and here("gateways.json"):
+            with open(path("gateways.json"), "rb") as f:
+                return self.answer(200, f.read(), "application/json")
         if url.path.startswith("/v1/blobs/"):
             try:
                 with open(path("blobs", os.path.basename(url.path)), "rb") as f:

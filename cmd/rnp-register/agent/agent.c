@@ -502,6 +502,16 @@ static void init_agent(struct agent *a, const struct agent_config *c,
 	pthread_condattr_destroy(&mono);
 }
 
+/* What lacks for SSH; leases run all the same. */
+static void say_no_ssh(const struct agent *a)
+{
+	char line[1200];
+
+	snprintf(line, sizeof line, "leases have no SSH here: %.700s%s%.250s",
+		err_get()->text, err_get()->hint[0] ? ": " : "", err_get()->hint);
+	a->c->say(line);
+}
+
 int agent_run(const struct agent_config *c, const volatile int *stop)
 {
 	struct agent *a = xcalloc(1, sizeof *a);
@@ -516,6 +526,10 @@ int agent_run(const struct agent_config *c, const volatile int *stop)
 		network_probe(&a->place.networks) < 0 ||
 		journal_open(&a->journal, c->dir) < 0)
 		goto out;
+	if (session_prepare(a) < 0) {
+		say_no_ssh(a);
+		err_clear();
+	}
 	mails = pthread_create(&events, NULL, events_thread, a) == 0;
 	watches = pthread_create(&watcher, NULL, watch_stop, a) == 0;
 	rc = mails && watches ? load(a) : err_set(EX_OSERR, "cannot start a thread");

@@ -16,6 +16,7 @@
 struct agent_config {
 	const char *registry, *ca;
 	const struct key *key;
+	const char *key_path, *passphrase_file; /* where it is, as key_load takes them */
 	const char *dir;         /* journal, images, volumes: root's alone */
 	const char *run;         /* on a tmpfs; at most 12 bytes long */
 	const char *state_to;    /* file for heartbeat --state-from; NULL: none */

@@ -11,8 +11,10 @@
 #define UNTIL_MS INT64_C(900000) /* one that ends is for sale no longer than so */
 #define SEND_MS  10000
 
-static json_t *make_listing(const struct agent_config *c, int64_t now_ms)
+static json_t *make_listing(const struct agent *a, int64_t now_ms)
 {
+	const struct agent_config *c = a->c;
+	char host_key[SSHKEY_TEXT_MAX];
 	json_t *l = json_record("rnp.listing");
 
 	json_set_text(l, "node", c->key->address);
@@ -28,6 +30,11 @@ static json_t *make_listing(const struct agent_config *c, int64_t now_ms)
 		json_set_i64(l, "max_hours", c->max_hours);
 	if (c->up_bits_per_s)
 		json_set_i64(l, "up_bps_max", c->up_bits_per_s);
+	if (a->has_ssh) {
+		snprintf(host_key, sizeof host_key, "%s %s", a->host_key.type,
+			a->host_key.blob);
+		json_set_text(l, "host_key", host_key);
+	}
 	json_set_bool(l, "spot", c->spot);
 	if (signature_add(l, c->key, now_ms) == 0)
 		return l;
@@ -43,7 +50,7 @@ static int send_listing(struct agent *a, struct http *http)
 		.timeout_ms = SEND_MS,
 		.tries = 1,
 		.abort = &a->abort };
-	json_t *listing = make_listing(a->c, clock_now_ms());
+	json_t *listing = make_listing(a, clock_now_ms());
 	int rc = -1;
 
 	if (listing && http_url(&url, a->c->registry, "/v1/listings") == 0) {

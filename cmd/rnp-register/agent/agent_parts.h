@@ -10,6 +10,8 @@
 #include "cmd/rnp-register/agent/agent.h"
 #include "cmd/rnp-register/agent/assignment.h"
 #include "cmd/rnp-register/agent/journal.h"
+#include "cmd/rnp-register/agent/process.h"
+#include "cmd/rnp-register/market/sshkey.h"
 
 #define AGENT_LEASES_MAX 64
 #define AGENT_REFUSED    64
@@ -45,6 +47,11 @@ struct lease {
 		logged_ns;     /* last report, last row written, last piece of log */
 	int64_t collected;     /* how often its artifacts were sent on */
 	char peers_sha256[65]; /* of the peers whose names the container has */
+	/* SSH (lease_session.c): its program, and what that was told; directory empty: none */
+	struct process session;
+	const char *argv[12];
+	struct buf session_dir, session_text, program;
+	json_t *gateway;
 };
 
 struct agent {
@@ -52,6 +59,8 @@ struct agent {
 	const volatile int *stop;
 	struct journal journal;
 	struct sandbox_place place;
+	bool has_ssh; /* sessions can begin here, at a server with this key */
+	struct sshkey host_key;
 	struct engine *store; /* images; under store_lock */
 	pthread_mutex_t store_lock;
 	struct http_abort abort; /* of everything that waits for the registry */
@@ -122,6 +131,15 @@ int lease_begin(struct lease *l);
 int lease_watch(struct lease *l);
 /* Ends container, disk and network. */
 int lease_remove(struct lease *l);
+
+/* SSH. Whether this node can have it at all: returns 0, or -1 with err_set and what lacks. */
+int session_prepare(struct agent *a);
+/* Begins SSH of a lease whose container runs; tries: and goes the way of its customer once.
+ * Returns 0, also where there is none to be had, or -1: no session begins. keep: now and then;
+ * close: before the container ends. */
+int lease_session_open(struct lease *l, bool tries);
+void lease_session_keep(struct lease *l);
+void lease_session_close(struct lease *l);
 
 /* Files that the container sees at SANDBOX_IN. */
 int lease_write_start(struct lease *l); /* before it is made */

@@ -102,6 +102,11 @@ static int go_through(struct lease *l)
 {
 	if (l->row.state == LEASE_READY && find_container(l) < 0)
 		return -1;
+	/* what was ready stays so while a gateway is away */
+	if (l->row.state == LEASE_READY && lease_session_open(l, false) < 0) {
+		l->agent->c->say(err_get()->text);
+		err_clear();
+	}
 	if (l->row.state <= LEASE_PROVING && wait_proven(l) < 0)
 		return -1;
 	if (!lease_is_ending(l) && l->row.state <= LEASE_PULLING && lease_pull(l) < 0)
@@ -186,6 +191,7 @@ static void *lease_thread(void *arg)
 
 static void free_lease(struct lease *l)
 {
+	lease_session_close(l);
 	sandbox_close(l->engine);
 	http_release(&l->http);
 	engine_log_close(&l->log);

@@ -167,10 +167,14 @@ int lease_begin(struct lease *l)
 
 	if (event_say(a, &l->row, LEASE_STARTING, "the image is there") < 0 ||
 		create(l) < 0 || lease_write_start(l) < 0 || lease_unpack(l) < 0 ||
-		start(l) < 0)
+		start(l) < 0 || lease_session_open(l, true) < 0)
 		return -1;
+	if (lease_is_ending(l))
+		return 0;
 	l->told_ns = clock_mono_ns();
-	return event_say(a, &l->row, LEASE_READY, "the container runs");
+	return event_say(a, &l->row, LEASE_READY,
+		l->session_dir.len ? "the container runs, and a session in it began" :
+				     "the container runs");
 }
 
 /* --- ready ----------------------------------------------------------------------------------- */
@@ -320,6 +324,7 @@ int lease_watch(struct lease *l)
 
 	l->told_ns = l->kept_ns = clock_mono_ns();
 	while (rc == 0 && !lease_is_ending(l)) {
+		lease_session_keep(l);
 		rc = restart(l);
 		if (rc == 0)
 			rc = go(l);
@@ -334,6 +339,7 @@ int lease_watch(struct lease *l)
 
 int lease_remove(struct lease *l)
 {
+	lease_session_close(l);
 	/* its file is on the disk that goes */
 	engine_log_close(&l->log);
 	return l->engine->ops->remove(l->engine, l->row.container);

@@ -80,6 +80,15 @@ void sandbox_work(struct buf *out, const struct sandbox_place *place, const char
 	buf_adds(out, "/work");
 }
 
+void sandbox_podman(struct buf *out, const struct sandbox_place *place, const char *id,
+	bool run)
+{
+	char *path = run ? run_path(place, id, "/p") : data_path(place, id, "/podman");
+
+	buf_adds(out, path);
+	free(path);
+}
+
 void sandbox_out(struct buf *out, const struct sandbox_place *place, const char *id)
 {
 	volume_data(out, place->volumes.dir, id);

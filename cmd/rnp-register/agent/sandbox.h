@@ -41,6 +41,10 @@ void sandbox_out(struct buf *out, const struct sandbox_place *place, const char 
 /* How often the container has put its artifacts into the folder "artifacts" of "out". */
 int64_t sandbox_collected(const struct sandbox_place *place, const char *id);
 
+/* Appends the path of its podman's root, or of its folder on the tmpfs. Pure. */
+void sandbox_podman(struct buf *out, const struct sandbox_place *place, const char *id,
+	bool run);
+
 /* Reads how the container says that its run ended. Returns 0 to 255, or -1: it has not (no
  * err_set). */
 int sandbox_exit(const struct sandbox_place *place, const char *id);

@@ -135,7 +135,8 @@ static struct engine *open_engine(const struct session_state *s)
 	}
 	return podman_open(&(struct podman_config){ .root = f->podman_root,
 		.run = f->podman_run,
-		.images = *f->podman_images ? f->podman_images : NULL });
+		.images = *f->podman_images ? f->podman_images : NULL,
+		.netns = *f->netns ? f->netns : NULL });
 }
 
 /* Whether a command runs in the container and ends well. */
