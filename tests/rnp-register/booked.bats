@@ -31,8 +31,10 @@ setup() {
 	IMAGE=$REAL_IMAGE
 	mkdir -p "$RUN"
 	cd "$BATS_TEST_TMPDIR" || return
-	SERVE_UNDER=(nsenter --net="$MACHINE")
-	start_market
+	IN_MACHINE=(nsenter --net="$MACHINE")
+	SERVE_UNDER=("${IN_MACHINE[@]}")
+	rnp-register keygen --out gate-key.json >/dev/null
+	start_market --trust "$(rnp-register address --key gate-key.json)"
 	make_key c
 	pays c 50000000
 	agents=()
@@ -41,6 +43,7 @@ setup() {
 teardown() {
 	for agent in "${agents[@]}"; do kill "$agent" 2>/dev/null || true; done
 	for agent in "${agents[@]}"; do ended "$agent" || true; done
+	[[ -z ${gateway:-} ]] || kill "$gateway" "$users" 2>/dev/null || true
 	stop_registry
 	end_leases "$BOX" "$RUN"
 	rm -rf "$BOX" "$RUN"
@@ -49,7 +52,7 @@ teardown() {
 # agent NODE [OPTION...]: the node's agent; its state is in NODE.state
 agent() {
 	mkdir -p "$RUN/$1"
-	nsenter --net="$MACHINE" rnp-register work --registry "$url" --key "$1.json" --dir "$BOX/$1" --run-dir "$RUN/$1" --state-to "$1.state" \
+	"${IN_MACHINE[@]}" rnp-register work --registry "$url" --key "$1.json" --dir "$BOX/$1" --run-dir "$RUN/$1" --state-to "$1.state" \
 		--memory 512MiB --disk 256MiB --cpu-cores 1 --grace 5s "${@:2}" 2>>"$1.err" 3>&- &
 	agents+=($!)
 }
@@ -58,6 +61,27 @@ agent() {
 node() {
 	sells "$1" 0 "${2:-800000}" '{cpu_cores: 1, memory_bytes: 536870912, disk_bytes: 268435456}'
 	agent "$1"
+}
+
+# The gateway of the market, and users for it and for sessions that this machine alone has: before agents
+gateway() {
+	[[ -x /usr/sbin/sshd ]] || skip "no sshd (Debian's openssh-server): scripts/bootstrap"
+	cp /etc/passwd passwd
+	printf '%s\n' "rnp-session:x:65532:65532::/:/bin/sh" "rnp-gateway:x:65533:65533::/:/usr/sbin/nologin" >>passwd
+	unshare -m sh -c "mount --bind '$PWD/passwd' /etc/passwd && exec sleep 1000000" 3>&- &
+	users=$!
+	users_are_there() { nsenter --mount="/proc/$users/ns/mnt" getent passwd rnp-gateway >/dev/null; }
+	wait_until "users" users_are_there
+	IN_MACHINE+=(--mount="/proc/$users/ns/mnt" --wd="$PWD")
+	chmod 711 "$BOX"
+	mkdir -m 700 "$BOX/gate"
+	cp gate-key.json "$BOX/gate/key.json"
+	chown -R 65533:65533 "$BOX/gate"
+	"${IN_MACHINE[@]}" setpriv --reuid 65533 --regid 65533 --clear-groups rnp-register gateway --dir "$BOX/gate" --registry "$url" \
+		--key "$BOX/gate/key.json" --listen 127.0.0.1:2222 >gateway.json 2>gateway.err 3>&- &
+	gateway=$!
+	gateway_is_known() { rnp-register() { in_machine rnp-register "$@"; }; curl -sf "$url/v1/gateways" | jq -e '.gateways | length == 1' >/dev/null; }
+	wait_until "a gateway" gateway_is_known
 }
 
 launch() {
@@ -129,4 +153,27 @@ nothing_left() {
 	jq -e '.exit == 7 and .state == "failed"' out || said "$(cat out)"
 	assert_equal "$(grep -o '^\[[01]\] rank . of 2' err | sort | paste -sd,)" "[0] rank 0 of 2,[1] rank 1 of 2"
 	wait_until "an empty machine" nothing_left
+}
+
+@test "booked: ranks reach each other on ports that nobody declared, and a session is what makes them ready" {
+	gateway
+	node n
+	node m 900000
+	cat >job.yaml <<-'E'
+		num_nodes: 2
+		resources: {cpus: 1, memory: 0.125, disk_size: 0.0625}
+		run: |
+		  first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)
+		  if [ "$SKYPILOT_NODE_RANK" = 0 ]; then
+		    echo "the word is swordfish" | nc -l -p 12355
+		  else
+		    until word=$(nc "$first" 12355 </dev/null) && [ -n "$word" ]; do sleep 0.2; done
+		    echo "heard: $word"
+		  fi
+	E
+	launch job.yaml || said "launch ended with $?: $(tail -n 5 gateway.err)"
+	grep -q '^\[1\] heard: the word is swordfish' err || said "nothing was heard"
+	assert_equal "$(grep -c 'ready: the container runs, and a session in it began' err)" 2
+	wait_until "an empty machine" nothing_left
+	assert_equal "$(find "$RUN"/*/ssh -mindepth 1)" ''
 }
