@@ -48,6 +48,7 @@ int http_curl_open(void)
 	pthread_once(&once, load_library);
 	if (library.ready)
 		return 0;
-	err_set(EX_UNAVAILABLE, "cannot use libcurl: %s", library.problem);
+	/* no server's fault: whoever waits for one to come back waits for ever */
+	err_set(EX_OSERR, "cannot use libcurl: %s", library.problem);
 	return err_hint("install the package libcurl4");
 }

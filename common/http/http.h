@@ -220,8 +220,8 @@ void http_response_release(struct http_response *r);
  * secure connection, 75 timeout, too slow, aborted, 429 or 5xx, 77 on 401 and 403 in JSON, 65 when
  * the answer is too large, of another range or not HTTP, and on 400, 413, 415 and 422 (our data
  * were refused), 1 on every other status; 64 a malformed URL; 66 or 65 a ca_file that is not there
- * or holds no certificates; or the code that a callback or file set. r has the details. The request
- * must be safe to send twice. */
+ * or holds no certificates; 71 libcurl is not installed; or the code that a callback or file set. r
+ * has the details. The request must be safe to send twice. */
 int http_fetch(struct http *h, const struct http_request *q, struct http_response *r);
 
 /* Fetches q->url to the file at path, which appears only when it is complete and then replaces

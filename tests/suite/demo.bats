@@ -21,14 +21,15 @@ load ../helper
 		'.base_units == $units and $units > 0' last
 }
 
-@test "demo: the market trains on a node that it pays" {
+@test "demo: the market trains on two nodes that it pays" {
 	cd "$BATS_TEST_TMPDIR"
 	run_split "$ROOT/scripts/demo-market"
 	assert_success
 	[[ $stderr != *"demo-market: left out; it needs"* ]] || skip "$stderr"
 	tail -n 1 <<<"$output" >last
 	jq -e '.kind == "rnp.demo" and .v == 1 and .ok == true and .uusd > 0 and .ready_ms > 0 and .restarts == 0' last || fail "$stderr"
-	# the cheaper node is the one that was booked
-	grep -q '^{"nodes":1,"uusd_per_hour":63000,' <<<"$output"
+	grep -q '^{"nodes":2,"uusd_per_hour":156000,' <<<"$output"
+	# both ranks trained, together
+	grep -q '^\[0\] round 5 loss' <<<"$stderr"
 	[[ ! -e $(grep -o '/var/tmp/rnp-demo-[A-Za-z0-9]*' <<<"$stderr" | head -n 1) ]] || fail "it left its folder"
 }

@@ -137,3 +137,20 @@ bad_line() {
 	run_split rnp-register address --table --key key.json
 	assert_success
 }
+
+@test "robust: without libcurl a client ends at once and says what to install, and waits for no server" {
+	cd "$BATS_TEST_TMPDIR"
+	mkdir lib
+	touch lib/libcurl.so.4
+	while read -r command; do
+		# shellcheck disable=SC2086 # words
+		LD_LIBRARY_PATH=$PWD/lib run_split timeout 60 $command
+		[[ $status == 71 && $stderr == *"cannot use libcurl: "*"install the package libcurl4"* ]] || fail "$command: $status: $stderr"
+	done <<-'E'
+		rnp-train join --key key.json --state state http://127.0.0.1:1
+		rnp-register heartbeat --key key.json --registry http://127.0.0.1:1
+		rnp-register list --registry http://127.0.0.1:1
+		rnp-register logs --key key.json --registry http://127.0.0.1:1 00000000000000000000000000000000
+		rnp-price feed --market vast http://127.0.0.1:1/
+	E
+}
