@@ -303,6 +303,7 @@ $(LEASE): $(call object,$(filter-out %/main.c,$(call files_in,cmd/rnp-register,.
 
 # what somebody in a container of a lease tries; it runs there without our libraries
 INSIDE := $(BUILD)/evil/inside
+$(BUILD)/obj/tests/attacks/inside.o: override OPT := -O1
 $(INSIDE): $(BUILD)/obj/tests/attacks/inside.o
 	$(folder)
 	$(call say,LINK)
