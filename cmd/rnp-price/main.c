@@ -27,6 +27,7 @@ static const char *const kinds[] = {
 	"rnp.floor",
 	"rnp.job",
 	"rnp.lease",
+	"rnp.listing",
 	"rnp.markets",
 	"rnp.match",
 	"rnp.node",

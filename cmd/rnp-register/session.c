@@ -232,7 +232,7 @@ const struct command command_session = {
 	.group = "node",
 	.details =
 		"Without --serve it is a session: the command that somebody asked his SSH for, or "
-		"a shell, in the\ncontainer of the lease. rnp-register work starts it with "
+		"a shell, in the\ncontainer of the lease. A node's agent starts the one with "
 		"--serve, and a lease's sshd the others.",
 	.opts = opts,
 	.run = run,

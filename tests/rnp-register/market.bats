@@ -545,6 +545,14 @@ teardown() {
 	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"extend\"}" >action.json
 	post /v1/actions action.json
 	error_is 422 "by how many hours"
+	# what nobody can count is refused, and ends no registry
+	for wish in 'budget_uusd: 9007199254740991' 'hours: 800000'; do
+		by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"extend\", $wish}" >action.json
+		post /v1/actions action.json
+	done
+	error_is 422 "would cost more than there is"
+	get /health
+	assert_equal "$status_code" 200
 }
 
 @test "market: a gateway that is trusted learns who may do what, as it changes" {

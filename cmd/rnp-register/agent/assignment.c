@@ -282,6 +282,19 @@ int assignment_verify(const struct assignment *a, const struct assignment_node *
 	return image_name_parse(&image, a->image);
 }
 
+bool assignment_same(const struct assignment *a, const struct assignment *b)
+{
+	bool same = strcmp(a->id, b->id) == 0 && strcmp(a->customer, b->customer) == 0 &&
+		strcmp(a->booking_sha256, b->booking_sha256) == 0 &&
+		strcmp(a->quote, b->quote) == 0 && a->number == b->number &&
+		a->uusd_per_hour == b->uusd_per_hour &&
+		a->node_uusd_per_hour == b->node_uusd_per_hour && a->ngpus == b->ngpus;
+
+	for (size_t i = 0; same && i < a->ngpus; i++)
+		same = strcmp(a->gpus[i], b->gpus[i]) == 0;
+	return same && json_equal(a->booking, b->booking);
+}
+
 int assignment_quote_read(struct assignment_quote *out, const json_t *quote,
 	const char *address)
 {

@@ -66,6 +66,10 @@ struct assignment_node {
  * its image has no digest. */
 int assignment_verify(const struct assignment *a, const struct assignment_node *node);
 
+/* Whether b is about what a is about: the same booking, devices, price and place. What a node has
+ * verified once must not change under it. */
+bool assignment_same(const struct assignment *a, const struct assignment *b);
+
 /* Finds the price in a record of the node's own; signatures are checked. Returns 0, or -1 with
  * err_set. */
 int assignment_quote_read(struct assignment_quote *out, const json_t *quote,

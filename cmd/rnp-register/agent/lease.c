@@ -9,9 +9,10 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-#define LOOK_MS   500
-#define AGAIN_MS  2000
-#define REMOVE_MS 60000
+#define LOOK_MS       500
+#define AGAIN_MS      2000
+#define REMOVE_MS     60000
+#define FAIL_GRACE_MS 1000
 
 /* --- news ------------------------------------------------------------------------------------ */
 
@@ -25,14 +26,16 @@ bool lease_is_ending(const struct lease *l)
 	return l->ends || l->now.release || agent_is_stopping(l->agent);
 }
 
-/* Reads what the registry says now. What does not read is passed over: the last word stands. */
+/* Reads what the registry says now. What does not read, or is about another booking, devices or
+ * price than those that were verified, is passed over: the last word stands. */
 static void take_news(struct lease *l, char *text)
 {
 	json_t *entry = json_parse_object(text, strlen(text), "work");
 	struct assignment now;
 
 	if (entry && assignment_parse(&now, entry) == 0 &&
-		strcmp(now.id, l->row.id) == 0) {
+		strcmp(now.id, l->row.id) == 0 &&
+		(!l->entry || assignment_same(&l->now, &now))) {
 		json_decref(l->entry);
 		l->entry = entry;
 		l->now = now;
@@ -141,6 +144,10 @@ static void fail(struct lease *l)
 	char line[LEASE_CAUSE_MAX + 80];
 
 	err_save(&why);
+	/* first of all it ends: what it prints must not keep it alive */
+	if (l->row.container[0])
+		l->engine->ops->stop(l->engine, l->row.container, FAIL_GRACE_MS);
+	err_clear();
 	lease_send_log(l, true);
 	take_away(l);
 	if (agent_is_stopping(l->agent))
@@ -160,7 +167,9 @@ static void release(struct lease *l)
 	if (l->row.container[0])
 		l->engine->ops->stop(l->engine, l->row.container, a->c->grace_ms);
 	lease_send_log(l, true);
-	take_away(l);
+	/* its devices are nobody else's before it has gone */
+	while (!take_away(l) && !agent_is_stopping(a))
+		a->c->say(err_get()->text);
 	err_clear();
 	if (agent_is_stopping(a))
 		return;

@@ -17,6 +17,7 @@
 #define LOG_MS     500
 #define LOG_PIECE  ((size_t)64 << 10)
 #define LOG_MS_MAX 10000
+#define LOG_ALL_MS 20000 /* for the rest of it, at the end */
 #define PIDS_MAX   32768
 #define FILES_MAX  16384
 #define LOST_MS    2000
@@ -414,6 +415,7 @@ static bool send_unsent(struct lease *l)
 
 void lease_send_log(struct lease *l, bool all)
 {
+	int64_t until_ns = clock_mono_ns() + LOG_ALL_MS * INT64_C(1000000);
 	size_t got;
 
 	l->logged_ns = clock_mono_ns();
@@ -430,5 +432,5 @@ void lease_send_log(struct lease *l, bool all)
 		l->row.log_file = l->log.file;
 		l->row.log_bytes = l->log.bytes;
 		journal_put(&l->agent->journal, &l->row, NULL);
-	} while (all || got >= LOG_PIECE / 2);
+	} while (clock_mono_ns() < until_ns && (all || got >= LOG_PIECE / 2));
 }

@@ -22,8 +22,8 @@
 #define REMOVE_MS      60000
 #define REMOVE_TRIES   20
 #define REMOVE_WAIT_NS 250000000L
-#define FIRST_LABEL    "rnp.first_id"
-#define IDS_LABEL      "rnp.ids"
+#define FIRST_LABEL    "rnp-first-id"
+#define IDS_LABEL      "rnp-ids"
 
 /* A request without a body whose reply says nothing. Returns the status or -1. */
 static int simple(struct podman *p, const char *method, int64_t timeout_ms,

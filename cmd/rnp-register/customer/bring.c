@@ -22,6 +22,8 @@ static int bring(struct customer *c, const char *name, const char *path)
 		.ca = c->ca,
 		.key = c->key };
 
+	if (!name)
+		return err_set(EX_DATAERR, "artifacts %s: the registry names none", path);
 	if (transfer_download(&t, name, path, &config) < 0)
 		return err_add("artifacts %s", path);
 	prog_info("artifacts %s: %lld B", path, (long long)t.total_bytes);

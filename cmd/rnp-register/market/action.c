@@ -46,7 +46,12 @@ static int extend(struct market *m, struct acting *a, struct cluster_row *c)
 		if (c->hours + a->hours > MARKET_HOURS_MAX)
 			return refuse(a, 422, "extend: that is longer than a century");
 		/* what it may cost grows as the time does */
-		c->limit_uusd += muldiv_ceil(c->limit_uusd, a->hours, c->hours);
+		if (money_muldiv(c->limit_uusd, c->hours + a->hours, c->hours, MONEY_CEIL,
+			    &c->limit_uusd) < 0 ||
+			c->limit_uusd > JSON_SAFE_INTEGER_MAX) {
+			err_clear();
+			return refuse(a, 422, "extend: it would cost more than there is");
+		}
 		c->hours += a->hours;
 		if (c->ends_ms)
 			c->ends_ms += a->hours * MARKET_HOUR_MS;

@@ -240,14 +240,22 @@ static void read_wishes(struct booking *b)
 	b->c.due_ms = b->c.deadline_ms ? 1 : 0;
 }
 
-static void read_money(struct booking *b)
+static bool read_money(struct booking *b)
 {
 	const json_t *budget = json_object_get(b->record.json, "budget_uusd");
 
-	b->c.limit_uusd = budget ? json_integer_value(budget) :
-				   muldiv_ceil(b->uusd_per_hour, b->c.hours, 1);
+	b->c.limit_uusd = budget ? json_integer_value(budget) : 0;
+	if (!budget &&
+		(money_muldiv(b->uusd_per_hour, b->c.hours, 1, MONEY_CEIL,
+			 &b->c.limit_uusd) < 0 ||
+			b->c.limit_uusd > JSON_SAFE_INTEGER_MAX)) {
+		err_clear();
+		return refuse_field(b, "book fewer hours, or give a budget_uusd",
+			"hours: they would cost more than there is");
+	}
 	b->c.held_uusd = market_hold(b->uusd_per_hour, b->c.limit_uusd);
 	b->c.seq = (int64_t)b->n;
+	return true;
 }
 
 /* --- the transaction -------------------------------------------------------------------------- */
@@ -448,8 +456,7 @@ static bool check(struct booking *b)
 	if (!is_sound(b) || !is_there_still(b, nodes))
 		return false;
 	read_nodes(b, nodes);
-	read_money(b);
-	return true;
+	return read_money(b);
 }
 
 enum httpd_when market_post_booking(void *ctx, struct httpd_request *q,
