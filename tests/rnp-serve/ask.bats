@@ -224,7 +224,7 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	# run takes it as it stands, under its name
 	refused 66 "cannot open 'model.gguf'" rnp-serve run model.gguf --listen 127.0.0.1:0
 	refused 64 "a model is needed: rnp-serve run MODEL" rnp-serve run
-	refused 64 "two models are called 'a'" rnp-serve run a=model.gguf --model a=other.gguf
+	refused 64 "'a' is named twice" rnp-serve run a=model.gguf --model a=other.gguf
 	misused "'localhost:8080' is not an http or https URL (http://HOST)" \
 		rnp-serve bench --url localhost:8080
 }
