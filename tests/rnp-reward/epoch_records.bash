@@ -17,7 +17,7 @@ epoch_records() {
 		uuid=GPU-$((i == 8 ? 2 : i))  # the last names a device of another
 		jq -c --arg node "$node" --arg wallet "$wallet" --arg model "$model" --arg uuid "$uuid" '
 			.node = $node | .wallet = $wallet | .at = "2026-11-15T00:00:00Z"
-			| .gpus = [.gpus[0] | .model = $model | .uuid = $uuid | .memory_bytes = 85520809984]
+			| .gpus = [.gpus[0] | .model = $model | .uuid = $uuid | .memory_bytes = (if $model == "H200" then 150754820096 else 85520809984 end)]
 			| if $model == "A100" then .gpus += [.gpus[0] | .uuid = "GPU-9"] else . end' \
 			"$ROOT/tests/data/rtx4090.node.json" >"n$i"
 		rnp-register sign --key "n$i.json" <"n$i" >>records
@@ -36,7 +36,7 @@ epoch_records() {
 	done
 	# passed on the challenge of node 1, after it: that proves nothing, neither that node 4 has an H200, nor
 	# that node 8 had the device of node 2 first
-	jq -c '.gpus[0] |= (.model = "H200" | .uuid = "GPU-44")' n4 >n4b
+	jq -c '.gpus[0] |= (.model = "H200" | .uuid = "GPU-44" | .memory_bytes = 150754820096)' n4 >n4b
 	rnp-register sign --key n4.json <n4b >>records
 	anothers() { # NODE AT UUID
 		jq -nc "{kind: \"rnp.verdict\", v: 1, node: \"$(jq -r .node "$1")\", signer: \"$op\", at: \"2026-11-17T$2Z\",

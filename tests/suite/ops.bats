@@ -109,7 +109,7 @@ leads_session() {
 		done
 		n=$((n + 1))
 	done
-	[ "$n" = 5 ]
+	[ "$n" = 6 ]
 }
 
 @test "ops: the registry's unit makes a key, challenges, and goes on with key and records after a restart" {

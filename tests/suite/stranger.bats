@@ -31,7 +31,7 @@ teardown() {
 	assert_equal "$status" 64
 	[[ $stderr == *"see rnp-register --help"* ]] || fail "$stderr"
 	rnp-register --help >help
-	[[ $(awk 'NF == 0 { n++ } n == 2 && NF { print $1; exit }' help) == setup ]] || fail "$(<help)"
+	[[ $(awk 'NF == 0 { n++ } n == 2 && NF && !/:$/ { print $1; exit }' help) == setup ]] || fail "$(<help)"
 
 	# what setup lacks it names, and what its answer is refused for, too
 	run_split rnp-register setup --root image </dev/null
