@@ -231,7 +231,7 @@ job() {
 		mkdir -p made ../../elsewhere
 		echo first >made/state
 		echo log >../../elsewhere/log
-		until [ -e ../../out/artifacts/work/made/state ]; do sleep 0.1; done
+		until [ -e ../../out/collected ]; do sleep 0.1; done
 		echo second >made/state
 		echo note >~/notes
 		exit 4
