@@ -198,6 +198,16 @@ teardown() {
 	run_split rnp-register account --registry "$url" --key c.json
 	assert_equal "$(jq .available_uusd <<<"$output")" 1000000
 	refused 77 "do not count here" rnp-register deposit --registry "$url" --key thief.json --to "$thief" --usd 5 --id x
+	# who has no account books nothing, what costs nothing neither
+	sells n
+	quotes n 0
+	signed n '{kind: "rnp.quote", ask_uusd: 0, customer_uusd: 0, floor_uusd: 0, why: []}' >free.quote
+	post /v1/records free.quote
+	plans
+	books thief
+	assert_equal "$status_code" 402
+	books c
+	assert_equal "$status_code" 201
 }
 
 @test "market: a proposal that is too old, and one that became dearer, get a new one" {

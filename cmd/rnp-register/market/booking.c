@@ -266,8 +266,7 @@ static int hold(struct market *m, struct booking *b)
 	int64_t available = 0;
 	sqlite3_stmt *q;
 
-	if (!b->c.held_uusd)
-		return 1;
+	/* also where it costs nothing: whoever books has an account, which costs something */
 	if (rows_run(&m->rows, ROWS_ACCOUNT_HOLD, "ti", b->c.customer, b->c.held_uusd) <
 		0)
 		return -1;
@@ -282,7 +281,7 @@ static int hold(struct market *m, struct booking *b)
 			sqlite3_column_int64(q, 2);
 	sqlite3_reset(q);
 	b->outcome = BOOKED_POOR;
-	b->missing_uusd = b->c.held_uusd - available;
+	b->missing_uusd = b->c.held_uusd > available ? b->c.held_uusd - available : 1;
 	return 0;
 }
 
