@@ -7,6 +7,12 @@ need_podman() {
 	for tool in podman runc conmon skopeo docker-registry busybox; do
 		command -v "$tool" >/dev/null || skip "no $tool: scripts/bootstrap"
 	done
+	# one that ends at once, by the runtime that the agent uses
+	local try=$BATS_FILE_TMPDIR/try said
+	mkdir -p "$try/fs/bin" && cp "$(command -v busybox)" "$try/fs/bin/busybox"
+	said=$(podman --root "$try/root" --runroot "$try/run" --runtime runc --cgroup-manager cgroupfs run --rm --network none \
+		--ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --rootfs "$try/fs" /bin/busybox true 2>&1) ||
+		skip "NO CONTAINER RUNS HERE: ${said##*$'\n'}"
 }
 
 IN_MACHINE=()
@@ -86,6 +92,8 @@ need_sandbox() {
 			skip "no $tool: scripts/bootstrap"
 	done
 	[[ -e /dev/loop-control ]] || skip "no loop devices here"
+	[[ -e /sys/fs/ext4/features/encryption ]] || skip "this kernel's ext4 does not encrypt"
+	unshare -n true 2>/dev/null || skip "no network namespaces"
 }
 
 # end_leases DIR RUN: ends what an agent with these folders has left: a test that failed must not keep a machine busy
