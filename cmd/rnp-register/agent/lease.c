@@ -126,9 +126,6 @@ static bool take_away(struct lease *l)
 {
 	int64_t end_ns = clock_mono_ns() + INT64_C(1000000) * REMOVE_MS;
 
-	/* a file of the volume that is open here would keep it */
-	engine_log_close(&l->log);
-	lease_leave_gate(l);
 	while (lease_remove(l) < 0) {
 		if (clock_mono_ns() > end_ns || agent_is_stopping(l->agent))
 			return false;

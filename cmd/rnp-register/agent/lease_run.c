@@ -341,8 +341,9 @@ int lease_watch(struct lease *l)
 int lease_remove(struct lease *l)
 {
 	lease_session_close(l);
-	/* its file is on the disk that goes */
+	/* a file that is open here would keep the disk that it is on */
 	engine_log_close(&l->log);
+	lease_leave_gate(l);
 	return l->engine->ops->remove(l->engine, l->row.container);
 }
 
