@@ -69,12 +69,13 @@ static bool counts(const struct signed_read *s)
 	return may;
 }
 
-/* A request that somebody has overheard is not answered a second time (replay). */
+/* A request that somebody has overheard is not answered a second time (replay). It is counted
+ * first: a challenge takes room for no more nonces than that. */
 static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
 {
 	const struct signed_read *s = ctx;
 
-	return nonces_seen(s->g->nonces, address, nonce, until_s) || !counts(s);
+	return !counts(s) || nonces_seen(s->g->nonces, address, nonce, until_s);
 }
 
 /* Only the node itself may transfer for its challenge. Returns false with r filled. */

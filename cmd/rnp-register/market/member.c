@@ -61,6 +61,24 @@ int member_turn(struct registry *g, struct httpd_reply *r, const char *cluster, 
 	return turn;
 }
 
+bool member_is_known(struct registry *g, const char *address)
+{
+	struct store *s = registry_db_quick(&g->db);
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(s, &q,
+		"SELECT 1 FROM accounts WHERE customer = ?1 UNION ALL SELECT 1 FROM nodes "
+		"WHERE address = ?1 UNION ALL SELECT 1 FROM gateways WHERE gateway = ?1");
+
+	if (rc == 0) {
+		store_bind(q, "t", address);
+		rc = store_step(s, q);
+	}
+	sqlite3_finalize(q);
+	registry_db_quick_done(&g->db);
+	err_clear();
+	return rc == 1 || market_trusts(g, address);
+}
+
 bool member_cluster_live(struct registry *g, const char *cluster)
 {
 	struct store *s = registry_db_quick(&g->db);

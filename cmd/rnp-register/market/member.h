@@ -17,6 +17,10 @@ bool member_customer(struct registry *g, struct httpd_reply *r, const char *clus
 int member_turn(struct registry *g, struct httpd_reply *r, const char *cluster, int rank,
 	const char *node);
 
+/* Whether a key is a customer's, a node's, a gateway's, or trusted by the operator: not everybody
+ * has as many of those as he likes. */
+bool member_is_known(struct registry *g, const char *address);
+
 /* Whether a node of the cluster has a lease. */
 bool member_cluster_live(struct registry *g, const char *cluster);
 

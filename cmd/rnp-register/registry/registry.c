@@ -9,6 +9,7 @@
 #include "cmd/rnp-register/market/blobs.h"
 #include "cmd/rnp-register/market/logs.h"
 #include "cmd/rnp-register/market/market.h"
+#include "cmd/rnp-register/market/member.h"
 #include "cmd/rnp-register/market/receipts.h"
 #include "cmd/rnp-register/market/tables.h"
 #include "cmd/rnp-register/storage/twins.h"
@@ -44,6 +45,7 @@ int registry_open(struct registry *g, const struct registry_config *config)
 	if (config->market) {
 		hooks.stored = on_stored;
 		g->spared = market_spares;
+		g->knows = member_is_known;
 	}
 	if (registry_db_open(&g->db, config->db_path, config->bytes_max, modules) == 0 &&
 		(!config->challenge_every_ms ||

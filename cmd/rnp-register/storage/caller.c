@@ -11,6 +11,16 @@
 
 #define AGE_MAX_S 60
 
+/* Keys of which nothing is known have a small space in common: anybody can make them. */
+static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
+{
+	struct registry *g = ctx;
+
+	return (g->knows && g->knows(g, address) ?
+			nonces_seen :
+			nonces_seen_of_stranger)(g->nonces, address, nonce, until_s);
+}
+
 bool registry_caller(struct registry *g, const struct httpd_request *q,
 	struct httpd_reply *r, char address[KEY_ADDRESS_MAX])
 {
@@ -20,8 +30,8 @@ bool registry_caller(struct registry *g, const struct httpd_request *q,
 		.max_age_s = AGE_MAX_S,
 		.skew_s = UPTIME_SKEW_MS / 1000,
 		.nonce_required = true,
-		.nonce_seen = nonces_seen,
-		.ctx = g->nonces };
+		.nonce_seen = nonce_seen,
+		.ctx = g };
 	struct httpsig_result result;
 	enum httpsig_outcome outcome = httpd_verify(q, false, &policy, &result);
 	char text[400];

@@ -56,6 +56,8 @@ struct registry {
 	/* Whether a node is not to be challenged at present: what is on its devices is a
 	 * customer's. NULL: all may be. */
 	bool (*spared)(struct registry *g, const char *node);
+	/* Whether a key costs something: it has an account, or is a node's. NULL: nobody knows. */
+	bool (*knows)(struct registry *g, const char *address);
 	_Atomic uint64_t stored, refused;
 
 	/* the progress of pages/uptime.h */

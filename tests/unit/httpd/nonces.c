@@ -1,4 +1,5 @@
-/* nonces.c - a nonce counts once for each key, and a flood makes nobody forget it. */
+/* nonces.c - a nonce counts once for each key; a flood makes nobody forget it, and keeps nobody
+ * out. */
 #include "common/httpd/nonces.h"
 
 #include <sodium.h>
@@ -21,8 +22,12 @@ static void once(void)
 	nonces_free(NULL);
 }
 
-/* Returns how many of a flood of others were taken, and whether the first is still known. */
-static int flood(bool strict, bool *known)
+typedef bool (
+	*seen_fn)(void *nonces, const char *address, const char *nonce, int64_t until_s);
+
+/* Returns how many of a flood of another were taken. Whoever was there before is still known, and
+ * whoever comes now finds room. */
+static int flood(bool strict, seen_fn seen)
 {
 	struct nonces *n = nonces_new(64, strict);
 	int taken = 0;
@@ -32,21 +37,54 @@ static int flood(bool strict, bool *known)
 		char nonce[16];
 
 		snprintf(nonce, sizeof nonce, "%d", i);
-		taken += !nonces_seen(n, "b", nonce, NOW_S + 61);
+		taken += !seen(n, "b", nonce, NOW_S + 61);
 	}
-	*known = nonces_seen(n, "a", "first", NOW_S + 60);
+	CHECK(nonces_seen(n, "a", "first", NOW_S + 60));
+	for (int i = 0; i < 16; i++) {
+		char address[16];
+
+		snprintf(address, sizeof address, "%d", i);
+		CHECK(!nonces_seen(n, address, "1", NOW_S + 60));
+		CHECK(nonces_seen(n, address, "1", NOW_S + 60));
+	}
 	nonces_free(n);
 	return taken;
 }
 
 static void floods(void)
 {
-	bool known;
+	CHECK_I64(63, flood(true, nonces_seen));
+	CHECK_I64(10000, flood(false, nonces_seen));
+	CHECK_I64(10000, flood(true, nonces_seen_of_stranger));
+}
 
-	CHECK_I64(63, flood(true, &known));
-	CHECK(known);
-	CHECK_I64(10000, flood(false, &known));
-	CHECK(!known);
+/* Keys that anybody can make are one: as many as one likes take no more room than one. */
+static void strangers(void)
+{
+	struct nonces *n = nonces_new(64, true);
+	int kept = 0;
+
+	for (int i = 0; i < 20; i++) {
+		char nonce[16];
+
+		snprintf(nonce, sizeof nonce, "%d", i);
+		CHECK(!nonces_seen(n, "a", nonce, NOW_S + 60));
+	}
+	for (int i = 0; i < 10000; i++) {
+		char address[16];
+
+		snprintf(address, sizeof address, "%d", i);
+		CHECK(!nonces_seen_of_stranger(n, address, "x", NOW_S + 61));
+		CHECK(nonces_seen_of_stranger(n, address, "x", NOW_S + 61));
+	}
+	for (int i = 0; i < 20; i++) {
+		char nonce[16];
+
+		snprintf(nonce, sizeof nonce, "%d", i);
+		kept += nonces_seen(n, "a", nonce, NOW_S + 60);
+	}
+	CHECK_I64(20, kept);
+	nonces_free(n);
 }
 
 /* What is over makes room. */
@@ -69,6 +107,7 @@ int main(void)
 		return 71;
 	once();
 	floods();
+	strangers();
 	over();
 	TEST_END();
 }
