@@ -36,7 +36,7 @@ static bool ends_before(const char *path)
 	return fnv1a_text(FNV1A, path) % JOINED_END_EVERY == 0;
 }
 
-void pack_cut(struct pack *p)
+int pack_cut(struct pack *p)
 {
 	struct manifest *m = &p->walk.manifest;
 	bool joining = false;
@@ -62,7 +62,11 @@ void pack_cut(struct pack *p)
 			open_piece(p, i, 0, e->bytes);
 			joining = true;
 		}
+		if (m->nblobs > MANIFEST_BLOBS_MAX)
+			return err_set(EX_DATAERR,
+				"more than 100000 pieces are too many to pack");
 	}
+	return 0;
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -331,9 +335,9 @@ static int pack_once(struct packer *k, const char *dir)
 	/* not RNP_NOW: it is compared with times of the file system */
 	clock_gettime(CLOCK_REALTIME, &now);
 	begun_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-	if (walk_directory(&p->walk, dir, k->config->rules) < 0)
+	if (walk_directory(&p->walk, dir, k->config->rules, k->config->bytes_max) < 0 ||
+		pack_cut(p) < 0)
 		return -1;
-	pack_cut(p);
 	k->known = xcalloc(p->walk.manifest.nentries + 1, sizeof *k->known);
 	if (k->config->cache)
 		cache_open(&k->cache, dir);

@@ -25,8 +25,9 @@ struct pack_piece {
 };
 
 struct pack_config {
-	bool rules; /* see walk_directory */
-	bool cache; /* keep what is known of the files */
+	bool rules;        /* see walk_directory */
+	bool cache;        /* keep what is known of the files */
+	int64_t bytes_max; /* see walk_directory */
 	/* told of each file that had to be read, and how many bytes; may be NULL */
 	void (*progress)(void *ctx, int64_t bytes);
 	void *ctx;
@@ -53,8 +54,8 @@ int pack_read(const struct pack *p, size_t blob, struct buf *out);
 /* Appends what stayed behind as one line for people; nothing where nothing did. */
 void pack_left_text(struct buf *out, const struct pack *p);
 
-/* Cuts the files of w into blobs without hashes, and says where they begin. Pure, but for
- * memory. */
-void pack_cut(struct pack *p);
+/* Cuts the files of w into blobs without hashes, and says where they begin. Returns 0, or -1 (65):
+ * more than a manifest may have. Pure, but for memory. */
+int pack_cut(struct pack *p);
 
 #endif

@@ -15,6 +15,9 @@
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
+/* What an entry has in the manifest beside its path, at the most. */
+#define ENTRY_TEXT_BYTES ((size_t)160)
+
 /* A directory that is being listed, and those above it. */
 struct level {
 	const struct level *up;
@@ -31,6 +34,7 @@ struct walker {
 	struct buf full;
 	size_t inside;
 	bool nested; /* each directory may have a .gitignore */
+	int64_t bytes_max;
 };
 
 void walk_stat_of(struct walk_stat *out, const struct stat *st)
@@ -255,6 +259,12 @@ static int read_names(struct walker *k, int fd, struct names *out)
 	for (errno = 0; (e = readdir(d)); errno = 0) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
+		if (k->w->names++ >= WALK_NAMES_MAX) {
+			closedir(d);
+			return err_set(EX_DATAERR,
+				"more than %d names are too many to look at",
+				WALK_NAMES_MAX);
+		}
 		out->list = xgrow(out->list, &out->cap, out->n + 1, sizeof *out->list);
 		out->list[out->n++] = xstrdup(e->d_name);
 	}
@@ -269,6 +279,24 @@ static int read_names(struct walker *k, int fd, struct names *out)
 	return 0;
 }
 
+/* Whether one more entry may be packed. Whoever filled the directory may want us to have no end. */
+static int check_room(struct walker *k, const struct manifest_entry *e)
+{
+	struct walk *w = k->w;
+
+	if (w->manifest.nentries >= MANIFEST_ENTRIES_MAX)
+		return err_set(EX_DATAERR, "more than 500000 files are too many to pack");
+	w->text_bytes += k->path.len + (e->target ? strlen(e->target) : 0) +
+		ENTRY_TEXT_BYTES;
+	if (w->text_bytes > MANIFEST_BYTES_MAX)
+		return err_set(EX_DATAERR, "more paths than fit into a manifest");
+	if (e->bytes > k->bytes_max - w->manifest.bytes)
+		return err_set(EX_DATAERR,
+			"with '%.200s', of %lld bytes, its files have more than %lld bytes, holes included",
+			buf_text(&k->path), (long long)e->bytes, (long long)k->bytes_max);
+	return 0;
+}
+
 static int add_entry(struct walker *k, const struct stat *st, enum manifest_type type,
 	char *takes_target)
 {
@@ -277,12 +305,12 @@ static int add_entry(struct walker *k, const struct stat *st, enum manifest_type
 		.mode = type == MANIFEST_LINK ? 0 : st->st_mode & 0777,
 		.target = takes_target };
 
-	if (w->manifest.nentries >= MANIFEST_ENTRIES_MAX) {
+	e.bytes = type == MANIFEST_FILE ? st->st_size : 0;
+	if (check_room(k, &e) < 0) {
 		free(takes_target);
-		return err_set(EX_DATAERR, "more than 500000 files are too many to pack");
+		return -1;
 	}
 	e.path = xstrdup(buf_text(&k->path));
-	e.bytes = type == MANIFEST_FILE ? st->st_size : 0;
 	w->stats = xgrow(w->stats, &w->stats_cap, w->manifest.nentries + 1,
 		sizeof *w->stats);
 	walk_stat_of(&w->stats[w->manifest.nentries], st);
@@ -409,9 +437,11 @@ out:
 	return rc;
 }
 
-int walk_directory(struct walk *w, const char *dir, bool rules)
+int walk_directory(struct walk *w, const char *dir, bool rules, int64_t bytes_max)
 {
-	struct walker k = { .w = w };
+	const int64_t most = MANIFEST_BLOBS_MAX * MANIFEST_BLOB_BYTES_MAX;
+	struct walker k = { .w = w,
+		.bytes_max = bytes_max > 0 && bytes_max < most ? bytes_max : most };
 	struct rules r = { 0 };
 	int rc = -1;
 

@@ -218,8 +218,8 @@ static void compare(const char *dir, int round)
 	struct walk all, ours;
 	struct buf ignored = BUF_INIT;
 
-	CHECK(walk_directory(&all, dir, false) == 0);
-	CHECK(walk_directory(&ours, dir, true) == 0);
+	CHECK(walk_directory(&all, dir, false, 0) == 0);
+	CHECK(walk_directory(&ours, dir, true, 0) == 0);
 	ask_git(dir, &all.manifest, &ignored);
 	for (size_t i = 0; i < all.manifest.nentries; i++) {
 		const char *path = all.manifest.entries[i].path;
@@ -260,7 +260,7 @@ static void against_git(int rounds)
 	for (int i = 0; i < rounds; i++) {
 		struct walk w;
 
-		CHECK(walk_directory(&w, dir, false) == 0);
+		CHECK(walk_directory(&w, dir, false, 0) == 0);
 		scatter(dir, &w.manifest);
 		walk_directory_release(&w);
 		buf_reset(&rules);

@@ -342,6 +342,46 @@ static void whole_or_not(void)
 	pack_release(&p);
 }
 
+/* What somebody puts there so that packing has no end, or takes all memory. */
+static void bounded(void)
+{
+	struct pack_config c = { .bytes_max = 1 << 20 };
+	struct pack p = { 0 };
+	size_t n = MANIFEST_BLOBS_MAX + 2;
+	char target[3900] = "", name[32];
+
+	run("mkdir %s/huge && cd %s/huge && truncate -s 4T a && truncate -s 4T b", place,
+		place);
+	CHECK_FAILS(EX_DATAERR, pack_directory(&p, in_place("huge"), &c));
+	CHECK_FAILS(EX_DATAERR, pack_directory(&p, in_place("huge"), &plain));
+	/* one file under many names */
+	run("cd %s/huge && truncate -s 300K a && rm b && ln a b && ln a c", place);
+	CHECK(pack_directory(&p, in_place("huge"), &c) == 0);
+	CHECK_I64(900 << 10, p.walk.manifest.bytes);
+	pack_release(&p);
+	run("cd %s/huge && ln a d", place);
+	CHECK_FAILS(EX_DATAERR, pack_directory(&p, in_place("huge"), &c));
+	/* links that say so much that no manifest holds it */
+	CHECK(mkdir(in_place("long"), 0755) == 0);
+	memset(target, 'x', sizeof target - 1);
+	for (size_t i = 250; i < sizeof target; i += 251)
+		target[i] = '/';
+	for (size_t i = 0; i * sizeof target < MANIFEST_BYTES_MAX; i++) {
+		snprintf(name, sizeof name, "long/%zu", i);
+		CHECK(symlink(target, in_place(name)) == 0);
+	}
+	CHECK_FAILS(EX_DATAERR, pack_directory(&p, in_place("long"), &plain));
+	/* pieces: a small file between two large ones each */
+	p = (struct pack){ .walk = WALK_INIT };
+	for (size_t i = 0; i < n; i++)
+		manifest_add(&p.walk.manifest,
+			&(struct manifest_entry){ .type = MANIFEST_FILE,
+				.path = xstrdup("x"),
+				.bytes = i % 2 ? 1 : PACK_JOINED_BYTES_MAX });
+	CHECK_FAILS(EX_DATAERR, pack_cut(&p));
+	pack_release(&p);
+}
+
 int main(void)
 {
 	CHECK(mkdtemp(place) != NULL);
@@ -356,6 +396,7 @@ int main(void)
 	rules();
 	hostile();
 	whole_or_not();
+	bounded();
 	run("chmod -R u+rwx %s && rm -r %s", place, place);
 	TEST_END();
 }
