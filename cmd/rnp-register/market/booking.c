@@ -25,6 +25,9 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
+/* A lease that ends before it is metered would run for nothing. */
+#define LEAST_MS INT64_C(60000)
+
 /* A booking on its way into the database. */
 struct booking {
 	struct registry *g;
@@ -156,9 +159,9 @@ static bool is_sound(struct booking *b)
 			"image: has no digest, and what runs must be what was booked");
 	if (!has_good_keys(b))
 		return false;
-	if (b->c.deadline_ms && b->c.deadline_ms <= b->record.now_ms)
+	if (b->c.deadline_ms && b->c.deadline_ms < b->record.now_ms + LEAST_MS)
 		return refuse_field(b, "leave it out, or choose a later one",
-			"deadline: is over already");
+			"deadline: is over, or will be in a minute");
 	return true;
 }
 
@@ -253,6 +256,9 @@ static bool read_money(struct booking *b)
 		return refuse_field(b, "book fewer hours, or give a budget_uusd",
 			"hours: they would cost more than there is");
 	}
+	if (market_lasts_ms(b->uusd_per_hour, b->c.limit_uusd) < LEAST_MS)
+		return refuse_field(b, "leave it out, or give a larger one",
+			"budget_uusd: does not pay for one minute");
 	b->c.held_uusd = market_hold(b->uusd_per_hour, b->c.limit_uusd);
 	b->c.seq = (int64_t)b->n;
 	return true;
