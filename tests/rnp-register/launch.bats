@@ -225,8 +225,6 @@ job() {
 	sed "s#^in=.*#in=$PWD/in#; s#^out=.*#out=$PWD/out#" "$ROOT/cmd/rnp-register/agent/start.sh" >start.sh
 	printf '%s\n' made "$PWD/elsewhere/log" '~/notes' 'not there' >in/artifacts
 	echo 1 >in/artifacts_every
-	mkfifo in/gate
-	: >in/go
 	cat >in/run <<-'END'
 		mkdir -p made ../../elsewhere
 		echo first >made/state

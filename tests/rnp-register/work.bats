@@ -18,6 +18,34 @@ load work
 	wait_until "an idle state" grep -q idle state
 }
 
+@test "work: until all ranks are ready nothing of its image runs, whatever the image wants" {
+	local IMAGE
+	IMAGE=$(push_image eager --eager)
+	assign "$C" "$(booking 'echo job')" '.go = false'
+	start_agent
+	wait_until "ready" told "$C" '.to == "ready"'
+	# users of the agent's first lease, which none else has: only our own program, and no memory to speak of
+	local pid pids
+	pids=$(pgrep -U $((1 << 28)))
+	assert [ -n "$pids" ]
+	for pid in $pids; do
+		assert_equal "$(readlink "/proc/$pid/exe")" /run/rnp-gate
+		(($(awk '/^VmSize/ { print $2 }' "/proc/$pid/status") < 256))
+	done
+	change "$C" '.go = true'
+	wait_until "the run's end" told "$C" '.exit == 0'
+	assert_equal "$(uniq "reg/log-$C-0")" $'/bin/sh ran\njob'
+	wait_until "its release" told "$C" '.to == "released"'
+
+	# what waits ends at once
+	assign "$D" "$(booking 'echo job' '.proposal.request.job = "k"')" '.go = false'
+	wait_until "ready" told "$D" '.to == "ready"'
+	change "$D" '.want = "release"'
+	wait_until "its release" told "$D" '.to == "released"'
+	[[ ! -s reg/log-$D-0 ]]
+	wait_until "an empty machine" nothing_left
+}
+
 @test "work: what a registry makes up is refused, and nothing is made for it" {
 	local good other
 	good=$(booking 'true')
@@ -114,7 +142,7 @@ load work
 	gateway=$!
 	wait_port gateway.json "$gateway"
 	jq -c . gateway.json | rnp-register sign --key customer.json | jq -c '{gateways: [.]}' >reg/gateways.json
-	assign "$C" "$(booking 'echo begun; sleep 1000' ".ssh_keys = [\"$(cat a.pub)\"]")"
+	assign "$C" "$(booking 'echo begun; sleep 1000' ".ssh_keys = [\"$(cat a.pub)\"]")" '.go = false'
 	start_agent
 	wait_until "ready" told "$C" '.to == "ready"'
 	told "$C" '.to == "ready" and (.cause | test("a session in it began"))'
@@ -126,6 +154,11 @@ load work
 	printf '%s\n' "Host gate" " HostName 127.0.0.1" " Port 2222" " User rnp-gateway" "Host box" " HostName 127.1.0.1" " Port 2200" \
 		" HostKeyAlias box" " User rnp-session" " ProxyJump gate" "Host *" " UserKnownHostsFile $BOX/known_hosts" " BatchMode yes" \
 		" StrictHostKeyChecking yes" " IdentityFile $BOX/a" >ssh_config
+	# nobody works for nothing while the other ranks come
+	run "${IN_MACHINE[@]}" ssh -F ssh_config box hostname
+	assert_failure
+	assert_output --partial "waits for the other ranks"
+	change "$C" '.go = true'
 	run "${IN_MACHINE[@]}" ssh -F ssh_config box 'hostname; exit 4'
 	assert_failure 4
 	assert_output rank0

@@ -6,7 +6,8 @@
 writes an OCI layout into DIR, whose one image has the name "t", and prints the manifest's digest. --library: one that a program opens by its name. --owner: a file of that
 user in it. --layers: as many more layers, of a file each. --pad: bytes of a file that does not compress. --path: an empty
 file of any name in a layer of its own, "../x" too; --symlink, --hard-link NAME=TARGET: links in one behind it. --setuid: a
-program that is set to user and group 0, bin/as-root. skopeo copy oci:DIR:t docker://HOST/NAME:TAG brings it to a registry."""
+program that is set to user and group 0, bin/as-root. --eager: whatever of an image may run by itself says so: its entry
+point, its check of health, its /bin/sh. skopeo copy oci:DIR:t docker://HOST/NAME:TAG brings it to a registry."""
 
 import argparse
 import gzip
@@ -82,7 +83,10 @@ def base(args):
     with open(shutil.which("busybox") or "/bin/busybox", "rb") as f:
         layer.file("bin/busybox", f.read(), 0o755)
     for name in TOOLS:
-        layer.link("bin/" + name, "busybox")
+        if not (args.eager and name == "sh"):
+            layer.link("bin/" + name, "busybox")
+    if args.eager:
+        layer.file("bin/sh", b"#!/bin/busybox sh\necho $0 ran\nexec /bin/busybox sh \"$@\"\n", 0o755)
     layer.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n")
     layer.file("etc/group", b"root:x:0:\nuser:x:1000:\n")
     there = set()
@@ -97,6 +101,9 @@ def base(args):
     if args.setuid:
         with open(args.setuid, "rb") as f:
             layer.file("bin/as-root", f.read(), 0o6755)
+    if args.eager:
+        for name in "bin/entry", "bin/health":
+            layer.file(name, b"#!/bin/busybox sh\necho $0 ran\nexec sleep 1000\n", 0o755)
     if args.owner is not None:
         layer.file("etc/owned", b"somebody's\n", uid=args.owner)
     return layer.done()
@@ -116,6 +123,7 @@ def main():
     p.add_argument("--hard-link", action="append", default=[])
     p.add_argument("--symlink", action="append", default=[])
     p.add_argument("--setuid")
+    p.add_argument("--eager", action="store_true")
     args = p.parse_args()
     blobs = os.path.join(args.dir, "blobs", "sha256")
     os.makedirs(blobs, exist_ok=True)
@@ -148,9 +156,10 @@ def main():
             layer.link(*pair.split("=", 1), tarfile.LNKTYPE)
         texts.append(layer.done())
     layers = [put(gzip.compress(t, 1, mtime=0), "layer.v1.tar+gzip") for t in texts]
+    eager = {"Entrypoint": ["/bin/entry"], "Healthcheck": {"Test": ["CMD", "/bin/health"], "Interval": 1000000000}}
     config = put(json.dumps({
         "architecture": args.arch, "os": "linux",
-        "config": {"Env": ["PATH=/usr/bin:/bin"], "Cmd": ["/bin/sh"], "User": args.user},
+        "config": dict({"Env": ["PATH=/usr/bin:/bin"], "Cmd": ["/bin/sh"], "User": args.user}, **(eager if args.eager else {})),
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(t).hexdigest() for t in texts]},
     }).encode(), "config.v1+json")
     manifest = put(json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",

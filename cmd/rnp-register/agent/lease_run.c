@@ -111,7 +111,8 @@ static const char *own_name(const struct agent_config *c, const char *uuid)
 static int create(struct lease *l)
 {
 	const struct agent_config *c = l->agent->c;
-	const char *command[] = { "/bin/sh", SANDBOX_IN "/start", NULL };
+	const char *command[] = { SANDBOX_GATE, SANDBOX_IN "/go", SANDBOX_IN "/gate",
+		"/bin/sh", SANDBOX_IN "/start", NULL };
 	const char *labels[3] = { NULL }, *devices[LEASE_GPUS_MAX + 1] = { NULL };
 	char label[2][160], names[LEASE_GPUS_MAX][LEASE_GPU_BYTES + 64], host[24],
 		id[ENGINE_ID_MAX];

@@ -143,6 +143,10 @@ static void make_file(const struct lease *l, struct buf *out)
 	json_set(r, "keys", keys ? json_incref(keys) : json_array());
 	json_set(r, "peers", make_peers(l));
 	json_set_text(r, "container", l->row.container);
+	sandbox_in(&path, &a->place, l->row.id);
+	buf_adds(&path, "/go");
+	json_set_text(r, "go", path.data);
+	buf_reset(&path);
 	host_key_path(a, &path);
 	json_set_text(r, "host_key_file", path.data);
 	buf_reset(&path);

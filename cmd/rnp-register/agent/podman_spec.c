@@ -184,6 +184,25 @@ static void set_devices(json_t *o, const struct engine_spec *s)
 	json_set(o, "devices", list);
 }
 
+/* The first program is ours to say: an image's own entry point would run before it. And podman
+ * runs nothing of the image beside it, such as a check of its health. */
+static void set_command(json_t *o, const struct engine_spec *s)
+{
+	static const char *const none[] = { "NONE", NULL };
+	json_t *health = json_object(), *entry = json_array();
+
+	json_set(health, "Test", texts(none));
+	json_set(o, "healthconfig", health);
+	if (s->command && s->command[0]) {
+		json_push_text(entry, s->command[0]);
+		json_set(o, "command", texts(s->command + 1));
+	}
+	if (json_array_size(entry))
+		json_set(o, "entrypoint", entry);
+	else
+		json_decref(entry);
+}
+
 static int check_spec(const struct engine_spec *s)
 {
 	if (!s->ids || !s->first_id)
@@ -210,8 +229,7 @@ json_t *podman_spec(const struct engine_spec *s)
 	o = json_object();
 	json_set_text(o, "name", s->name);
 	json_set_text(o, "image", s->image);
-	if (s->command)
-		json_set(o, "command", texts(s->command));
+	set_command(o, s);
 	json_set(o, "env", env);
 	json_set(o, "labels", labels);
 	set_users(o, s);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/rnp-register/agent/gate.h"
 #include "cmd/rnp-register/agent/mounts.h"
 #include "cmd/rnp-register/agent/podman.h"
 #include "cmd/rnp-register/pack/beneath.h"
@@ -219,6 +220,12 @@ static int make_out(const char *path, uint32_t owner)
 	return 0;
 }
 
+/* In the volume: nothing on the tmpfs may be executable. */
+static int make_gate(const char *path)
+{
+	return io_replace(path, (const char *)gate_program, gate_bytes, 0555);
+}
+
 static int create(struct engine *e, const struct engine_spec *spec,
 	char id[ENGINE_ID_MAX])
 {
@@ -226,25 +233,27 @@ static int create(struct engine *e, const struct engine_spec *spec,
 	struct engine_mount mounts[MOUNTS];
 	struct engine_spec with = *spec;
 	struct buf in = BUF_INIT, netns = BUF_INIT, work = BUF_INIT;
-	char *out = data_path(s->place, s->id, "/out");
+	char *out = data_path(s->place, s->id, "/out"),
+	     *gate = data_path(s->place, s->id, "/gate");
 	int rc = -1;
 
 	sandbox_in(&in, s->place, s->id);
 	sandbox_work(&work, s->place, s->id);
 	network_path(&netns, s->place->networks.dir, s->id);
-	if (spec->nmounts + 3 > MOUNTS) {
+	if (spec->nmounts + 4 > MOUNTS) {
 		err_set(EX_SOFTWARE, "too many mounts");
 		goto fail;
 	}
 	if (make_volume(s, spec->disk_bytes) < 0 ||
 		make_network(s, spec->up_bits_per_s) < 0 || reach(s) < 0 ||
-		io_make_dirs(buf_text(&in), 0755) < 0 ||
+		io_make_dirs(buf_text(&in), 0755) < 0 || make_gate(gate) < 0 ||
 		make_out(out, spec->first_id) < 0 ||
 		make_out(buf_text(&work), spec->first_id) < 0)
 		goto fail;
 	for (size_t i = 0; i < spec->nmounts; i++)
 		mounts[i] = spec->mounts[i];
 	mounts[with.nmounts++] = (struct engine_mount){ buf_text(&in), SANDBOX_IN, true };
+	mounts[with.nmounts++] = (struct engine_mount){ gate, SANDBOX_GATE, true };
 	mounts[with.nmounts++] = (struct engine_mount){ out, SANDBOX_OUT, false };
 	mounts[with.nmounts++] = (struct engine_mount){ buf_text(&work), SANDBOX_WORK,
 		false };
@@ -256,6 +265,7 @@ fail:
 	buf_release(&netns);
 	buf_release(&work);
 	free(out);
+	free(gate);
 	return rc;
 }
 

@@ -5,7 +5,8 @@
  * A lease ID has a volume (volume.h) with podman's root in its encrypted folder and a folder
  * "out", where the container says how its run ended; a namespace (network.h); and a folder below
  * RUN, on a tmpfs, with podman's socket and a folder "in", which the container sees as /run/rnp
- * and cannot write. */
+ * and cannot write. Its command is to begin with SANDBOX_GATE, which lets nothing of the image run
+ * before its time. */
 #ifndef RNP_REGISTER_AGENT_SANDBOX_H
 #define RNP_REGISTER_AGENT_SANDBOX_H
 
@@ -16,6 +17,7 @@
 #define SANDBOX_IN   "/run/rnp"     /* in the container */
 #define SANDBOX_OUT  "/run/rnp-out" /* in the container; its file "exit" */
 #define SANDBOX_WORK "/root/sky_workdir"
+#define SANDBOX_GATE "/run/rnp-gate" /* in the container: gate.c, which it cannot write */
 
 struct sandbox_place {
 	struct volume_place volumes;

@@ -16,8 +16,10 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/podman.h"
+#include "cmd/rnp-register/agent/sandbox.h"
 #include "cmd/rnp-register/agent/session_parts.h"
 #include "cmd/rnp-register/agent/talk.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
@@ -25,6 +27,8 @@
 #define PROBE_MS    20000
 #define PROBE_BYTES 400
 #define FAILED_EXIT 255
+#define GO_MS       10000
+#define LOOK_US     20000
 
 static bool has_room(const struct session_state *s)
 {
@@ -139,14 +143,38 @@ static struct engine *open_engine(const struct session_state *s)
 		.netns = *f->netns ? f->netns : NULL });
 }
 
-/* Whether a command runs in the container and ends well. */
-static int probe(struct engine *e, const char *container)
+/* Nothing of an image runs before its lease is paid for. */
+static bool may_run(const struct session_state *s)
 {
-	static const char *const command[] = { "sh", "-c", "exit 0", NULL };
+	return !*s->file.go || access(s->file.go, F_OK) == 0;
+}
+
+/* Waits a little: all ranks may be ready, and nobody has said so yet. */
+static int wait_for_go(const struct session_state *s)
+{
+	int64_t until_ns = clock_mono_ns() + GO_MS * INT64_C(1000000);
+
+	while (!may_run(s)) {
+		if (clock_mono_ns() > until_ns)
+			return err_set(EX_TEMPFAIL,
+				"the container waits for the other ranks of its cluster, "
+				"unpaid: it runs nothing yet");
+		usleep(LOOK_US);
+	}
+	return 0;
+}
+
+/* Whether a command runs in the container and ends well: one of ours, where the image's may not
+ * run yet. */
+static int probe(struct engine *e, const struct session_file *f)
+{
+	const char *const ours[] = { SANDBOX_GATE, NULL },
+			  *const its[] = { "sh", "-c", "exit 0", NULL };
+	const char *const *command = *f->go ? ours : its;
 	struct engine_exec x = { .command = command,
 		.timeout_ms = PROBE_MS,
 		.output_max = PROBE_BYTES };
-	int rc = e->ops->exec(e, container, &x);
+	int rc = e->ops->exec(e, f->container, &x);
 
 	if (rc == 0 && x.exit)
 		rc = err_set(EX_UNAVAILABLE,
@@ -176,8 +204,8 @@ static void hold(struct session_state *s, const json_t *message,
 	signal(SIGPIPE, SIG_IGN);
 	e = open_engine(s);
 	if (e && probes)
-		code = probe(e, s->file.container);
-	else if (e && talk_read(&t, message) == 0)
+		code = probe(e, &s->file);
+	else if (e && talk_read(&t, message) == 0 && wait_for_go(s) == 0)
 		code = talk_hold(e, s->file.container, &t, 0, 1, 2, DESCRIPTORS);
 	answer(DESCRIPTORS, code < 0 ? FAILED_EXIT : code,
 		code < 0 ? err_get()->text : NULL);

@@ -152,7 +152,8 @@ static int take_all(struct session_file *f, const json_t *record, const char *wh
 		take_text(record, where, "netns", false, f->netns, SESSION_PATH_MAX) <
 			0 ||
 		take_text(record, where, "container", false, f->container,
-			sizeof f->container) < 0)
+			sizeof f->container) < 0 ||
+		take_text(record, where, "go", false, f->go, SESSION_PATH_MAX) < 0)
 		return -1;
 	f->address = place_rank(f->cluster, f->ranks, f->rank);
 	if (take_gateway(f, record, where) < 0 || take_podman(f, record, where) < 0 ||

@@ -34,6 +34,7 @@ struct session_file {
 	char host_key_file[SESSION_PATH_MAX];
 	char netns[SESSION_PATH_MAX]; /* "": ours */
 	char container[65];           /* "": none yet */
+	char go[SESSION_PATH_MAX];    /* nobody runs anything before this file is there */
 	char podman_root[SESSION_PATH_MAX], podman_run[SESSION_PATH_MAX],
 		podman_images[SESSION_PATH_MAX];
 	struct sshkey keys[SESSION_KEYS_MAX]; /* of the booking */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a container of a lease runs first. It waits until all ranks are ready, runs setup once and then the job, and says how
+# What a container of a lease runs once all ranks are ready (gate.c waits for that): setup once, and then the job; it says how
 # that ended. Files of the lease are in $in, which the container cannot write; $out is its own.
 in=/run/rnp
 out=/run/rnp-out
@@ -72,12 +72,6 @@ finish() {
 	echo "$code" >"$out/exit.part" && mv "$out/exit.part" "$out/exit"
 	exit "$code"
 }
-
-while [ ! -e "$in/go" ]; do
-	[ -z "$ended" ] || exit "$ended"
-	# opened for writing when there is news
-	read -r _ <"$in/gate" || sleep 1
-done
 
 HOME=${HOME:-/root}
 export HOME
