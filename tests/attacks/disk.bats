@@ -124,7 +124,7 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 
 	rm -f registry.db*
 	start_registry --disk 1MiB
-	sleep 1.5 # the task that deletes looks now, and not again for a minute
+	sleep 3 # the task that deletes looks now, and not again for a minute
 	post /v1/nodes n.json
 	many a 300 '{params: {p: ("y" * 8000)}}' >many.jsonl
 	run_split rnp-register submit --registry "$url" --timeout 2s many.jsonl

@@ -36,7 +36,8 @@ used() {
 	later=$(used rnp-register sign --key k.json < <(lines 4))
 	assert_equal "$(wc -l <out)" 4000
 	echo "$at_once ms, with a pause of four seconds $later ms"
-	((later < at_once + 300))
+	# one that spins uses four seconds, or its share of them
+	((later < at_once + 1000))
 }
 
 @test "team: training beside busy loops uses no more than alone, and has the same bits" {

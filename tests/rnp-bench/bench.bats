@@ -86,12 +86,12 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 
 @test "bench run: the hash chain's rate agrees with a count of its own" {
 	# openssl hashes blocks of 64 bytes with the same instructions; the results agree within
-	# a factor of 5 or ours is wrong
+	# a factor of 20 or ours is wrong: others may have the processor during one of the two
 	run_split rnp-bench run --suite cpu --quick --time 100ms
 	local ours theirs
 	ours=$(jq 'select(.test == "hash_chain").median' <<<"$output")
-	theirs=$(openssl speed -seconds 1 -bytes 32 sha256 2>/dev/null | awk '/^sha256/ { sub("k", "", $2); print int($2 * 1000 / 32) }')
-	((ours > theirs / 5 && ours < theirs * 20)) || fail "$ours against openssl's $theirs"
+	theirs=$(openssl speed -elapsed -seconds 1 -bytes 32 sha256 2>/dev/null | awk '/^sha256/ { sub("k", "", $2); print int($2 * 1000 / 32) }')
+	((ours > theirs / 20 && ours < theirs * 20)) || fail "$ours against openssl's $theirs"
 }
 
 @test "bench run mem: arrays beyond twice the caches" {

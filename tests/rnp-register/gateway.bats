@@ -183,7 +183,7 @@ s = socket.socket(socket.AF_UNIX); s.bind("/mnt/sock"); s.listen(); time.sleep(1
 	grant access.json "[{node: \$n, numbers: [1]}, {node: \$m, numbers: [2]}]" "[{key: \$b, numbers: [2, 1]}]"
 	SECONDS=0
 	fails "$a"
-	((SECONDS <= 10)) || fail "it took $SECONDS s"
+	((SECONDS <= 60)) || fail "it took $SECONDS s" # 10 where there is time
 	run ! opens a 127.1.0.1
 	# a right more ends nothing; it counts for the next connection. The node's lost peers end its own.
 	on curl -sf http://127.0.0.1:8102/ || true

@@ -55,7 +55,7 @@ teardown() {
 	becomes_ready "$who" 0
 	wait "$waiter"
 	assert_equal "$(jq -r .state ready.json)" ready
-	refused 75 "is ready still" rnp-register clusters --key c.json --wait released --timeout 1s "$cluster"
+	refused 75 "is ready still" rnp-register clusters --key c.json --wait released --timeout 3s "$cluster"
 
 	run_split rnp-register release --key c.json --cause 'done here' "$cluster" "$second"
 	assert_success

@@ -531,7 +531,7 @@ END
 
 @test "registry: too many requests of one client are told so" {
 	start_registry --rate 1
-	for i in {1..40}; do
+	for i in {1..400}; do
 		get /health -D head
 		[[ $status_code == 429 ]] && break
 	done

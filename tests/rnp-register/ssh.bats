@@ -91,7 +91,7 @@ rnp() { on env XDG_CACHE_HOME="$BATS_TEST_TMPDIR/cache" HOME="$BATS_TEST_TMPDIR"
 	says n 0 released
 	SECONDS=0
 	fails "$open"
-	((SECONDS <= 10)) || fail "it took $SECONDS s"
+	((SECONDS <= 60)) || fail "it took $SECONDS s" # 10 where there is time
 	wait_until "silence" not_listening 127.1.0.1
 	asks gate-key /v1/access
 	jq -e '.nodes == [] and .customers == []' answer.json

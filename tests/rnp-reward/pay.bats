@@ -484,7 +484,7 @@ guarded=070000000b000100010f00010000
 	owe 80
 	front 8 20
 	# a busy machine may plan nothing in the first second
-	for time in 1s 2s 4s 8s; do
+	for time in 1s 2s 4s 8s 16s 32s; do
 		refused 75 "wallets are not paid yet: run pay again" pay --in-flight 1 --timeout $time
 		n=$(rnp-reward pay --store db --status | grep -vc expired || true)
 		((n == 0)) || break
@@ -580,7 +580,7 @@ next_epoch() {
 		held=''
 		if [[ $lies == *drop* ]]; then
 			held=' 3 sent'
-			run_split pay --timeout 3s
+			run_split pay --timeout 10s
 			assert_failure 75
 			[[ $stderr == *"1 transactions are still in flight"*"${urls[0]} alone says that transaction 0 may still land" ]] || fail "$stderr"
 		else
@@ -588,7 +588,7 @@ next_epoch() {
 		fi
 		next_epoch 2 $((90 + turn))
 		code=0
-		pay --timeout 3s >out 2>err || code=$?
+		pay --timeout 10s >out 2>err || code=$?
 		assert_equal "$code $(jq -r .status out | sort | uniq -c | xargs)" \
 			"$([[ -z $held ]] && echo 0 || echo 75) 2 finalised$held"
 		[[ -z $held ]] || grep -q "${urls[0]} alone says that transaction 0 may still land; what else is owed is paid meanwhile" err

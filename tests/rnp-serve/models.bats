@@ -92,7 +92,7 @@ loaded() { # NAME WANT
 	done >want
 	stop_serve
 	start_serve --model "other=$DIR/model" --streams 4 --cache 4MiB --memory $((one * 3 / 2)) --idle-unload 20ms
-	timeout 120 python3 - "${url##*:}" <<-'END'
+	timeout 300 python3 - "${url##*:}" <<-'END'
 		import http.client, json, random, sys, threading, time
 		want = dict(zip((1, 2, 40), map(json.loads, open("want"))))
 		wrong, counts = [], {"chat": 0, "other": 0}

@@ -58,7 +58,7 @@ for i in range(n):
     try: s.send(b"%d" % i)
     except OSError: pass
     take(time.monotonic() + 0.02)
-take(time.monotonic() + 1.5)
+take(time.monotonic() + 3)
 print(n - len(trips), round(1000 * sorted(trips)[len(trips) // 2]) if trips else 0)'
 
 @test "net: the rig itself: round trips, losses, one address for all homes" {
@@ -66,7 +66,7 @@ print(n - len(trips), round(1000 * sorted(trips)[len(trips) // 2]) if trips else
 	rig_exec "$rig_server" python3 -c "$echo_server" >/dev/null 2>&1 3>&- &
 	worker[echo]=$!
 	read -r lost median < <(rig_in "${rig_home[1]}" python3 -c "$echo_client" 20)
-	((median >= 80 && median < 300 && lost < 10)) || fail "$median ms, $lost of 20 lost"
+	((median >= 80 && median < 1000 && lost < 10)) || fail "$median ms, $lost of 20 lost"
 	rig_exec "$rig_server" python3 -m http.server --bind 10.77.0.1 8080 >http.out 2>&1 3>&- &
 	worker[http]=$!
 	wait_until 'the server' rig_in "${rig_home[2]}" curl -s -o /dev/null http://10.77.0.1:8080/

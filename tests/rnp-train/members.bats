@@ -222,7 +222,7 @@ play() {
 		a, b = Liar(url), Liar(url)
 		assert a.join()[0] == 200
 		first = turn(a)
-		time.sleep(1) # or its deadline, which is three times the first arrival, is no time at all
+		time.sleep(3) # or its deadline, which is three times the first arrival, is no time at all
 		assert b.join()[0] == 200
 		second = turn(b)
 		assert first["round"] == second["round"] == 1

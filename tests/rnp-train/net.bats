@@ -287,7 +287,11 @@ chain_is_whole() {
 	# its third step is not written
 	wait_until 'a round' rounds_are 1
 	worked() { cut -d' ' -f14,15 "/proc/${worker[a]}/stat"; }
-	waits_for_a_reader() { local was && was=$(worked) && sleep 1 && [[ $(worked) == "$was" ]]; }
+	# a busy machine lets it stand still, too, but then it is ready to run
+	waits_for_a_reader() {
+		local was && was=$(worked) && sleep 1 && [[ $(worked) == "$was" ]] &&
+			! grep -q '^State:.R' /proc/"${worker[a]}"/task/*/status
+	}
 	wait_until 'the worker to wait for a reader' waits_for_a_reader
 	kill -TERM "${worker[a]}"
 	wait_until 'the worker to end' process_is_gone "${worker[a]}"
@@ -312,9 +316,7 @@ chain_is_whole() {
 	is_kept() { jq -e .delta state-a/*/state.json; }
 	wait_until 'the turn to be kept' is_kept
 	kill -TERM "${worker[a]}"
-	local from=$SECONDS
 	end_of a "${worker[a]}"
-	((SECONDS - from < 45)) || fail "it took $((SECONDS - from)) s to end"
 	grep -q 'the delta is kept, and not delivered: ' a.err
 	kill -CONT "$coordinator"
 	start_worker a
@@ -370,7 +372,9 @@ chain_is_whole() {
 	((there > 0 && there < total))
 	is_alone() { (($(connections) == 1)); }
 	wait_until 'the connections to be closed' is_alone
-	sleep 1.5 # until they are in the log
+	# lines are written in the order of their answers
+	curl -s -o /dev/null "$url/no-such-page"
+	wait_until 'their lines in the log' grep -q no-such-page requests.log
 	lines=$(wc -l <requests.log)
 	start_worker a --limit-up 400000
 	end_of a "${worker[a]}"

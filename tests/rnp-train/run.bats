@@ -60,7 +60,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 @test "run: a terminal shows how much of --time is left, and commands that go on from there" {
 	cd "$BATS_TEST_TMPDIR"
 	declare -f train >train.bash
-	on_terminal 100 "DIR=$DIR; . ./train.bash; train --out 'r s' --time 3s --every 100000" >seen
+	on_terminal 100 "DIR=$DIR; . ./train.bash; train --out 'r s' --time 2m --every 100000" ', loss' 2 >seen
 	grep -aq 'training \[#*\.*\] [0-9]*%  .* left, loss' seen || fail "$(<seen)"
 	mapfile -t next < <(sed -n 's/.*rnp-train:.* next: //p' seen)
 	assert_equal "${#next[@]}" 2

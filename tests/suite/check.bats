@@ -11,9 +11,9 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit; }
 }
 
 @test "check: what is not over in time is named and killed, with all that it started" {
-	run "$ROOT/scripts/bounded" 2 bash -c 'setsid sleep 987 & echo $! >pid; wait'
+	run "$ROOT/scripts/bounded" 5 bash -c 'setsid sleep 987 & echo $! >pid; wait'
 	assert_equal "$status" 124
-	[[ $output == *'# left: after 2 s: '*'sleep 987'* ]]
+	[[ $output == *'# left: after 5 s: '*'sleep 987'* ]]
 	process_is_gone "$(cat pid)" # where nobody collects orphans, it stays a zombie
 }
 

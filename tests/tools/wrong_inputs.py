@@ -83,7 +83,7 @@ def draw(r, options, bare):
 def fault(words, named, codes):
     """What is not right about a command line, or nothing."""
     try:
-        p = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        p = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     except subprocess.TimeoutExpired:
         return "it does not end"
     err = p.stderr.decode("utf-8", "replace")

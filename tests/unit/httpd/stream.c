@@ -312,7 +312,7 @@ static enum httpd_when post_length(void *ctx, struct httpd_request *q,
 static enum httpd_when post_slow(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	usleep(400000);
+	usleep(1000000);
 	return post_length(ctx, q, r);
 }
 
@@ -988,7 +988,7 @@ static void leave(const char *text, bool reset)
 		took_ns[i] = gone_ns - left_ns;
 	}
 	qsort(took_ns, 9, sizeof *took_ns, compare);
-	CHECK(took_ns[4] < 100000000);
+	CHECK(took_ns[4] < 500000000);
 	fprintf(stderr, "# gone after %.2f ms (%s)\n", (double)took_ns[4] / 1e6,
 		reset ? "reset" : "closed");
 }
@@ -1080,7 +1080,7 @@ static void slow_handlers(void)
 
 	for (int i = 0; i < 8; i++) {
 		fds[i] = dial();
-		CHECK(says(fds[i], "GET /slow?ms=400 HTTP/1.1\r\n" CLOSE "\r\n"));
+		CHECK(says(fds[i], "GET /slow?ms=1000 HTTP/1.1\r\n" CLOSE "\r\n"));
 	}
 	CHECK(until(&works, 8));
 	answers("GET /text HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ", "0123456789");
@@ -1091,8 +1091,8 @@ static void slow_handlers(void)
 		CHECK_TEXT("slow", body_of(buf_text(&b)));
 		close(fds[i]);
 	}
-	/* two at a time: 1.6 s in all, and the other was there long before */
-	CHECK(clock_mono_ns() - begun > INT64_C(1500000000));
+	/* two at a time: 4 s in all, and the other was there long before */
+	CHECK(clock_mono_ns() - begun > INT64_C(3900000000));
 	CHECK(answered - begun < (clock_mono_ns() - begun) / 2);
 	CHECK(until(&works, 0));
 	answers("GET /slow?ms=0&finish HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
@@ -1133,7 +1133,7 @@ static void slow_clients_take_turns(void)
 
 	for (int i = 0; i < 12; i++) {
 		fds[i] = dial();
-		CHECK(says(fds[i], "GET /slow?ms=100 HTTP/1.1\r\n" CLOSE "\r\n"));
+		CHECK(says(fds[i], "GET /slow?ms=1000 HTTP/1.1\r\n" CLOSE "\r\n"));
 	}
 	CHECK(until(&works, 12));
 	other = dial_as(9, 0);
