@@ -8,18 +8,24 @@
  * of the proposals: the registry's key is ours. A booking counts when it is answered, which is
  * after its commit is on disk.
  * Long polls: WAITING requests wait for news of other clusters while events of one arrive; measured
- * is the time from sending the event to the answer of whoever waits for it. */
+ * is the time from sending the event to the answer of whoever waits for it.
+ *
+ * Long because all clients, and their signatures, stand in one program that starts the server. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sodium.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -38,16 +44,44 @@
 
 #define NODE_GPUS 8
 #define EVENTS    200
+/* A customer has 1,024 clusters open at most: two race for so many GPUs. */
+#define RACE_GPUS 1000
 #define IMAGE                                                                        \
 	"debian@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852" \
 	"b855"
 
 static char dir[256], program[512];
 static int port, gpus = 20000, clients = 8, waiting = 1000;
-static struct key registry_key = KEY_INIT, customers[2];
+static struct key registry_key = KEY_INIT, *customers;
+static pid_t server;
+
+/* Also when we are killed by a signal that can be caught; by another, the server goes with us. */
+static void clean_up(void)
+{
+	char command[300];
+	int status;
+
+	if (server > 0 && kill(server, SIGTERM) == 0)
+		waitpid(server, &status, 0);
+	server = 0;
+	snprintf(command, sizeof command, "rm -rf '%s'", dir);
+	if (dir[0] && system(command) != 0)
+		_exit(1);
+	dir[0] = '\0';
+}
+
+static void on_signal(int number)
+{
+	clean_up();
+	_exit(128 + number);
+}
 
 static void die(const char *what)
 {
+	static atomic_flag dying = ATOMIC_FLAG_INIT;
+
+	while (atomic_flag_test_and_set(&dying))
+		pause(); /* another thread ends us */
 	fprintf(stderr, "bookings: %s: %s\n", what,
 		errno ? strerror(errno) : err_get()->text);
 	exit(1);
@@ -55,14 +89,24 @@ static void die(const char *what)
 
 /* --- connections ------------------------------------------------------------------------------ */
 
+/* From an address of loopback for each 256: a server takes 512 connections of one. */
+#define OF_ADDRESS 256
+
 static int open_connection(void)
 {
+	static atomic_int opened;
+	struct sockaddr_in from = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(
+			INADDR_LOOPBACK + 256 * (uint32_t)(opened++ / OF_ADDRESS)) };
 	struct sockaddr_in to = { .sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
-	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+	if (fd < 0 ||
+		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on) < 0 ||
+		bind(fd, (struct sockaddr *)&from, sizeof from) < 0 ||
+		connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
 		die("cannot connect");
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	return fd;
@@ -252,6 +296,7 @@ static pid_t server_start(void)
 		die("cannot write the key");
 	pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		execl(program, program, "serve", "--db", db, "--listen", "127.0.0.1:0",
 			"--port-file", port_file, "--log-file", log, "-q", "--market",
 			"--key", key, "--trust", registry_key.address, NULL);
@@ -344,7 +389,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Processor time of the server so far. */
-static int64_t server_ns(pid_t server)
+static int64_t server_ns(void)
 {
 	struct timespec t = { 0 };
 	clockid_t clock;
@@ -354,7 +399,13 @@ static int64_t server_ns(pid_t server)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static void run_race(pid_t server)
+/* The customer who races for a GPU on that side, 0 or 1. */
+static const struct key *racer_of(int gpu, int side)
+{
+	return &customers[2 * (gpu / RACE_GPUS) + side];
+}
+
+static void run_race(void)
 {
 	int n = 2 * gpus, booked = 0, taken = 0, other = 0;
 	struct buf *requests = xcalloc((size_t)n, sizeof *requests);
@@ -368,10 +419,10 @@ static void run_race(pid_t server)
 		/* the two of one GPU stand side by side, and go to two connections */
 		make_key(&k, 100 + i / 2 / NODE_GPUS);
 		add_post(&requests[i], "/v1/bookings",
-			booking_of(&customers[i % 2], proposal_for(&k, i / 2)));
+			booking_of(racer_of(i / 2, i % 2), proposal_for(&k, i / 2)));
 		key_release(&k);
 	}
-	cpu_ns = (double)server_ns(server);
+	cpu_ns = (double)server_ns();
 	start = clock_mono_ns();
 	for (int i = 0; i < clients; i++) {
 		racers[i] = (struct racer){ .requests = requests,
@@ -388,7 +439,7 @@ static void run_race(pid_t server)
 	}
 	rate = booked / ((double)(clock_mono_ns() - start) / 1e9);
 	report("bookings", "1/s", &rate, 1, taken);
-	cpu_ns = ((double)server_ns(server) - cpu_ns) / n;
+	cpu_ns = ((double)server_ns() - cpu_ns) / n;
 	report("booking_cpu", "ns", &cpu_ns, 1, -1);
 	qsort(took_ns, (size_t)n, sizeof *took_ns, by_value);
 	p99 = took_ns[n * 99 / 100];
@@ -428,29 +479,40 @@ static void send_poll(int fd, const char *path, const struct key *k)
 	buf_release(&text);
 }
 
-static char *names(int n, int64_t *node_of)
+/* A cluster that somebody waits for. */
+struct awaited {
+	char name[33];
+	const struct key *customer;
+	int gpu, fd;
+};
+
+/* Fills in n clusters that were booked. */
+static void read_clusters(struct awaited *out, int n)
 {
 	sqlite3 *db = NULL;
 	sqlite3_stmt *q = NULL;
-	char path[300], *out = xcalloc((size_t)n, 33);
+	char path[300];
 
 	snprintf(path, sizeof path, "%s/r.db", dir);
 	sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
 	sqlite3_prepare_v2(db,
-		"SELECT c.cluster, l.device FROM clusters c JOIN members m ON m.cluster = c.id "
-		"JOIN leases l ON l.member = m.id WHERE c.customer = ? LIMIT ?",
+		"SELECT c.cluster, l.device, c.customer FROM clusters c JOIN members m "
+		"ON m.cluster = c.id JOIN leases l ON l.member = m.id LIMIT ?",
 		-1, &q, NULL);
-	sqlite3_bind_text(q, 1, customers[0].address, -1, SQLITE_STATIC);
-	sqlite3_bind_int(q, 2, n);
-	for (int i = 0; i < n && sqlite3_step(q) == SQLITE_ROW; i++) {
-		memcpy(out + (size_t)i * 33, sqlite3_column_text(q, 0), 33);
-		if (!i)
-			*node_of = atoll((const char *)sqlite3_column_text(q, 1) + 4) /
-				NODE_GPUS;
+	sqlite3_bind_int(q, 1, n);
+	for (int i = 0; i < n; i++) {
+		if (sqlite3_step(q) != SQLITE_ROW)
+			die("too few clusters");
+		snprintf(out[i].name, sizeof out[i].name, "%s",
+			(const char *)sqlite3_column_text(q, 0));
+		out[i].gpu = atoi((const char *)sqlite3_column_text(q, 1) + 4);
+		for (int side = 0; side < 2; side++)
+			if (strcmp(racer_of(out[i].gpu, side)->address,
+				    (const char *)sqlite3_column_text(q, 2)) == 0)
+				out[i].customer = racer_of(out[i].gpu, side);
 	}
 	sqlite3_finalize(q);
 	sqlite3_close(db);
-	return out;
 }
 
 static json_t *next_event(const struct key *node, const char *cluster, int seq)
@@ -460,40 +522,99 @@ static json_t *next_event(const struct key *node, const char *cluster, int seq)
 	json_set_text(event, "cluster", cluster);
 	json_set_i64(event, "rank", 0);
 	json_set_i64(event, "seq", seq);
-	json_set_text(event, "to", seq == 1 ? "proving" : "pulling");
+	/* a reading of the meter is always told; how far something is, once a second */
+	json_set_text(event, "to",
+		seq == 1         ? "proving" :
+			seq == 2 ? "starting" :
+				   "ready");
+	if (seq > 3)
+		json_set_i64(event, "ready_ms", seq);
 	return signed_by(event, node);
+}
+
+static void ask_again(const struct awaited *a, long long after)
+{
+	char path[128];
+
+	snprintf(path, sizeof path, "/v1/clusters/%s?wait=25&after=%lld", a->name, after);
+	send_poll(a->fd, path, a->customer);
+}
+
+/* Those who wait meanwhile: whoever is answered, as his time is over, asks again. */
+struct crowd {
+	pthread_t thread;
+	struct awaited *all;
+	int epoll;
+	atomic_bool over;
+};
+
+static void *keep_waiting(void *arg)
+{
+	struct crowd *c = arg;
+	struct epoll_event ready[64];
+
+	while (!c->over) {
+		int n = epoll_wait(c->epoll, ready, 64, 100);
+
+		for (int i = 0; i < n; i++) {
+			struct awaited *a = ready[i].data.ptr;
+
+			if (receive(a->fd, NULL) != 200)
+				die("one who waits");
+			ask_again(a, 1000000);
+		}
+	}
+	return NULL;
+}
+
+static void crowd_start(struct crowd *c)
+{
+	c->epoll = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < waiting; i++) {
+		struct epoll_event e = { .events = EPOLLIN, .data.ptr = &c->all[i] };
+
+		c->all[i].fd = open_connection();
+		ask_again(&c->all[i], 1000000);
+		epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->all[i].fd, &e);
+	}
+	pthread_create(&c->thread, NULL, keep_waiting, c);
+}
+
+static void crowd_stop(struct crowd *c)
+{
+	c->over = true;
+	pthread_join(c->thread, NULL);
+	for (int i = 0; i < waiting; i++)
+		close(c->all[i].fd);
+	close(c->epoll);
 }
 
 static void run_polls(void)
 {
-	int *fds = xcalloc((size_t)waiting + 1, sizeof *fds), poller = open_connection(),
-	    poster = open_connection();
+	struct awaited *all = xcalloc((size_t)waiting + 1, sizeof *all), *one;
+	struct crowd crowd = { .all = all };
+	int poster = open_connection();
 	double took_ns[EVENTS], p99;
 	struct key node = KEY_INIT;
-	int64_t at = 0, after = 1;
-	char path[128], *clusters = names(waiting + 1, &at);
+	long long after = 1;
 
-	make_key(&node, 100 + (int)at);
-	for (int i = 0; i < waiting; i++) {
-		fds[i] = open_connection();
-		snprintf(path, sizeof path, "/v1/clusters/%.32s?wait=25&after=1000000",
-			clusters + (size_t)(i + 1) * 33);
-		send_poll(fds[i], path, &customers[0]);
-	}
+	read_clusters(all, waiting + 1);
+	one = &all[waiting];
+	one->fd = open_connection();
+	make_key(&node, 100 + one->gpu / NODE_GPUS);
+	crowd_start(&crowd);
 	for (int i = 0; i < EVENTS; i++) {
 		struct buf request = BUF_INIT, body = BUF_INIT;
 		int64_t start;
 		const char *seq;
 
-		snprintf(path, sizeof path, "/v1/clusters/%.32s?wait=25&after=%lld",
-			clusters, (long long)after);
-		send_poll(poller, path, &customers[0]);
+		ask_again(one, after);
 		usleep(5000); /* it waits by then */
-		add_post(&request, "/v1/events", next_event(&node, clusters, i + 1));
+		add_post(&request, "/v1/events", next_event(&node, one->name, i + 1));
 		start = clock_mono_ns();
 		send_all(poster, request.data, request.len);
 		errno = 0;
-		if (receive(poller, &body) != 200)
+		if (receive(one->fd, &body) != 200)
 			die("a poll");
 		took_ns[i] = (double)(clock_mono_ns() - start);
 		if (receive(poster, NULL) != 201)
@@ -507,18 +628,16 @@ static void run_polls(void)
 	p99 = took_ns[EVENTS * 99 / 100];
 	report("long_poll", "ns", took_ns, EVENTS, -1);
 	report("long_poll_p99", "ns", &p99, 1, -1);
-	for (int i = 0; i < waiting; i++)
-		close(fds[i]);
-	close(poller);
+	crowd_stop(&crowd);
+	close(one->fd);
 	close(poster);
 	key_release(&node);
-	free(clusters);
-	free(fds);
+	free(all);
 }
 
 static void fill(void)
 {
-	int fd = open_connection();
+	int fd = open_connection(), ncustomers = 2 * (gpus / RACE_GPUS + 1);
 	json_t *d;
 
 	for (int i = 0; i < (gpus + NODE_GPUS - 1) / NODE_GPUS; i++) {
@@ -528,8 +647,9 @@ static void fill(void)
 		sell(fd, &k, i * NODE_GPUS);
 		key_release(&k);
 	}
-	for (int i = 0; i < 2; i++) {
-		make_key(&customers[i], 1 + i);
+	customers = xcalloc((size_t)ncustomers, sizeof *customers);
+	for (int i = 0; i < ncustomers; i++) {
+		make_key(&customers[i], INT_MAX - i);
 		d = json_record("rnp.deposit");
 		json_set_text(d, "signer", registry_key.address);
 		json_set_text(d, "customer", customers[i].address);
@@ -545,7 +665,6 @@ int main(int argc, char **argv)
 {
 	const char *tmp = getenv("TMPDIR"), *build = getenv("RNP_BUILD");
 	struct rlimit files = { 0 };
-	pid_t server;
 	int status;
 
 	if (argc > 1)
@@ -554,8 +673,8 @@ int main(int argc, char **argv)
 		clients = atoi(argv[2]);
 	if (argc > 3)
 		waiting = atoi(argv[3]);
-	if (waiting >= gpus / 2)
-		waiting = gpus / 2 - 1;
+	if (waiting >= gpus)
+		waiting = gpus - 1;
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
@@ -564,12 +683,15 @@ int main(int argc, char **argv)
 	if (sodium_init() < 0 || !mkdtemp(dir))
 		die("cannot begin");
 	make_key(&registry_key, 0);
+	atexit(clean_up);
+	for (int i = 0; i < 3; i++)
+		signal((int[]){ SIGINT, SIGTERM, SIGHUP }[i], on_signal);
 	server = server_start();
 	fill();
-	run_race(server);
+	run_race();
 	run_polls();
 	kill(server, SIGTERM);
 	waitpid(server, &status, 0);
-	snprintf(program, sizeof program, "rm -rf '%s'", dir);
-	return system(program) || status;
+	server = 0;
+	return status != 0;
 }

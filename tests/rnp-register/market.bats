@@ -122,6 +122,62 @@ teardown() {
 	assert_equal "$(sqlite3 registry.db 'SELECT count(*) FROM leases WHERE to_ms IS NULL')" 1
 }
 
+@test "market: a device is sold by who has proven it alone, and free ones are not hoarded" {
+	start_market
+	sells a
+	make_key b
+	node_record b '{gpus: [{vendor: "NVIDIA", model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864, uuid: "gpu-A-0"}]}' >b.node
+	post /v1/nodes b.node
+	signed b '{kind: "rnp.quote", ask_uusd: 0, customer_uusd: 0, floor_uusd: 0, why: []}' >free.quote
+	post /v1/records free.quote
+	heartbeat_record b '{interval_s: 3600}' >b.beat
+	post /v1/heartbeats b.beat
+	lists b
+	make_key c
+	pays c 9000000
+	plans '{exclude: ["'"$a"'"]}'
+	assert_equal "$(jq -r '.offers[0].nodes[0].node' proposal.json)" "$b"
+	# who claims it books himself: the lease would keep the owner out
+	cp proposal.json squat.json
+	stop_registry
+	sqlite3 registry.db "INSERT INTO proven_devices VALUES ('gpu-a-0', '$a', $(date +%s)000)"
+	start_market
+	plans
+	assert_equal "$(jq -c '[.offers[].nodes[].node]' proposal.json)" "[\"$a\"]"
+	cp squat.json proposal.json
+	books c
+	error_is 409 "is not for sale any more"
+	# nor does a new record of the same
+	node_record b '{gpus: [{vendor: "NVIDIA", model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864, uuid: "GPU-a-0"}]}' >b.node
+	post /v1/nodes b.node
+	books c
+	error_is 409 "is not for sale any more"
+	assert_equal "$(sqlite3 registry.db 'SELECT count(*) FROM leases')" 0
+
+	sells d 10 0 '{part_gpus: 1}'
+	sells e 10 0 '{part_gpus: 1}'
+	quotes d 0
+	signed d '{kind: "rnp.quote", ask_uusd: 0, customer_uusd: 0, floor_uusd: 0, why: []}' >free.quote
+	post /v1/records free.quote
+	signed e '{kind: "rnp.quote", ask_uusd: 0, customer_uusd: 0, floor_uusd: 0, why: []}' >free.quote
+	post /v1/records free.quote
+	local i
+	for i in {1..16}; do
+		plans
+		books c
+		assert_equal "$status_code" 201
+	done
+	plans
+	books c
+	error_is 429 "16 clusters of yours are open"
+	by c "{kind: \"rnp.action\", cluster: \"$(jq -r .cluster <(asks c /v1/clusters && jq -c '.clusters[0]' answer.json))\", action: \"release\"}" >action.json
+	post /v1/actions action.json
+	assert_equal "$status_code" 200
+	plans
+	books c
+	assert_equal "$status_code" 201
+}
+
 @test "market: the same booking is the same cluster; what was changed, or is another's, is refused" {
 	start_market
 	sells a

@@ -42,7 +42,7 @@ struct booking {
 	int64_t uusd_per_hour;
 	struct buf ssh_keys; /* a JSON array; empty: none */
 	/* out */
-	enum { BOOKED_NEW, BOOKED_SAME, BOOKED_POOR, BOOKED_TAKEN } outcome;
+	enum { BOOKED_NEW, BOOKED_SAME, BOOKED_POOR, BOOKED_MANY, BOOKED_TAKEN } outcome;
 	int64_t missing_uusd;
 	char taken[KEY_ADDRESS_MAX];
 };
@@ -264,17 +264,22 @@ static bool read_money(struct booking *b)
 	return true;
 }
 
+/* A customer has no more clusters open than that, and books what costs nothing only while he has
+ * few: money bounds the others. */
+#define OPEN_MAX      1024
+#define OPEN_FREE_MAX 16
+
 /* --- the transaction -------------------------------------------------------------------------- */
 
-/* Takes the money aside. Returns 1, 0: there is not enough, or -1. */
+/* Takes the money aside. Returns 1, 0: there is not enough, or too much is open, or -1. */
 static int hold(struct market *m, struct booking *b)
 {
-	int64_t available = 0;
+	int64_t available = 0, open = 0, most = b->c.held_uusd ? OPEN_MAX : OPEN_FREE_MAX;
 	sqlite3_stmt *q;
 
 	/* also where it costs nothing: whoever books has an account, which costs something */
-	if (rows_run(&m->rows, ROWS_ACCOUNT_HOLD, "ti", b->c.customer, b->c.held_uusd) <
-		0)
+	if (rows_run(&m->rows, ROWS_ACCOUNT_HOLD, "tii", b->c.customer, b->c.held_uusd,
+		    most) < 0)
 		return -1;
 	if (sqlite3_changes(m->rows.s->db))
 		return 1;
@@ -282,11 +287,13 @@ static int hold(struct market *m, struct booking *b)
 	if (!q)
 		return -1;
 	store_bind(q, "t", b->c.customer);
-	if (store_step(m->rows.s, q) == 1)
+	if (store_step(m->rows.s, q) == 1) {
 		available = sqlite3_column_int64(q, 0) - sqlite3_column_int64(q, 1) -
 			sqlite3_column_int64(q, 2);
+		open = sqlite3_column_int64(q, 3);
+	}
 	sqlite3_reset(q);
-	b->outcome = BOOKED_POOR;
+	b->outcome = open >= most ? BOOKED_MANY : BOOKED_POOR;
 	b->missing_uusd = b->c.held_uusd > available ? b->c.held_uusd - available : 1;
 	return 0;
 }
@@ -390,10 +397,17 @@ static void answer(void *ctx)
 			missing.data);
 		registry_add_field(b->r, "missing_uusd", json_integer(b->missing_uusd));
 		break;
+	case BOOKED_MANY:
+		market_refuse(b->g, b->r, 429, "open", "release some first",
+			"%d clusters of yours are open, and this one would%s be one too many",
+			b->c.held_uusd ? OPEN_MAX : OPEN_FREE_MAX,
+			b->c.held_uusd ? "" : ", as it costs nothing,");
+		break;
 	case BOOKED_TAKEN:
 		market_refuse(b->g, b->r, 409, "taken",
 			"book the new proposal in this answer",
-			"node %s: a device is let already", b->taken);
+			"node %s: a device is let already, or another node has proven it",
+			b->taken);
 		plan_again(b->g, b->r, b->proposal);
 		break;
 	default:

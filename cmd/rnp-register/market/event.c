@@ -6,6 +6,7 @@
 #include "cmd/rnp-register/challenges/challenge.h"
 #include "cmd/rnp-register/market/change.h"
 #include "cmd/rnp-register/market/cluster.h"
+#include "cmd/rnp-register/market/owner.h"
 #include "cmd/rnp-register/market/supply.h"
 #include "cmd/rnp-register/market/watch.h"
 #include "cmd/rnp-register/storage/ack.h"
@@ -268,6 +269,7 @@ enum httpd_when market_post_event(void *ctx, struct httpd_request *q,
 static int proven_job(struct market *m, void *ctx)
 {
 	const char *node = ctx;
+	int64_t now_ms = clock_now_ms();
 	sqlite3_stmt *q = rows_get(&m->rows, ROWS_WORK);
 	struct member_row w, found[16];
 	struct cluster_row c;
@@ -285,9 +287,9 @@ static int proven_job(struct market *m, void *ctx)
 	for (int i = 0; i < n && rc >= 0; i++) {
 		rc = cluster_by_id(&m->rows, found[i].cluster, &c);
 		if (rc == 1)
-			rc = pull(m, &c, &found[i], clock_now_ms());
+			rc = pull(m, &c, &found[i], now_ms);
 	}
-	return rc < 0 ? -1 : 0;
+	return rc < 0 ? -1 : owner_take(m, node, now_ms);
 }
 
 static void free_text(struct market *m, void *ctx, bool ok)

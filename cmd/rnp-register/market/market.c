@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/rnp-register/market/change.h"
+#include "cmd/rnp-register/market/owner.h"
 #include "cmd/rnp-register/market/supply.h"
 #include "cmd/rnp-register/market/told.h"
 #include "cmd/rnp-register/market/watch.h"
@@ -96,8 +97,10 @@ void market_stored(struct registry *g, const struct registry_put *p)
 			p->beat.state > 1);
 	} else if (p->what == PUT_NODE) {
 		supply_node(m->supply, p->record);
+		owner_look(m, p->node);
 	} else if (p->proves[0]) {
 		supply_proven(m->supply, p->node, p->at_ms);
+		owner_look(m, p->node);
 		event_proven(m, p->node);
 	} else if (strcmp(p->kind, "rnp.quote") == 0) {
 		note_record(m, p);

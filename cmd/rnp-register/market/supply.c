@@ -131,7 +131,8 @@ static bool is_for_sale(const struct sale *n, int64_t now_ms)
 		n->customer_uusd >= n->ask_uusd && n->customer_uusd <= MARKET_UUSD_MAX &&
 		(!n->priced || (n->model && strcmp(n->priced, n->model) == 0)) &&
 		n->listed_until_ms > now_ms && n->received_ms &&
-		!sale_is_silent(n, 0, now_ms) && !is_left_out(n, now_ms);
+		now_ms >= n->disputed_until_ms && !sale_is_silent(n, 0, now_ms) &&
+		!is_left_out(n, now_ms);
 }
 
 static void put(struct supply *s, struct sale *n)
@@ -259,7 +260,7 @@ void supply_node(struct supply *s, const json_t *record)
 	pthread_rwlock_wrlock(&s->lock);
 	n = supply_entry(s, node);
 	read_record(n, record);
-	n->proven_ms = 0;
+	n->proven_ms = n->disputed_until_ms = 0;
 	refresh(s, n, clock_now_ms());
 	pthread_rwlock_unlock(&s->lock);
 }
@@ -329,6 +330,19 @@ void supply_to_prove(struct supply *s, const char *node)
 {
 	pthread_rwlock_wrlock(&s->lock);
 	supply_entry(s, node)->to_prove = true;
+	pthread_rwlock_unlock(&s->lock);
+}
+
+void supply_dispute(struct supply *s, const char *node, int64_t until_ms)
+{
+	struct sale *n;
+
+	pthread_rwlock_wrlock(&s->lock);
+	n = supply_entry(s, node);
+	if (n->disputed_until_ms != until_ms) {
+		n->disputed_until_ms = until_ms;
+		refresh(s, n, clock_now_ms());
+	}
 	pthread_rwlock_unlock(&s->lock);
 }
 

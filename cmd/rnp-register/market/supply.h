@@ -39,6 +39,9 @@ void supply_lease(struct supply *s, const char *node, const json_t *gpus, bool l
  * (supply_proven ends it). */
 void supply_to_prove(struct supply *s, const char *node);
 
+/* Until then another has proven a device that this node claims: it is not for sale. 0: none has. */
+void supply_dispute(struct supply *s, const char *node, int64_t until_ms);
+
 /* A start on that node has failed; whoever fails three in a day is left out for a day. */
 void supply_failed(struct supply *s, const char *node, int64_t now_ms);
 

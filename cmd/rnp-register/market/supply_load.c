@@ -1,6 +1,7 @@
 /* supply_load.c - fills the supply with what is stored, when a registry starts. */
 #include <string.h>
 
+#include "cmd/rnp-register/market/owner.h"
 #include "cmd/rnp-register/market/supply_parts.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -59,6 +60,12 @@ static void load_lease(struct supply *s, const json_t *gpus, sqlite3_stmt *q)
 	supply_lease(s, store_text(q, 1), gpus, true);
 }
 
+static void load_dispute(struct supply *s, const json_t *record, sqlite3_stmt *q)
+{
+	(void)record;
+	supply_dispute(s, store_text(q, 1), sqlite3_column_int64(q, 2) + OWNER_MS);
+}
+
 int supply_load(struct supply *s, struct store *store, int64_t now_ms)
 {
 	(void)now_ms;
@@ -72,6 +79,12 @@ int supply_load(struct supply *s, struct store *store, int64_t now_ms)
 			"kind = 'rnp.quote')",
 			load_quote) < 0 ||
 		load(s, store, "SELECT body FROM listings", load_listing) < 0 ||
+		load(s, store,
+			"SELECT '', n.address, max(p.at_ms) FROM proven_devices p "
+			"JOIN devices d ON d.uuid = p.uuid JOIN nodes n ON n.id = d.node "
+			"WHERE p.at_ms = " OWNER_ELSE("d.uuid",
+				"n.address") " GROUP BY n.id",
+			load_dispute) < 0 ||
 		load(s, store,
 			"SELECT '', n.address, ifnull(h.received_ms, h.at_ms), h.interval_s, "
 			"h.state FROM nodes n JOIN heartbeats h ON h.id = "

@@ -39,6 +39,7 @@ struct sale {
 	/* of its heartbeats */
 	int64_t received_ms, interval_ms;
 	int64_t proven_ms;
+	int64_t disputed_until_ms;         /* another has proven a device of it */
 	bool to_prove;                     /* a customer waits for that */
 	uint64_t leased;                   /* by place; of a node without GPUs bit 0 */
 	int64_t failed_ms[SALE_FAILS_MAX]; /* starts that failed, the oldest first */

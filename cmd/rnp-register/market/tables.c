@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/market/owner.h"
 #include "cmd/rnp-register/market/place.h"
 #include "common/base/mem.h"
 
@@ -118,6 +119,15 @@ static const char *const steps[] = {
 	") STRICT, WITHOUT ROWID;"
 	"ALTER TABLE clusters ADD COLUMN ssh_keys TEXT NOT NULL DEFAULT '[]';",
 	"ALTER TABLE members ADD COLUMN artifacts TEXT NOT NULL DEFAULT '';",
+	/* how many of its clusters are live */
+	"ALTER TABLE accounts ADD COLUMN open INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE accounts SET open = (SELECT count(*) FROM clusters c WHERE "
+	"c.customer = accounts.customer AND c.live = 1);"
+	"CREATE TRIGGER cluster_opens AFTER INSERT ON clusters WHEN new.live BEGIN"
+	" UPDATE accounts SET open = open + 1 WHERE customer = new.customer; END;"
+	"CREATE TRIGGER cluster_turns AFTER UPDATE OF live ON clusters "
+	"WHEN new.live <> old.live BEGIN UPDATE accounts SET open = open + new.live - old.live "
+	"WHERE customer = new.customer; END;",
 	NULL,
 };
 
@@ -173,24 +183,38 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_MEMBERS_TOUCH] =
 		"UPDATE members SET changed = (SELECT max(id) FROM events) "
 		"WHERE cluster = ?1 AND (" LIVE " OR id = ?2)",
-	[ROWS_LEASE_INSERT] = "INSERT INTO leases (device, node, member, from_ms) "
-			      "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+	[ROWS_LEASE_INSERT] =
+		"INSERT INTO leases (device, node, member, from_ms) "
+		"SELECT ?1, ?2, ?3, ?4 WHERE ?4 - ifnull(" OWNER_ELSE("?1",
+			"?2") ", 0) >= " OWNER_NUMBER(OWNER_MS) " ON CONFLICT DO NOTHING",
 	[ROWS_LEASE_END] =
 		"UPDATE leases SET to_ms = ? WHERE member = ? AND to_ms IS NULL",
+	/* of a node, and of all that claim a device of it: until when others have proven one */
+	[ROWS_DISPUTED] = "SELECT m.address, max((SELECT max(" OWNER_ELSE("f.uuid",
+		"m.address") ") "
+			     "FROM devices f WHERE f.node = m.id)) FROM nodes n JOIN devices d "
+			     "ON d.node = n.id JOIN devices e ON e.uuid = d.uuid JOIN nodes m "
+			     "ON m.id = e.node WHERE n.address = ? GROUP BY m.id",
+	[ROWS_SQUATTERS] = MEMBER
+	"state <= 3 AND id IN (SELECT l.member FROM nodes n JOIN devices d "
+	"ON d.node = n.id JOIN leases l ON l.device = d.uuid AND l.to_ms IS NULL "
+	"WHERE n.address = ?1 AND l.node <> ?1 AND " OWNER_ELSE("l.device",
+		"l.node") " > ?2)",
 	[ROWS_EVENT_INSERT] = "INSERT INTO events (cluster, seq, body) VALUES (?, ?, ?)",
 	[ROWS_EVENTS_AFTER] = "SELECT seq, body FROM events WHERE cluster = ? "
 			      "AND seq > ? ORDER BY seq LIMIT ?",
 	[ROWS_ACTION_INSERT] = "INSERT INTO actions (sha256, cluster, body) "
 			       "VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-	[ROWS_ACCOUNT] = "SELECT deposited_uusd, charged_uusd, held_uusd FROM accounts "
-			 "WHERE customer = ?",
+	[ROWS_ACCOUNT] =
+		"SELECT deposited_uusd, charged_uusd, held_uusd, open FROM accounts "
+		"WHERE customer = ?",
 	[ROWS_ACCOUNT_ADD] =
 		"INSERT INTO accounts (customer, deposited_uusd, charged_uusd, held_uusd) "
 		"VALUES (?, ?, 0, 0) ON CONFLICT DO UPDATE SET deposited_uusd = "
 		"deposited_uusd + excluded.deposited_uusd",
 	[ROWS_ACCOUNT_HOLD] =
 		"UPDATE accounts SET held_uusd = held_uusd + ?2 WHERE customer = ?1 "
-		"AND deposited_uusd - charged_uusd - held_uusd >= ?2",
+		"AND deposited_uusd - charged_uusd - held_uusd >= ?2 AND open < ?3",
 	[ROWS_ACCOUNT_MOVE] = "UPDATE accounts SET charged_uusd = charged_uusd + ?2, "
 			      "held_uusd = held_uusd + ?3 WHERE customer = ?1",
 	[ROWS_DEPOSIT_INSERT] =
