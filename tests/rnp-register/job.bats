@@ -44,7 +44,7 @@ wishes() {
 {"idle_s":600,"down":true}
 {"max_restarts_on_errors":3,"exit_codes":[33,34]}
 {"team":"research"}
-{"paths":["checkpoints","/tmp/log"],"every_s":600}'
+{"paths":["checkpoints","/tmp/log"],"every_s":600,"bytes_max":20000000000}'
 	assert_equal "$(jq -c '[.name, .nodes, .choose, .workdir, .deadline_s, .budget_uusd, .on_node_failure, .parameters.properties.steps.default]' <<<"$output")" \
 		'["whole",2,"cheapest",".",28800,40000000,"continue",200]'
 	# the hashes are those of the scripts, byte by byte
@@ -134,6 +134,7 @@ wishes() {
 	mistaken 'budget: ten\nrun: a\n' "1:9: budget: 'ten'"
 	mistaken 'deadline: tomorrow\n' "1:11: deadline has to be a time, as 2026-12-24T18:00:00Z"
 	mistaken 'artifacts: {paths: [../x]}\n' "1:21: '../x' is no path of an artifact"
+	mistaken 'artifacts: {paths: [x], max: 20 apples}\n' "1:30: artifacts.max has to be a size, as 20GB"
 	mistaken 'on_node_failure: retry\n' "1:18: on_node_failure is one of restart|continue|end, not 'retry'"
 	mistaken 'places: [Germany]\n' "1:10: 'Germany' is no country: two capital letters, as DE or US"
 }

@@ -237,27 +237,15 @@ int job_read_mounts(struct job_reader *r)
 static const struct job_field artifact_fields[] = {
 	{ "paths", JOB_WORKS, NULL },
 	{ "every", JOB_WORKS, NULL },
+	{ "max", JOB_WORKS, NULL },
 	{ NULL, JOB_WORKS, NULL },
 };
 
-int job_read_artifacts(struct job_reader *r)
+static int read_paths(struct job_reader *r, const struct yaml *map, json_t *paths)
 {
-	struct yaml *map = yaml_get(r->root, "artifacts");
-	json_t *artifacts, *paths;
-	const struct yaml *list, *every;
+	const struct yaml *list = yaml_get(map, "paths");
 	const char *text;
-	int64_t ms;
 
-	if (!map || map->type == YAML_NULL)
-		return 0;
-	if (job_is(r, map, YAML_MAP, "paths and every") < 0 ||
-		job_check_fields(r, map, "artifacts", artifact_fields) < 0)
-		return -1;
-	artifacts = json_object();
-	paths = json_array();
-	json_set(artifacts, "paths", paths);
-	json_set(r->task, "artifacts", artifacts);
-	list = yaml_get(map, "paths");
 	if (!list || list->type != YAML_LIST || !list->first)
 		return job_fail(r, list ? list : map,
 			"artifacts.paths has to be a list of paths in the container, as [checkpoints]");
@@ -270,15 +258,46 @@ int job_read_artifacts(struct job_reader *r)
 				text);
 		json_push_text(paths, text);
 	}
-	every = yaml_get(map, "every");
-	if (!every || every->type == YAML_NULL)
+	return 0;
+}
+
+int job_read_artifacts(struct job_reader *r)
+{
+	struct yaml *map = yaml_get(r->root, "artifacts");
+	json_t *artifacts, *paths;
+	const struct yaml *every, *max;
+	const char *text;
+	int64_t n;
+
+	if (!map || map->type == YAML_NULL)
 		return 0;
-	if (job_text(r, every, &text) < 0)
+	if (job_is(r, map, YAML_MAP, "paths and every") < 0 ||
+		job_check_fields(r, map, "artifacts", artifact_fields) < 0)
 		return -1;
-	if (num_duration_ms(text, "every", &ms) < 0 || ms < 10000)
-		return job_fail(r, every,
-			"artifacts.every has to be ten seconds or more, as 10m");
-	json_set_i64(artifacts, "every_s", ms / 1000);
+	artifacts = json_object();
+	paths = json_array();
+	json_set(artifacts, "paths", paths);
+	json_set(r->task, "artifacts", artifacts);
+	if (read_paths(r, map, paths) < 0)
+		return -1;
+	every = yaml_get(map, "every");
+	if (every && every->type != YAML_NULL) {
+		if (job_text(r, every, &text) < 0)
+			return -1;
+		if (num_duration_ms(text, "every", &n) < 0 || n < 10000)
+			return job_fail(r, every,
+				"artifacts.every has to be ten seconds or more, as 10m");
+		json_set_i64(artifacts, "every_s", n / 1000);
+	}
+	max = yaml_get(map, "max");
+	if (max && max->type != YAML_NULL) {
+		if (job_text(r, max, &text) < 0)
+			return -1;
+		if (num_size(text, "max", &n) < 0 || n < 1 || n > JSON_SAFE_INTEGER_MAX)
+			return job_fail(r, max,
+				"artifacts.max has to be a size, as 20GB");
+		json_set_i64(artifacts, "bytes_max", n);
+	}
 	return 0;
 }
 

@@ -147,14 +147,18 @@ int64_t blob_part_bytes(struct blob_files *f, const char *holder, const char *na
 	return bytes;
 }
 
-int64_t blob_parts_bytes(struct blob_files *f, const char *holder)
+int64_t blob_parts_bytes(struct blob_files *f, const char *holder, bool below,
+	const char *but)
 {
+	size_t len = strlen(holder);
 	int64_t bytes = 0;
 
 	pthread_mutex_lock(&f->lock);
 	for (struct blob_part *p = f->parts; p; p = p->next)
-		if (strcmp(p->holder, holder) == 0)
-			bytes += p->bytes;
+		if (strncmp(p->holder, holder, len) == 0 &&
+			(!p->holder[len] || (below && p->holder[len] == '/')) &&
+			strcmp(p->name, but) != 0)
+			bytes += p->will_be + BLOB_OVERHEAD_BYTES;
 	pthread_mutex_unlock(&f->lock);
 	return bytes;
 }
@@ -170,7 +174,7 @@ static size_t count_parts(const struct blob_files *f, const char *holder)
 }
 
 /* With the lock: removes p from the list, and its file. */
-static void forget(struct blob_files *f, struct blob_part *p, bool file)
+static void forget(struct blob_files *f, struct blob_part *p)
 {
 	struct blob_part **at = &f->parts;
 
@@ -182,8 +186,7 @@ static void forget(struct blob_files *f, struct blob_part *p, bool file)
 	}
 	if (p->fd >= 0)
 		close(p->fd);
-	if (file)
-		unlinkat(f->fd, place_of_part(p).text, 0);
+	unlinkat(f->fd, place_of_part(p).text, 0);
 	free(p);
 }
 
@@ -210,7 +213,7 @@ static enum blob_begun open_part(struct blob_files *f, struct blob_part *p, int6
 		O_RDWR | O_CREAT | O_CLOEXEC | (from ? 0 : O_TRUNC), 0600);
 	if (p->fd < 0) {
 		err_sys(errno == ENOSPC ? EX_IOERR : 0, "cannot write to '%s'", f->dir);
-		forget(f, p, true);
+		forget(f, p);
 		return BLOB_FAILED;
 	}
 	if (!from) {
@@ -222,7 +225,7 @@ static enum blob_begun open_part(struct blob_files *f, struct blob_part *p, int6
 }
 
 enum blob_begun blob_part_begin(struct blob_files *f, const char *holder,
-	const char *name, int64_t from, struct blob_part **out)
+	const char *name, int64_t from, int64_t to, struct blob_part **out)
 {
 	enum blob_begun rc = BLOB_BEGUN;
 	struct blob_part *p;
@@ -242,6 +245,8 @@ enum blob_begun blob_part_begin(struct blob_files *f, const char *holder,
 			p = add_part(f, holder, name);
 		rc = open_part(f, p, from);
 	}
+	if (rc == BLOB_BEGUN)
+		p->will_be = to;
 	pthread_mutex_unlock(&f->lock);
 	*out = rc == BLOB_BEGUN ? p : NULL;
 	return rc;
@@ -261,6 +266,7 @@ void blob_part_leave(struct blob_files *f, struct blob_part *p)
 	pthread_mutex_lock(&f->lock);
 	close(p->fd);
 	p->fd = -1;
+	p->will_be = p->bytes;
 	p->used_ns = clock_mono_ns();
 	pthread_mutex_unlock(&f->lock);
 }
@@ -282,20 +288,16 @@ int blob_part_flush(struct blob_part *p)
 int blob_part_name(struct blob_files *f, struct blob_part *p)
 {
 	struct place from = place_of_part(p), to = place_of(p->name);
-	int rc = renameat(f->fd, from.text, f->fd, to.text) < 0 ?
+
+	return renameat(f->fd, from.text, f->fd, to.text) < 0 ?
 		err_sys(EX_IOERR, "cannot name a blob in '%s'", f->dir) :
 		0;
-
-	pthread_mutex_lock(&f->lock);
-	forget(f, p, rc < 0);
-	pthread_mutex_unlock(&f->lock);
-	return rc;
 }
 
 void blob_part_drop(struct blob_files *f, struct blob_part *p)
 {
 	pthread_mutex_lock(&f->lock);
-	forget(f, p, true);
+	forget(f, p);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -307,7 +309,7 @@ void blob_parts_sweep(struct blob_files *f, int64_t idle_ns)
 	for (struct blob_part *p = f->parts, *next; p; p = next) {
 		next = p->next;
 		if (p->fd < 0 && p->used_ns < before_ns)
-			forget(f, p, true);
+			forget(f, p);
 	}
 	pthread_mutex_unlock(&f->lock);
 }

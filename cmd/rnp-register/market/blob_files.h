@@ -11,10 +11,12 @@
 
 #include "common/base/buf.h"
 #include "common/base/sha256.h"
-#include "common/record/key.h"
 
-#define BLOB_NAME_MAX  65 /* 64 digits of its SHA-256 */
-#define BLOB_BYTES_MAX ((int64_t)4 << 30)
+#define BLOB_NAME_MAX   65 /* 64 digits of its SHA-256 */
+#define BLOB_HOLDER_MAX 96
+#define BLOB_BYTES_MAX  ((int64_t)4 << 30)
+/* What each blob takes of a quota beside its bytes. */
+#define BLOB_OVERHEAD_BYTES 4096
 /* Parts at a time, of all and of one holder. */
 #define BLOB_PARTS_MAX        2048
 #define BLOB_PARTS_HOLDER_MAX 32
@@ -22,10 +24,10 @@
 /* What came so far of a blob that somebody sends. */
 struct blob_part {
 	struct blob_part *next;
-	char holder[KEY_ADDRESS_MAX], name[BLOB_NAME_MAX];
-	uint64_t number; /* of its file */
-	int fd;          /* while somebody sends; else -1 */
-	int64_t bytes;
+	char holder[BLOB_HOLDER_MAX], name[BLOB_NAME_MAX];
+	uint64_t number;        /* of its file */
+	int fd;                 /* while somebody sends; else -1 */
+	int64_t bytes, will_be; /* now, and when the request is over */
 	struct sha256_state state;
 	int64_t used_ns;
 };
@@ -49,8 +51,10 @@ bool blob_name_valid(const char *name);
 
 /* How many bytes of a blob a holder has sent so far. */
 int64_t blob_part_bytes(struct blob_files *f, const char *holder, const char *name);
-/* The same, of all blobs that the holder sends. */
-int64_t blob_parts_bytes(struct blob_files *f, const char *holder);
+/* What all blobs that a holder sends, but that of a name, take of a quota when their requests are
+ * over; with `below` those of "HOLDER/..." too. */
+int64_t blob_parts_bytes(struct blob_files *f, const char *holder, bool below,
+	const char *but);
 
 enum blob_begun {
 	BLOB_BEGUN,
@@ -60,11 +64,11 @@ enum blob_begun {
 	BLOB_FAILED, /* err_set */
 };
 
-/* Goes on with a blob of which `from` bytes are here; from 0 begins anew. */
+/* Goes on with a blob of which `from` bytes are here, up to `to`; from 0 begins anew. */
 enum blob_begun blob_part_begin(struct blob_files *f, const char *holder,
-	const char *name, int64_t from, struct blob_part **out);
+	const char *name, int64_t from, int64_t to, struct blob_part **out);
 
-/* Appends bytes. Returns 0, or -1 with errno. */
+/* Appends bytes, not beyond `to`. Returns 0, or -1 with errno. */
 int blob_part_write(struct blob_part *p, const void *data, size_t len);
 
 /* The request is over, and the rest may come later. */
@@ -74,10 +78,10 @@ void blob_part_leave(struct blob_files *f, struct blob_part *p);
 bool blob_part_whole(struct blob_part *p);
 /* Flushes it to the disk. Returns 0, or -1 with errno. */
 int blob_part_flush(struct blob_part *p);
-/* Gives it its name, and ends it (p is gone in any case). Not at the same time as blob_remove.
+/* Gives it its name; as a part it stays until blob_part_drop. Not at the same time as blob_remove.
  * Returns 0, or -1 with err_set. */
 int blob_part_name(struct blob_files *f, struct blob_part *p);
-/* Removes it; p is gone. */
+/* Removes it, where it has no name yet; p is gone. */
 void blob_part_drop(struct blob_files *f, struct blob_part *p);
 
 /* Removes parts to which nothing was added for so long. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/market/blob_rows.h"
 #include "cmd/rnp-register/market/change.h"
 #include "cmd/rnp-register/market/cluster.h"
 #include "cmd/rnp-register/market/money.h"
@@ -328,6 +329,8 @@ static int book(struct market *m, struct booking *b)
 	if (rc != 1)
 		return rc;
 	if (cluster_insert(&m->rows, &b->c, buf_text(&b->q->body)) < 0)
+		return -1;
+	if (blob_rows_book(m->rows.s, b->c.name, b->record.json) < 0)
 		return -1;
 	if (b->ssh_keys.len &&
 		rows_run(&m->rows, ROWS_KEYS_PUT, "ti", b->ssh_keys.data, b->c.id) < 0)

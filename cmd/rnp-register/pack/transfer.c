@@ -25,8 +25,9 @@ struct sending {
 };
 
 static int make_url(const struct transfer *t, struct buf *url, const char *name,
-	int64_t from)
+	const char *manifest, int64_t from)
 {
+	char sign = '?';
 	struct buf path = BUF_INIT;
 	int rc;
 
@@ -34,9 +35,12 @@ static int make_url(const struct transfer *t, struct buf *url, const char *name,
 	if (t->cluster) {
 		buf_adds(&path, "?cluster=");
 		http_escape(&path, t->cluster);
+		sign = '&';
 	}
+	if (manifest)
+		buf_addf(&path, "%cmanifest=%s", sign, manifest);
 	if (from)
-		buf_addf(&path, "%sfrom=%lld", t->cluster ? "&" : "?", (long long)from);
+		buf_addf(&path, "&from=%lld", (long long)from);
 	rc = http_url(url, t->base, path.data);
 	buf_release(&path);
 	return rc;
@@ -91,7 +95,7 @@ static int ask(struct sending *s, size_t from, size_t to)
 	for (size_t i = from; i < to; i++)
 		buf_addf(&body, "%s\"%s\"", i > from ? "," : "", s->names[i]);
 	buf_adds(&body, "]}");
-	if (make_url(t, &url, NULL, 0) == 0) {
+	if (make_url(t, &url, NULL, s->names[s->n - 1], 0) == 0) {
 		const struct http_request q = { .url = url.data,
 			.ca_file = t->ca,
 			.signer = t->key,
@@ -147,7 +151,7 @@ static int put_once(struct sending *s, size_t i, const struct buf *bytes)
 		.bytes = (int64_t)body.len };
 	int rc = -1;
 
-	if (make_url(t, &url, s->names[i], from) == 0) {
+	if (make_url(t, &url, s->names[i], s->names[s->n - 1], from) == 0) {
 		const struct http_request q = { .method = "PUT",
 			.url = url.data,
 			.ca_file = t->ca,
@@ -273,7 +277,7 @@ int transfer_get(struct transfer *t, const char name[TRANSFER_NAME_MAX],
 	int rc = -1;
 
 	buf_reset(out);
-	if (make_url(t, &url, name, 0) == 0) {
+	if (make_url(t, &url, name, NULL, 0) == 0) {
 		const struct http_request q = { .url = url.data,
 			.ca_file = t->ca,
 			.signer = t->key,

@@ -4,11 +4,14 @@
 #include "cmd/rnp-register/market/blobs.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
+#include "cmd/rnp-register/market/blob_parts.h"
 #include "cmd/rnp-register/pack/transfer.h"
 #include "common/base/clock.h"
 #include "common/base/io.h"
+#include "common/json/json.h"
 #include "tests/unit/rnp-register/market/serve.h"
 
 static void start(int64_t quota_bytes, int64_t keep_ms)
@@ -39,6 +42,44 @@ static const char *path_of(const char *name, const char *query)
 	return b->data;
 }
 
+/* A booking on its way to the writer's thread. */
+struct booked {
+	struct sql done;
+	json_t *booking;
+};
+
+static int run_booking(struct registry_put *p, struct registry_db *db)
+{
+	return blob_rows_book(&db->store, CLUSTER,
+		((struct booked *)p->done_ctx)->booking);
+}
+
+/* Books the cluster anew, with these fields, in which %s is a name. */
+static void book(const char *fmt, const char *name)
+{
+	struct registry_put *p = xcalloc(1, sizeof *p);
+	struct booked b = { .done = { .done = false } };
+	struct buf text = BUF_INIT;
+	char fields[400];
+
+	snprintf(fields, sizeof fields, fmt, name);
+	buf_addf(&text, "{\"proposal\":{\"offers\":[{\"nodes\":[{}]}]},\"offer\":0,%s}",
+		fields);
+	b.booking = json_parse_object(text.data, text.len, "test");
+	CHECK(b.booking != NULL);
+	sql("DELETE FROM blob_limits");
+	sql("DELETE FROM blob_booked");
+	p->what = PUT_JOB;
+	p->job = run_booking;
+	p->done = sql_done;
+	p->done_ctx = &b;
+	registry_db_put(&registry.db, p);
+	while (!b.done.done)
+		usleep(1000);
+	json_decref(b.booking);
+	buf_release(&text);
+}
+
 static void whose_they_are(void)
 {
 	const char *name = name_of("hello", 5);
@@ -61,9 +102,16 @@ static void whose_they_are(void)
 	CHECK_I64(404, ask("GET", path_of(name, ""), &other, NULL, 0, NULL));
 	/* a node of the cluster, and one that is not */
 	CHECK_I64(404, ask("GET", path_of(name, ""), &node, NULL, 0, NULL));
+	book("\"run_sha256\": \"%s\", \"artifacts\": {\"paths\": [\"x\"]}", name);
 	CHECK_I64(200,
 		ask("GET", path_of(name, "?cluster=" CLUSTER), &node, NULL, 0, &body));
 	CHECK_TEXT("hello", buf_text(&body));
+	/* the customer's, but of another job */
+	CHECK_I64(201,
+		ask("PUT", path_of(name_of("mine", 4), ""), &customer, "mine", 4, NULL));
+	CHECK_I64(404,
+		ask("GET", path_of(name_of("mine", 4), "?cluster=" CLUSTER), &node, NULL,
+			0, NULL));
 	CHECK_I64(404,
 		ask("GET", path_of(name, "?cluster=" CLUSTER), &stranger, NULL, 0, NULL));
 	CHECK_I64(404,
@@ -123,6 +171,9 @@ static void directories(void)
 	CHECK(transfer_upload(&t, &p) == 0);
 	CHECK_I64(0, t.bytes);
 	CHECK_I64(1, t.requests);
+	/* not of this job */
+	CHECK_FAILS(1, transfer_download(&n, name, in_place("there"), &to));
+	book("\"blobs\":[\"%s\"]", name);
 	CHECK(transfer_download(&n, name, in_place("there"), &to) == 0);
 	snprintf(command, sizeof command, "diff -r %s/work %s/there", place, place);
 	CHECK(system(command) == 0);
@@ -188,6 +239,174 @@ static void goes_on(void)
 	free(data);
 	buf_release(&body);
 	buf_release(&url);
+}
+
+/* A node keeps what its booking allows, and its customer may send as before; it reads nothing of
+ * his by sending lists that name it. */
+static void artifacts(void)
+{
+	char *data = xcalloc(1, 20 << 20), mine[BLOB_NAME_MAX], question[200];
+	const char *as_node = "?cluster=" CLUSTER "&manifest=", *list;
+	char path[300];
+	struct buf body = BUF_INIT;
+
+	snprintf(mine, sizeof mine, "%s", name_of("mine", 4));
+	book("\"run_sha256\":\"%s\"", mine);
+	CHECK_I64(507,
+		ask("PUT", path_of(name_of("a", 1), "?cluster=" CLUSTER), &node, "a", 1,
+			&body));
+	book("\"artifacts\":{\"paths\":[\"x\"],\"bytes_max\":%s}", "1000000");
+	CHECK_I64(507,
+		ask("PUT", path_of(name_of(data, 20 << 20), "?cluster=" CLUSTER), &node,
+			data, 20 << 20, &body));
+	CHECK(strstr(buf_text(&body), "\"cause\":\"quota\"") != NULL);
+	/* a list of the node's, which names what the customer has sent for another job */
+	snprintf(question, sizeof question,
+		"{\"blobs\":[{\"bytes\":4,\"sha256\":\"%s\"}]}", mine);
+	list = name_of(question, strlen(question));
+	snprintf(path, sizeof path, "/v1/blobs/%s%s%s", list, as_node, list);
+	CHECK_I64(201, ask("PUT", path, &node, question, strlen(question), NULL));
+	sql("UPDATE members SET artifacts = '%s'", list);
+	snprintf(path, sizeof path, "/v1/blobs%s%s", as_node, list);
+	snprintf(question, sizeof question, "{\"sha256\":[\"%s\"]}", mine);
+	CHECK_I64(200, ask("POST", path, &node, question, strlen(question), &body));
+	CHECK(strstr(buf_text(&body), mine) != NULL);
+	CHECK_I64(404,
+		ask("GET", path_of(mine, "?cluster=" CLUSTER), &node, NULL, 0, NULL));
+	free(data);
+	buf_release(&body);
+}
+
+/* Sends an artifact that is one blob as part of a directory of that name. */
+static void send_artifact(const char *text, const char *manifest)
+{
+	char path[300];
+
+	snprintf(path, sizeof path, "/v1/blobs/%s?cluster=" CLUSTER "&manifest=%s",
+		name_of(text, strlen(text)), manifest);
+	CHECK_I64(201, ask("PUT", path, &node, text, strlen(text), NULL));
+}
+
+/* Artifacts go when the next ones are there, but for what both have. */
+static void next_artifacts(void)
+{
+	char first[BLOB_NAME_MAX], second[BLOB_NAME_MAX], path[300], question[200];
+	struct buf body = BUF_INIT;
+
+	snprintf(first, sizeof first, "%s", name_of("first list", 10));
+	snprintf(second, sizeof second, "%s", name_of("second list", 11));
+	send_artifact("of the first", first);
+	send_artifact("of both", first);
+	send_artifact("first list", first);
+	sql("UPDATE members SET artifacts = '%s'", first);
+	snprintf(path, sizeof path, "/v1/blobs?cluster=" CLUSTER "&manifest=%s", second);
+	snprintf(question, sizeof question, "{\"sha256\":[\"%s\"]}",
+		name_of("of both", 7));
+	CHECK_I64(200, ask("POST", path, &node, question, strlen(question), &body));
+	CHECK_TEXT("{\"missing\":[]}\n", buf_text(&body));
+	send_artifact("second list", second);
+	CHECK_I64(200,
+		ask("GET", path_of(name_of("of the first", 12), ""), &customer, NULL, 0,
+			NULL));
+	sql("UPDATE members SET artifacts = '%s'", second);
+	CHECK_I64(404,
+		ask("GET", path_of(name_of("of the first", 12), ""), &customer, NULL, 0,
+			NULL));
+	CHECK_I64(404, ask("GET", path_of(first, ""), &customer, NULL, 0, NULL));
+	CHECK_I64(200,
+		ask("GET", path_of(name_of("of both", 7), ""), &customer, NULL, 0, NULL));
+	CHECK_I64(200, ask("GET", path_of(second, ""), &customer, NULL, 0, NULL));
+	buf_release(&body);
+}
+
+/* A body that does not come until somebody says so. */
+struct slow_body {
+	char path[300];
+	const char *data;
+	size_t len;
+	_Atomic bool go;
+	int status;
+};
+
+static long read_slowly(void *ctx, void *to, size_t max)
+{
+	struct slow_body *b = ctx;
+
+	while (!b->go)
+		usleep(1000);
+	if (max > b->len)
+		max = b->len;
+	memcpy(to, b->data, max);
+	b->data += max;
+	b->len -= max;
+	return (long)max;
+}
+
+static void *send_slowly(void *ctx)
+{
+	struct slow_body *b = ctx;
+	struct http client = HTTP_INIT;
+	struct http_response r = HTTP_RESPONSE_INIT;
+	const struct http_source source = { .read = read_slowly,
+		.ctx = b,
+		.bytes = (int64_t)b->len };
+	char url[400];
+
+	snprintf(url, sizeof url, "%s%s", base, b->path);
+	{
+		const struct http_request q = { .method = "PUT",
+			.url = url,
+			.signer = &other,
+			.source = &source,
+			.tries = 1 };
+
+		(void)http_fetch(&client, &q, &r);
+	}
+	b->status = r.status;
+	http_response_release(&r);
+	http_release(&client);
+	return NULL;
+}
+
+#define AT_ONCE 8
+
+/* Uploads at once have together what the account may have, and no byte of them has come yet. */
+static void quota_at_once(void)
+{
+	const size_t len = 700 << 10;
+	char *data = xcalloc(AT_ONCE, len);
+	struct slow_body bodies[AT_ONCE];
+	pthread_t threads[AT_ONCE];
+	int kept = 0;
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		char *mine = data + (size_t)i * len;
+
+		mine[0] = (char)(i + 1);
+		bodies[i] = (struct slow_body){ .data = mine, .len = len };
+		snprintf(bodies[i].path, sizeof bodies[i].path, "%s",
+			path_of(name_of(mine, len), ""));
+		CHECK(pthread_create(&threads[i], NULL, send_slowly, &bodies[i]) == 0);
+	}
+	/* two begin, and wait for their bodies */
+	for (int i = 0; i < 6000 &&
+		blob_parts_bytes(&registry.blobs->files, other.address, false, "") <
+			(int64_t)(2 * len);
+		i++)
+		usleep(10000);
+	CHECK_I64((int64_t)(2 * (len + BLOB_OVERHEAD_BYTES)),
+		blob_parts_bytes(&registry.blobs->files, other.address, false, ""));
+	for (int i = 0; i < AT_ONCE; i++)
+		bodies[i].go = true;
+	for (int i = 0; i < AT_ONCE; i++) {
+		CHECK(pthread_join(threads[i], NULL) == 0);
+		CHECK(bodies[i].status == 201 || bodies[i].status == 507);
+		kept += bodies[i].status == 201;
+	}
+	CHECK_I64(2, kept);
+	CHECK_I64(0, blob_parts_bytes(&registry.blobs->files, other.address, false, ""));
+	sql("DELETE FROM blob_holders");
+	free(data);
 }
 
 static void quota(void)
@@ -310,9 +529,12 @@ int main(void)
 	make_market();
 	whose_they_are();
 	directories();
+	artifacts();
+	next_artifacts();
 	goes_on();
 	stop();
 	start(2 << 20, 0);
+	quota_at_once();
 	quota();
 	no_space();
 	keeps();
