@@ -67,7 +67,7 @@ restore() {
 }
 
 finish() {
-	if [ -n "$collector" ]; then kill "$collector" 2>/dev/null && wait "$collector"; fi
+	if [ -n "$collector" ]; then kill "$collector" 2>/dev/null && wait "$collector" 2>/dev/null; fi
 	collect
 	echo "$code" >"$out/exit.part" && mv "$out/exit.part" "$out/exit"
 	exit "$code"
