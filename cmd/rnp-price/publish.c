@@ -110,7 +110,10 @@ static int read_quote(struct publish_command *s, const char *path)
 		json_get_time(s->quote, where, "at", &at) < 0)
 		return -1;
 	spec = json_object_get(s->quote, "spec");
-	if (!spec || json_get_i64(spec, where, "gpu_count", 1, 1024, &s->target.gpus) < 0)
+	/* our own market sells nodes without GPUs, too */
+	if (!spec ||
+		json_get_i64(spec, where, "gpu_count", s->market == &publish_vast, 1024,
+			&s->target.gpus) < 0)
 		return err_set(EX_DATAERR, "%s: the quote says of no GPUs", where);
 	if (at > s->now_ms + CLOCK_SKEW_MS)
 		return err_set(EX_DATAERR, "%s: the quote is of the future", where);
