@@ -116,7 +116,7 @@ EMBED_api    := cmd/rnp-register/registry/openapi.json
 EMBED_serve  := cmd/rnp-serve/server/openapi.json cmd/rnp-serve/server/page.html
 EMBED_agent  := cmd/rnp-register/agent/start.sh
 EMBED_train  := cmd/rnp-train/coordinator/openapi.json
-EMBED_units  := $(addprefix scripts/systemd/rnp-,heartbeat.service node.service node.timer)
+EMBED_units  := $(addprefix scripts/systemd/rnp-,heartbeat.service node.service node.timer work.service price.service price.timer)
 PAGES := $(sort $(wildcard man/*.1))
 
 # The tables by which lines of JSON are read fast: NAME=KIND,KIND... (scripts/shapes)

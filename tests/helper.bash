@@ -141,5 +141,5 @@ on_terminal() {
 # advised FILTER FILE: the commands of the advice that a filter of jq finds in a record, a line each, as printed
 advised() {
 	jq -r "$1 | if type == \"array\" then .[] else . end" "$2" |
-		sed -nE 's/^.*: ((rnp-|sudo |systemctl |install |man |\/).*)$/\1/p'
+		sed -nE 's/^.*: ((rnp-|sudo |systemctl |install |apt-get |dnf |useradd |modprobe |nvidia-ctk |man |\/).*)$/\1/p'
 }

@@ -3,18 +3,19 @@
  * registers, and checks. */
 #include "cmd/rnp-register/node/setup.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/rnp-register/agent/sell.h"
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/node/tool.h"
 #include "cmd/rnp-register/node/wallet.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/money.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/settings.h"
@@ -52,6 +53,13 @@ static const struct opt opts[] = {
 	OPT(TEXT, "policy", &given.policy, "P",
 		"the reward policy to qualify for (default rnp-021)",
 		.words = POLICY_NAMES),
+	OPT_SWITCH("sell", &given.sell,
+		"sell this node at the registry's market, in containers"),
+	OPT(USD, "price", &given.price_uusd, "USD",
+		"with --sell: what an hour of it brings (default: as markets and costs say)",
+		.min = 1, .max = MONEY_PPM * INT64_C(100000)),
+	OPT_SWITCH("no-sell", &given.no_sell,
+		"sell no more; what customers run here ends as booked"),
 	OPT(TEXT, "root", &given.root, "DIR",
 		"write below this directory, and start nothing"),
 	OPT_RPC(&given.rpc),
@@ -153,26 +161,6 @@ static void copy(json_t *to, const json_t *from, const char *key)
 		json_set(to, key, json_incref(json_object_get(from, key)));
 }
 
-static void advise(struct setup *s, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void advise(struct setup *s, const char *fmt, ...)
-{
-	char text[1000];
-	const json_t *item;
-	va_list args;
-	size_t i;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
-	va_end(args);
-	/* one measurement mends what two requirements lack */
-	json_array_foreach(s->next, i, item)
-		if (strcmp(json_string_value(item), text) == 0)
-			return;
-	json_push_text(s->next, text);
-}
-
 /* Asks for this node, which most registries do not know yet, before anything takes long: whoever
  * has mistyped the URL, or has no network, wants to know it now. The files are of use all the
  * same. */
@@ -231,10 +219,10 @@ static void advise_requirement(struct setup *s, const json_t *r)
 	if (!remedy || json_is_true(json_object_get(r, "met")))
 		return;
 	if (at)
-		advise(s, "%.*s%s%s", before, remedy, buf_text(&s->again),
+		setup_advise(s, "%.*s%s%s", before, remedy, buf_text(&s->again),
 			remedy + before);
 	else
-		advise(s, "%s", remedy);
+		setup_advise(s, "%s", remedy);
 }
 
 static bool wants_wallet(const json_t *found)
@@ -270,7 +258,7 @@ static int check_policy(struct setup *s, const struct buf *node)
 			advise_requirement(s, r);
 	/* a policy that needs none pays the node's own address */
 	if (rc >= 0 && !given.wallet && !wants_wallet(found))
-		advise(s,
+		setup_advise(s,
 			"say who is paid, or it is the node's own address: rnp-register setup%s --wallet ADDRESS",
 			buf_text(&s->again));
 	json_decref(found);
@@ -327,7 +315,7 @@ static int price(struct setup *s, const struct buf *node)
 		NULL };
 
 	if (!s->priced) {
-		advise(s,
+		setup_advise(s,
 			"set its lowest price: rnp-price floor --example > costs.json && ${EDITOR:-vi} costs.json && rnp-register setup%s --costs costs.json",
 			buf_text(&s->again));
 		return 0;
@@ -337,7 +325,7 @@ static int price(struct setup *s, const struct buf *node)
 	if (given.offers)
 		return earnings(s, node);
 	if (has_gpus(node))
-		advise(s,
+		setup_advise(s,
 			"see what it would earn: rnp-price feed --market akash > offers.jsonl && rnp-price estimate --node %s --costs %s offers.jsonl",
 			setup_shell(s, s->node_path.data),
 			setup_shell(s, s->costs_path.data));
@@ -352,7 +340,7 @@ static void advise_install(struct setup *s, const char *bin, const char *root)
 	struct buf source = BUF_INIT, build = BUF_INIT;
 
 	if (!tree) {
-		advise(s,
+		setup_advise(s,
 			"install the programs, for services do not see %s: install -D -t %s/usr/local/bin %s/rnp-*",
 			bin, root, setup_shell(s, bin));
 		return;
@@ -360,7 +348,8 @@ static void advise_install(struct setup *s, const char *bin, const char *root)
 	buf_add(&source, bin, (size_t)(tree - bin));
 	buf_adds(&source, "/scripts/install");
 	buf_add(&build, bin, (size_t)(strrchr(bin, '/') - bin));
-	advise(s, "install the programs, for services do not see %s: %s %s/usr/local %s",
+	setup_advise(s,
+		"install the programs, for services do not see %s: %s %s/usr/local %s",
 		bin, setup_shell(s, source.data), root, setup_shell(s, build.data));
 	buf_release(&source);
 	buf_release(&build);
@@ -377,20 +366,21 @@ static void advise_services(struct setup *s)
 	if (!s->installed)
 		advise_install(s, buf_text(&bin), root);
 	if (*given.root)
-		advise(s,
+		setup_advise(s,
 			"keep it alive and proven: systemctl --root=%s enable rnp-node.timer rnp-heartbeat.service",
 			real ? root : setup_shell(s, given.root));
 	else if (access("/run/systemd/system", F_OK) == 0)
-		advise(s,
+		setup_advise(s,
 			"keep it alive and proven: systemctl enable --now rnp-node.timer rnp-heartbeat.service");
 	else
-		advise(s,
+		setup_advise(s,
 			"keep it alive and proven: rnp-register heartbeat | rnp-bench answer | rnp-register submit");
 	free(real);
 	buf_release(&bin);
 }
 
-static int start_units(struct setup *s)
+/* Sets *here: units are started by us. */
+static int start_units(struct setup *s, bool *here)
 {
 	static const char *const commands[][5] = {
 		{ "systemctl", "daemon-reload" },
@@ -398,19 +388,19 @@ static int start_units(struct setup *s)
 			"rnp-heartbeat.service" },
 		{ "systemctl", "restart", "rnp-node.timer", "rnp-heartbeat.service" },
 	};
-	bool here = s->installed && !*given.root && !given.no_start &&
-		access("/run/systemd/system", F_OK) == 0;
 	struct buf out = BUF_INIT;
 	int rc = 0;
 
-	for (int i = 0; here && rc == 0 && i < 3; i++) {
+	*here = s->installed && !*given.root && !given.no_start &&
+		access("/run/systemd/system", F_OK) == 0;
+	for (int i = 0; *here && rc == 0 && i < 3; i++) {
 		const char *args[6] = { 0 };
 
 		memcpy(args, commands[i], sizeof commands[i]);
 		rc = step(args, NULL, &out);
 	}
-	json_set_text(s->record, "service", here ? "started" : "written");
-	if (!here)
+	json_set_text(s->record, "service", *here ? "started" : "written");
+	if (!*here)
 		advise_services(s);
 	buf_release(&out);
 	return rc;
@@ -424,13 +414,27 @@ static int print_setup(struct setup *s)
 	return out_record(s->record);
 }
 
+static int check_sell(void)
+{
+	if (given.sell && given.no_sell)
+		return err_set(EX_USAGE, "either --sell or --no-sell");
+	if (given.price_uusd && !given.sell)
+		return err_set(EX_USAGE, "--price is of --sell");
+	return 0;
+}
+
 static int set_up(struct setup *s)
 {
 	struct buf node = BUF_INIT;
-	int rc = setup_paths(s), qualified = EXIT_NO;
+	int rc = check_sell(), qualified = EXIT_NO, sells = EX_OK;
+	bool started = false;
 
 	if (rc == 0)
+		rc = setup_paths(s);
+	if (rc == 0)
 		rc = use_settings(s);
+	if (rc == 0 && given.no_sell)
+		rc = sell_end(s);
 	if (rc == 0)
 		rc = setup_check_given(s);
 	if (rc == 0)
@@ -462,12 +466,20 @@ static int set_up(struct setup *s)
 	}
 	if (rc == 0)
 		rc = price(s, &node);
+	if (rc == 0 && given.sell)
+		rc = sell_files(s);
 	if (rc == 0)
-		rc = start_units(s);
+		rc = start_units(s, &started);
+	if (rc == 0 && given.sell)
+		rc = sell_price(s);
+	if (rc == 0 && given.sell) {
+		sells = sell_begin(s, started);
+		rc = sells < 0 ? -1 : 0;
+	}
 	if (rc == 0)
 		rc = print_setup(s);
 	buf_release(&node);
-	return rc < 0 ? -1 : qualified;
+	return rc < 0 ? -1 : sells ? sells : qualified;
 }
 
 static int run(int n, char **args)
@@ -504,7 +516,8 @@ const struct command command_setup = {
 		"Asks on a terminal for what is not given. Writes key, settings, costs and measurements below\n"
 		"/etc/rnp and units for systemd, measures, registers, and writes one rnp.setup record: whether\n"
 		"the node qualifies, what is missing, what it costs and would earn. A key that is there is kept;\n"
-		"it may be run again at any time. Exit status 1: it does not qualify.",
+		"it may be run again at any time. With --sell it says what this machine lacks for that, and\n"
+		"which command gets it. Exit status 1: it does not qualify, or cannot sell yet.",
 	.card = true,
 	.group = "node",
 	.opts = opts,

@@ -6,25 +6,24 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/agent.h"
+#include "cmd/rnp-register/agent/ready.h"
+#include "cmd/rnp-register/agent/sell.h"
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/cli/prog.h"
 #include "common/hw/gpus.h"
-#include "common/hw/hw.h"
 #include "common/record/key.h"
 #include "common/registry/client.h"
 
 #define GRACE_MS     30000
-#define DIR_DEFAULT  "/var/lib/rnp-work"
-#define RUN_DEFAULT  "/run/rnp"
 #define CDI_DEFAULT  "nvidia.com/gpu"
 #define MEMORY_KEPT  (INT64_C(1) << 30) /* of the machine, for itself */
 #define MEMORY_LEAST (INT64_C(256) << 20)
 #define DISK_DEFAULT 2 /* half of what is free */
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state_to;
-static const char *dir = DIR_DEFAULT, *run_dir = RUN_DEFAULT, *cdi = CDI_DEFAULT;
+static const char *dir = SELL_DIR, *run_dir = SELL_RUN, *cdi = CDI_DEFAULT;
 static bool spot;
 static int64_t part_gpus, max_hours;
 static int64_t cpu_cores, memory_bytes, disk_bytes, up_bits, grace_ms = GRACE_MS;
@@ -35,9 +34,8 @@ static const struct opt opts[] = {
 	OPT_KEY(&key_path),
 	OPT_PASSPHRASE(&passphrase_file),
 	OPT_CA(&ca_file),
-	OPT(TEXT, "dir", &dir, "D", "images, disks, journal (default " DIR_DEFAULT ")"),
-	OPT(TEXT, "run-dir", &run_dir, "D",
-		"sockets, on a tmpfs (default " RUN_DEFAULT ")"),
+	OPT(TEXT, "dir", &dir, "D", "images, disks, journal (default " SELL_DIR ")"),
+	OPT(TEXT, "run-dir", &run_dir, "D", "sockets, on a tmpfs (default " SELL_RUN ")"),
 	OPT(TEXT, "state-to", &state_to, "F", "file for heartbeat --state-from"),
 	OPT_IN(I64, "cpu-cores", &cpu_cores, "N", 1, 65536,
 		"for all leases together (default all)"),
@@ -102,19 +100,6 @@ static int fill_sizes(struct agent_config *c)
 	return 0;
 }
 
-/* The uuids of this machine's GPUs, which point into gpus. Returns how many. */
-static size_t name_gpus(const char **names, struct nvml_gpu *gpus)
-{
-	struct hw_causes why = { 0 };
-	int n = hw_gpus_read(gpus, HW_GPUS_MAX, &why);
-	size_t count = 0;
-
-	for (int i = 0; i < n; i++)
-		if (gpus[i].uuid[0])
-			names[count++] = gpus[i].uuid;
-	return count;
-}
-
 static int run(int n, char **args)
 {
 	static struct nvml_gpu gpus[HW_GPUS_MAX];
@@ -146,7 +131,7 @@ static int run(int n, char **args)
 		return err_report();
 	}
 	watch_signals();
-	c.ngpus = name_gpus(names, gpus);
+	c.ngpus = ready_gpus(names, gpus);
 	if (key_load(&key, key_path, passphrase_file) == 0 && fill_sizes(&c) == 0)
 		rc = agent_run(&c, &stopping);
 	key_release(&key);

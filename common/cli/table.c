@@ -282,7 +282,7 @@ void table_card_line(struct buf *out, const char *label, size_t label_width,
 const char *table_advice_command(const char *text)
 {
 	static const char *const begins[] = { "rnp-", "sudo ", "systemctl ", "install ",
-		"man ", "/" };
+		"apt-get ", "dnf ", "useradd ", "modprobe ", "nvidia-ctk ", "man ", "/" };
 	const char *found = NULL;
 
 	for (const char *at = text; (at = strstr(at, ": ")); at += 2)

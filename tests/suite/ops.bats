@@ -57,7 +57,7 @@ leads_session() {
 	eval "$(unit_command rnp-node.service)"
 	rnp-register status --key key | jq -e '.online == false and (.next | startswith("no heartbeats"))'
 	# the same pipe, with a heartbeat each second
-	unit_command rnp-heartbeat.service | sed 's/heartbeat |/heartbeat --interval 1s |/' >node.sh
+	unit_command rnp-heartbeat.service | sed 's/heartbeat --/heartbeat --interval 1s --/' >node.sh
 	# Restart=always
 	setsid bash -c 'while :; do bash node.sh; sleep 1; done' >node.log 2>&1 3>&- &
 	local node=$! nice

@@ -11,6 +11,7 @@
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "cmd/rnp-register/agent/podman.h"
+#include "cmd/rnp-register/agent/sell.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -204,6 +205,11 @@ static void consider(struct agent *a, struct http *http, const struct assignment
 		refuse(a, as, LEASE_FAILED);
 		return;
 	}
+	if (a->closed) {
+		err_set(EX_UNAVAILABLE, "this node sells no more");
+		refuse(a, as, LEASE_FAILED);
+		return;
+	}
 	if (learn_quotes(a, http, as->quote) < 0) {
 		say(a, "%s", err_get()->text);
 		err_clear();
@@ -274,7 +280,10 @@ static int ask_for_work(struct agent *a, struct http *http)
 		.abort = &a->abort };
 	int rc = -1;
 
-	buf_addf(&path, "/v1/work?wait=%d", a->nleases ? RECONCILE_MS / 1000 : WAIT_S);
+	buf_addf(&path, "/v1/work?wait=%d",
+		a->closed          ? 1 :
+			a->nleases ? RECONCILE_MS / 1000 :
+				     WAIT_S);
 	if (a->after >= 0)
 		buf_addf(&path, "&after=%" PRId64, a->after);
 	if (http_url(&url, a->c->registry, buf_text(&path)) == 0) {
@@ -451,6 +460,36 @@ static void pause_ms(const struct agent *a, int64_t ms)
 		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
+/* Looks whether its operator has ended the sale, or begun it again. */
+static void look_closed(struct agent *a)
+{
+	struct buf path = BUF_INIT;
+	bool closed;
+
+	buf_addf(&path, "%s/" SELL_CLOSED, a->c->dir);
+	closed = access(path.data, F_OK) == 0;
+	if (closed && !a->closed)
+		say(a, "nothing new is taken on; %zu leases run to their end",
+			a->nleases);
+	if (closed != a->closed)
+		a->listed_ns = 0;
+	a->closed = closed;
+	buf_release(&path);
+}
+
+/* Whether nothing is left to be done: what was booked last it has heard of, and refused. */
+static bool is_over(struct agent *a)
+{
+	char lease[LEASE_ID_MAX];
+	struct buf text = BUF_INIT;
+	int64_t id;
+	bool over = a->closed && !a->nleases &&
+		journal_next_event(&a->journal, 0, &id, lease, &text) == 0;
+
+	buf_release(&text);
+	return over;
+}
+
 static void work(struct agent *a)
 {
 	struct http http = HTTP_INIT;
@@ -459,9 +498,12 @@ static void work(struct agent *a)
 	while (!agent_is_stopping(a)) {
 		bury(a);
 		reconcile(a);
+		look_closed(a);
 		listing_tell(a, &http);
 		if (ask_for_work(a, &http) == 0) {
 			away = false;
+			if (is_over(a))
+				a->ends = 1;
 			continue;
 		}
 		if (!away && !agent_is_stopping(a))

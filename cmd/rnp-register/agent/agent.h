@@ -36,6 +36,7 @@ struct agent_config {
 };
 
 /* Works until *stop is set (by a signal), then returns: containers run on and are found again.
+ * Where the sale was ended (sell.h) it returns when the last lease has.
  * Returns 0, or -1 with err_set: 69 something that containers need lacks, 75 another agent is at
  * work, 77 not root, and as journal_open. */
 int agent_run(const struct agent_config *c, const volatile int *stop);

@@ -19,7 +19,7 @@ static json_t *make_listing(const struct agent *a, int64_t now_ms)
 
 	json_set_text(l, "node", c->key->address);
 	json_set_time(l, "at", now_ms);
-	json_set_time(l, "until", now_ms + UNTIL_MS);
+	json_set_time(l, "until", now_ms + (a->closed ? 0 : UNTIL_MS));
 	json_set_text(l, "engine", "podman");
 	json_set_i64(l, "cpu_cores", c->cpu_cores);
 	json_set_i64(l, "memory_bytes", c->memory_bytes);

@@ -57,6 +57,7 @@ struct lease {
 struct agent {
 	const struct agent_config *c;
 	const volatile int *stop;
+	_Atomic int ends; /* the sale is over, and the last lease */
 	struct journal journal;
 	struct sandbox_place place;
 	bool has_ssh; /* sessions can begin here, at a server with this key */
@@ -76,6 +77,7 @@ struct agent {
 	int64_t after; /* of the registry's list */
 	int64_t cleaned_ns;
 	int busy;          /* what state_to has; -1: nothing */
+	bool closed;       /* nothing new is taken on (sell.h) */
 	int64_t listed_ns; /* when the registry took our listing last; 0: it has none */
 
 	pthread_mutex_t mail_lock;

@@ -18,7 +18,7 @@
 
 bool agent_is_stopping(const struct agent *a)
 {
-	return *a->stop != 0;
+	return *a->stop != 0 || a->ends;
 }
 
 bool lease_is_ending(const struct lease *l)

@@ -10,6 +10,7 @@
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "cmd/rnp-register/agent/command.h"
+#include "cmd/rnp-register/agent/ready.h"
 #include "cmd/rnp-register/market/place.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -17,7 +18,6 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-#define USER     "rnp-session"
 #define ASK_MS   10000
 #define TRY_MS   20000
 #define TRIES_MS 50000
@@ -40,9 +40,9 @@ int session_prepare(struct agent *a)
 	if (command_find("sshd", "openssh-server") < 0 ||
 		command_find("ssh", "openssh-client") < 0)
 		goto out;
-	if (!getpwnam(USER)) {
-		err_set(EX_UNAVAILABLE, "there is no user " USER);
-		err_hint("useradd --system --home-dir / --shell /bin/sh " USER);
+	if (!getpwnam(READY_USER)) {
+		err_set(EX_UNAVAILABLE, "there is no user " READY_USER);
+		err_hint("useradd --system --home-dir / --shell /bin/sh " READY_USER);
 		goto out;
 	}
 	if (access(path.data, F_OK) == 0)
@@ -138,7 +138,7 @@ static void make_file(const struct lease *l, struct buf *out)
 	json_set_i64(r, "ranks", PLACE_RANKS_APART);
 	json_set_i64(r, "rank", l->now.rank);
 	json_set_i64(r, "number", l->now.number);
-	json_set_text(r, "user", USER);
+	json_set_text(r, "user", READY_USER);
 	json_set(r, "gateway", json_incref(l->gateway));
 	json_set(r, "keys", keys ? json_incref(keys) : json_array());
 	json_set(r, "peers", make_peers(l));

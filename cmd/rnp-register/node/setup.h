@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/buf.h"
 #include "common/cli/opt.h"
@@ -18,7 +19,8 @@ struct setup_given {
 		*rpc, *gpus;
 	const char *policy, *root;
 	struct opt_list labels;
-	bool no_start;
+	bool no_start, sell, no_sell;
+	int64_t price_uusd; /* 0: none given */
 };
 
 /* The setup: the paths to be written, and what was found on the way. */
@@ -73,6 +75,10 @@ int setup_markets(struct setup *s);  /* public ones; keeps an existing list */
 
 /* Returns a word as a shell takes it, for advice; it lives as long as the setup. */
 const char *setup_shell(struct setup *s, const char *word);
+
+/* Appends what its operator should do, "why: command", unless that is there already. */
+void setup_advise(struct setup *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Records and reports a file that was written. */
 void setup_say(struct setup *s, const char *path, const char *what);

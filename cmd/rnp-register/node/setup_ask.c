@@ -408,7 +408,9 @@ int setup_collect(struct setup *s)
 {
 	int done = 0;
 
-	s->ask = ask_possible();
+	/* who only begins or ends to sell has answered before */
+	s->ask = ask_possible() &&
+		!((s->given->sell || s->given->no_sell) && s->given->registry);
 	if (!s->given->name)
 		s->given->name = default_name(s);
 	if (s->ask)

@@ -2,6 +2,7 @@
  * units. */
 #include "cmd/rnp-register/node/setup.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 
 #define SETUP_FRESH_MS INT64_C(3600000) /* in which nothing is measured again */
 
-/* scripts/systemd/rnp-{heartbeat.service,node.service,node.timer} */
+/* scripts/systemd/rnp-{heartbeat,node,work,price}.service and their timers */
 extern const char *const units_embedded_kinds[], *const units_embedded_texts[];
 
 const char *setup_shell(struct setup *s, const char *word)
@@ -35,6 +36,23 @@ void setup_say(struct setup *s, const char *path, const char *what)
 {
 	json_push_text(s->files, path);
 	prog_info("%s: %s", path, what);
+}
+
+void setup_advise(struct setup *s, const char *fmt, ...)
+{
+	char text[1000];
+	const json_t *item;
+	va_list args;
+	size_t i;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	/* one measurement mends what two requirements lack */
+	json_array_foreach(s->next, i, item)
+		if (strcmp(json_string_value(item), text) == 0)
+			return;
+	json_push_text(s->next, text);
 }
 
 /* Whether this user may write to a directory, or make it: the nearest that exists decides. Makes
@@ -132,16 +150,30 @@ int setup_settings(struct setup *s)
 	return rc;
 }
 
-/* Writes a unit with the directory of these programs in place of /usr/local/bin. */
+/* Writes a unit with the directory of these programs in place of /usr/local/bin, and of what they
+ * share in place of /usr/local/share. */
 static void unit_text(struct buf *out, const char *text, const char *bin)
 {
-	static const char usual[] = "/usr/local/bin/";
+	static const char usual[] = "/usr/local/";
+	const char *slash = strrchr(bin, '/');
 
-	for (const char *at; (at = strstr(text, usual)); text = at + sizeof usual - 1) {
+	for (const char *at; (at = strstr(text, usual)); text = at) {
 		buf_add(out, text, (size_t)(at - text));
-		buf_addf(out, "%s/", bin);
+		at += sizeof usual - 1;
+		if (strncmp(at, "bin/", 4) == 0) {
+			buf_addf(out, "%s/", bin);
+			at += 4;
+		} else {
+			buf_addf(out, "%.*s/", slash ? (int)(slash - bin) : 0, bin);
+		}
 	}
 	buf_adds(out, text);
+}
+
+/* Units that only a node has that sells. */
+static bool is_for_sale(const char *unit)
+{
+	return strncmp(unit, "rnp-work.", 9) == 0 || strncmp(unit, "rnp-price.", 10) == 0;
 }
 
 /* Whether services see the programs of that directory: their units hide home directories and /tmp,
@@ -203,6 +235,8 @@ int setup_units(struct setup *s)
 	if (!there)
 		rc = io_make_dirs(s->units_dir.data, 0755);
 	for (int i = 0; rc == 0 && !there && units_embedded_kinds[i]; i++) {
+		if (is_for_sale(units_embedded_kinds[i]) && !s->given->sell)
+			continue;
 		buf_reset(&path);
 		buf_reset(&text);
 		buf_addf(&path, "%s/%s", s->units_dir.data, units_embedded_kinds[i]);
