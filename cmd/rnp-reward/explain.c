@@ -5,24 +5,21 @@
 
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/epoch/core.h"
+#include "cmd/rnp-reward/epoch/explain_page.h"
 #include "cmd/rnp-reward/epoch/inputs.h"
 #include "cmd/rnp-reward/policy/formula.h"
 #include "cmd/rnp-reward/epoch/usage_read.h"
 #include "cmd/rnp-reward/epoch/write.h"
-#include "cmd/rnp-reward/evidence/collect.h"
 #include "common/base/err.h"
-#include "common/base/utf8.h"
-#include "common/cli/human.h"
 #include "common/json/json.h"
 #include "common/base/money.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/cli/table.h"
-
-#define LABEL_WIDTH 22 /* "gpu memory bandwidth" and two blanks before it */
 
 static struct epoch_inputs inputs = EPOCH_INPUTS_INIT;
 static const char *node;
+/* of a node with several, the GPUs that the steps are about: "2 RTX 4090" */
+static char group_text[120];
 
 static const struct opt options[] = {
 	OPT_NODE(&node),
@@ -30,96 +27,6 @@ static const struct opt options[] = {
 	EPOCH_INPUTS_POOL(inputs),
 	{ .kind = OPT_END },
 };
-
-/* --- a page for people ---------------------------------------------------------------------- */
-
-static const char *heading_of(const char *part)
-{
-	static const char *const headings[][2] = { { "input", "What the node did" },
-		{ "requirement", "What the policy requires" }, { "term", "Terms" },
-		{ "pay", "Pay" }, { "note", "Notes of the policy" } };
-
-	for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
-		if (strcmp(part, headings[i][0]) == 0)
-			return headings[i][1];
-	return part;
-}
-
-/* Appends an input: a number whose name ends in its unit, or text. */
-static void add_input(struct buf *out, const char *name, const char *value)
-{
-	json_t *v = json_parse(value, strlen(value), JSON_DEPTH_MAX, name);
-
-	if (v)
-		human_value(out, name, v, NULL, 0);
-	else
-		buf_adds(out, value);
-	err_clear();
-	json_decref(v);
-}
-
-/* The text may be what strangers wrote, such as a source or a model: it is cleaned. */
-static void add_line(struct buf *page, const char *label, struct buf *text)
-{
-	if (text->len)
-		utf8_clean_line(text->data);
-	if (text->len)
-		table_card_line(page, label, LABEL_WIDTH, text->data, out_width());
-	buf_reset(text);
-}
-
-/* Appends a step to the page on standard output: a heading where part is another than before,
- * the name with its value, below it formula and source. Texts that are NULL are omitted. Returns
- * 0, or -1 with err_set(EX_IOERR). */
-static int explain_page_step(const char *part, const char *name, const char *value,
-	const char *formula, const char *source)
-{
-	static char before[32];
-	bool is_input = strcmp(part, "input") == 0;
-	bool need = strcmp(part, "requirement") == 0;
-	struct buf page = BUF_INIT, text = BUF_INIT, label = BUF_INIT;
-	int rc;
-
-	if (strcmp(part, before) != 0)
-		buf_addf(&page, "%s%s\n", *before ? "\n" : "", heading_of(part));
-	buf_adds(&label, "  ");
-	/* without their units these two would have one name */
-	if (strcmp(name, "up_s") == 0)
-		buf_adds(&label, "time up");
-	else if (strcmp(name, "up_bps") == 0)
-		buf_adds(&label, "upload");
-	else
-		human_heading(&label, name);
-	/* only the first note is labelled with the policy's name */
-	if (strcmp(part, "note") == 0 && strcmp(part, before) == 0)
-		buf_reset(&label);
-	before[0] = '\0';
-	strncat(before, part, sizeof before - 1);
-	if (value && is_input)
-		add_input(&text, name, value);
-	else if (value)
-		buf_adds(&text, value);
-	if (need && formula)
-		buf_addf(&text, " (%s)", formula);
-	if (is_input && source)
-		buf_addf(&text, "  (%s)", source);
-	if (!text.len && source) {
-		buf_adds(&text, source);
-		source = NULL;
-	}
-	add_line(&page, buf_text(&label), &text);
-	if (formula && !need)
-		buf_addf(&text, "= %s", formula);
-	add_line(&page, "", &text);
-	if (source && !is_input)
-		buf_adds(&text, source);
-	add_line(&page, "", &text);
-	rc = out_text(page.data, page.len);
-	buf_release(&page);
-	buf_release(&text);
-	buf_release(&label);
-	return rc;
-}
 
 /* --- steps ---------------------------------------------------------------------------------- */
 
@@ -131,9 +38,10 @@ static int step(const char *part, const char *name, const char *value,
 	int rc;
 
 	if (out_for_people())
-		return explain_page_step(part, name, value, formula, source);
+		return explain_page_step(group_text, part, name, value, formula, source);
 	record = json_record("rnp.explain");
 	json_set_text(record, "node", node);
+	json_set_text(record, "gpus", *group_text ? group_text : NULL);
 	json_set_text(record, "part", part);
 	json_set_text(record, "step", name);
 	json_set_text(record, "value", value);
@@ -187,6 +95,16 @@ static int explain_inputs(const struct epoch *e, const json_t *record, const cha
 				"from and to of the usages" :
 				"the policy");
 	buf_release(&text);
+	return rc;
+}
+
+/* The inputs of a group after the first: those that are its own. */
+static int explain_group_inputs(const json_t *record, const char *where)
+{
+	int rc = input(record, "gpu_model", where);
+
+	for (int i = 0; i < FIELD_GROUP_N && rc == 0; i++)
+		rc = input(record, field_names[field_of_group[i]], where);
 	return rc;
 }
 
@@ -344,7 +262,6 @@ static int explain_missing(const struct epoch *e, const struct outcome *o,
 /* Names the GPUs of the node that are not paid, whatever is paid for the others. */
 static int explain_gpus(const json_t *record)
 {
-	struct buf text = BUF_INIT;
 	const char *name, *why;
 	json_t *cause;
 	int rc = 0;
@@ -353,18 +270,13 @@ static int explain_gpus(const json_t *record)
 		why = json_string_value(cause);
 		if (rc < 0 || !why || strncmp(name, "gpus[", 5) != 0)
 			continue;
-		buf_reset(&text);
-		buf_adds(&text, why);
-		if (strncmp(why, USAGE_ONE_MODEL, strlen(USAGE_ONE_MODEL)) == 0)
-			buf_adds(&text,
-				"; a node of its own is paid for this one: rnp-register detect --gpus, with another key");
-		rc = step("pay", "not_paid", name, NULL, text.data);
+		rc = step("pay", "not_paid", name, NULL, why);
 	}
-	buf_release(&text);
 	return rc;
 }
 
-static int explain_pay(const struct epoch *e, const struct outcome *o)
+/* further: the group gets what it adds, since another is paid for the node as a whole. */
+static int explain_pay(const struct epoch *e, const struct outcome *o, bool further)
 {
 	struct buf value = BUF_INIT, formula = BUF_INIT;
 	int rc = 0;
@@ -380,16 +292,28 @@ static int explain_pay(const struct epoch *e, const struct outcome *o)
 			add_tokens(&formula, e, e->pool_base_units);
 			buf_adds(&formula, " of the pool x its part of the sum of: ");
 		}
+		if (further)
+			buf_adds(&formula, "what these GPUs and their work add to ");
 		add_rate(&formula, e, part);
 		buf_adds(&formula,
 			outcome_qualified(o) ? "" :
+				*group_text  ? " (not paid: they do not qualify)" :
 					       " (not paid: the node does not qualify)");
 		add_tokens(&value, e, o->pay[part]);
 		rc = step("pay", pay_names[part], value.data, formula.data,
 			p->share || e->scaled_down ? "largest remainder" :
 						     "rounded down to 10^-8");
 	}
-	buf_reset(&value);
+	buf_release(&value);
+	buf_release(&formula);
+	return rc;
+}
+
+static int explain_total(const struct epoch *e, const struct outcome *o)
+{
+	struct buf value = BUF_INIT;
+	int rc = 0;
+
 	add_tokens(&value, e, outcome_total(o));
 	if (rc == 0)
 		rc = step("pay", "total", value.data,
@@ -404,7 +328,6 @@ static int explain_pay(const struct epoch *e, const struct outcome *o)
 			"of the total: the stake that is still missing, at --price, rounded up",
 			"the policy's stake");
 	buf_release(&value);
-	buf_release(&formula);
 	return rc;
 }
 
@@ -423,11 +346,121 @@ static int explain_notes(const struct epoch *e)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
+/* Returns the usage of a node as it would be with the k-th of its groups alone; the caller owns
+ * it. */
+static json_t *record_of_group(const json_t *record, size_t k)
+{
+	json_t *one = json_deep_copy(record), *v;
+	const json_t *group = json_array_get(json_object_get(record, "more_gpus"), k - 1);
+	const char *key;
+
+	if (!k)
+		return one;
+	json_object_del(one, "gpu_model");
+	for (int i = 0; i < FIELD_GROUP_N; i++)
+		json_object_del(one, field_names[field_of_group[i]]);
+	json_object_foreach((json_t *)group, key, v) {
+		json_t *both = json_object_get(one, key);
+
+		if (json_is_object(v) && both)
+			json_object_update(both, v);
+		else
+			json_set(one, key, json_incref(v));
+	}
+	return one;
+}
+
+struct story {
+	const struct epoch *epoch;
+	const char *where;
+	struct outcome groups[EPOCH_GROUPS_MAX];
+	json_t *records[EPOCH_GROUPS_MAX];
+	size_t n;
+};
+
+static void choose_group(const struct story *s, size_t k)
+{
+	const struct usage *u = &s->groups[k].usage;
+
+	group_text[0] = '\0';
+	if (s->n > 1)
+		snprintf(group_text, sizeof group_text, "%" PRId64 " %.80s",
+			u->value[FIELD_GPU_COUNT],
+			u->model == RULES_NO_MODEL ?
+				"GPUs" :
+				s->epoch->rules->models[u->model].name);
+}
+
+/* Writes what is the same for each group of the node's GPUs. */
+static int explain_group(const struct story *s, size_t k)
+{
+	struct eval v;
+
+	choose_group(s, k);
+	rules_eval_init(&v, s->epoch->rules, &s->groups[k].usage, s->epoch->epoch_s,
+		s->epoch->price_uusd, s->epoch->max);
+	return explain_needs(s->epoch, &s->groups[k]) < 0 ? -1 :
+							    explain_terms(s->epoch, &v);
+}
+
+static int explain_groups_pay(const struct story *s)
+{
+	bool further = false;
+	int rc = 0;
+
+	for (size_t k = 0; k < s->n && rc == 0; k++) {
+		choose_group(s, k);
+		rc = explain_pay(s->epoch, &s->groups[k], further);
+		further = further || outcome_qualified(&s->groups[k]);
+	}
+	return rc;
+}
+
+static int explain_groups_missing(const struct story *s)
+{
+	struct eval v;
+	int rc = 0;
+
+	for (size_t k = 0; k < s->n && rc == 0; k++) {
+		choose_group(s, k);
+		rules_eval_init(&v, s->epoch->rules, &s->groups[k].usage,
+			s->epoch->epoch_s, s->epoch->price_uusd, s->epoch->max);
+		rc = rules_eval_terms(&v);
+		if (rc == 0)
+			rc = explain_missing(s->epoch, &s->groups[k], &v, s->records[k]);
+	}
+	return rc;
+}
+
+/* The pay and what is missing come last, where somebody looks first. */
+static int explain_all(struct story *s, const struct outcome *all, const json_t *record)
+{
+	int rc = 0;
+
+	for (size_t k = 0; k < s->n && rc == 0; k++) {
+		choose_group(s, k);
+		rc = k ? explain_group_inputs(s->records[k], s->where) :
+			 explain_inputs(s->epoch, s->records[k], s->where);
+	}
+	group_text[0] = '\0';
+	if (rc == 0)
+		rc = explain_notes(s->epoch);
+	for (size_t k = 0; k < s->n && rc == 0; k++)
+		rc = explain_group(s, k);
+	if (rc == 0)
+		rc = explain_groups_pay(s);
+	group_text[0] = '\0';
+	if (rc < 0 || explain_total(s->epoch, all) < 0 || explain_gpus(record) < 0)
+		return -1;
+	return explain_groups_missing(s);
+}
+
 static int explain(struct epoch *e, const struct usages *u)
 {
-	struct outcome o;
-	struct eval v;
+	struct story s = { .epoch = e };
+	struct outcome all;
 	size_t i = 0, bad;
+	int rc;
 
 	if (epoch_compute(e, &bad) < 0)
 		return bad < e->n ? err_add("%s", usages_where(u, bad)) : -1;
@@ -436,15 +469,15 @@ static int explain(struct epoch *e, const struct usages *u)
 		i++;
 	if (i == e->n)
 		return err_set(EXIT_NO, "node %.60s has no usage in this epoch", node);
-	epoch_outcome(e, i, &o);
-	rules_eval_init(&v, e->rules, &o.usage, e->epoch_s, e->price_uusd, e->max);
-	/* the pay and what is missing come last, where somebody looks first */
-	if (explain_inputs(e, u->wanted_record, usages_where(u, i)) < 0 ||
-		explain_notes(e) < 0 || explain_needs(e, &o) < 0 ||
-		explain_terms(e, &v) < 0 || explain_pay(e, &o) < 0 ||
-		explain_gpus(u->wanted_record) < 0)
-		return -1;
-	return explain_missing(e, &o, &v, u->wanted_record);
+	epoch_outcome(e, i, &all);
+	s.where = usages_where(u, i);
+	s.n = epoch_groups(e, i, s.groups);
+	for (size_t k = 0; k < s.n; k++)
+		s.records[k] = record_of_group(u->wanted_record, k);
+	rc = explain_all(&s, &all, u->wanted_record);
+	for (size_t k = 0; k < s.n; k++)
+		json_decref(s.records[k]);
+	return rc;
 }
 
 static int run(int n, char **args)

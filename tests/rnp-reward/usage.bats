@@ -41,10 +41,10 @@ verdict() {
 		proven: ($4 | map({device: ., memory_bytes: 1000}))${challenge:+, challenge_sha256: \"$challenge\"}}"
 }
 
-# receipt NAME FROM TO [GPU_SECONDS]: adds a receipt
+# receipt NAME FROM TO [GPU_SECONDS]: adds a receipt, of $devices if set
 receipt() {
 	say judge "{kind: \"rnp.receipt\", v: 1, node: \"${!1}\", signer: \"$judge\", job: \"$2\",
-		from: \"2026-11-$2Z\", to: \"2026-11-$3Z\", earned_uusd: 1000${4:+, gpu_seconds: $4}}"
+		from: \"2026-11-$2Z\", to: \"2026-11-$3Z\", earned_uusd: 1000${4:+, gpu_seconds: $4}${devices:+, devices: $devices}}"
 }
 
 # uptime NAME DAY 'SPANS': adds an uptime record
@@ -233,7 +233,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 		sha256sum | grep -q "^$sha"
 }
 
-@test "usage: GPUs of several models: one group is paid, whatever slot it is in, the others are named" {
+@test "usage: GPUs of several models: each group is paid, whatever slots it is in" {
 	card='.gpus[0] * {model: "NVIDIA T400 4GB", memory_bytes: 4294967296, uuid: "GPU-card"}'
 	pro='.gpus[0] * {model: "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", memory_bytes: 102641958912, uuid: "GPU-pro"}'
 	node a ".gpus = [($card), .gpus[0]]" && verdict a 17T00:00:00 true "[\"GPU-card\", $gpu]"
@@ -241,18 +241,65 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	receipt a 17T00:00:00 17T01:00:00 7200
 	usage
 	assert_equal "$(of a '[.gpu_model, .gpu_count, .devices, .gpu_worked_s]')" "[\"RTX 4090\",1,[$gpu],3600]"
-	assert_equal "$(of a '.unknown["gpus[0]"]')" '"GPUs of one model are paid, and these are its 1 RTX 4090"'
-	# without a policy the most powerful ones, else those that it pays
-	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX PRO 6000 WS",["GPU-pro"]]'
+	assert_equal "$(of a '.more_gpus | map([.gpu_model, .gpu_count, .gpu_memory_bytes, .devices, .worked_s, .gpu_worked_s])')" \
+		'[["T400 4GB",1,4294967296,["GPU-card"],0,3600]]'
+	# without a policy the most powerful ones come first, else those that it pays
+	assert_equal "$(of b '[.gpu_model, .devices, .more_gpus[0].gpu_model]')" '["RTX PRO 6000 WS",["GPU-pro"],"RTX 4090"]'
 	usage --policy rnp-021
-	assert_equal "$(of b '[.gpu_model, .devices]')" '["RTX 4090",["GPU-b"]]'
-	assert_equal "$(of b '.unknown["gpus[1]"]')" '"GPUs of one model are paid, and these are its 1 RTX 4090"'
+	assert_equal "$(of b '[.gpu_model, .devices, .more_gpus[0].gpu_model]')" '["RTX 4090",["GPU-b"],"RTX PRO 6000 WS"]'
 	assert_equal "$(of a '.gpu_model')" '"RTX 4090"'
-	# whoever asks why so little is paid is told, and what to do about it
+	# what the policy does not pay is told, and costs the others nothing
+	rnp-reward epoch --policy rnp-021 usage >rewards
 	# shellcheck disable=SC2154
-	rnp-reward explain --policy rnp-021 --node "$b" usage | jq -c 'select(.step == "not_paid" and .value == "gpus[1]").source' >why
-	assert_equal "$(cat why)" '"GPUs of one model are paid, and these are its 1 RTX 4090; a node of its own is paid for this one: rnp-register detect --gpus, with another key"'
-	rnp-reward explain --table --policy rnp-021 --node "$b" usage | grep -A3 'not paid *gpus\[1\]' | grep -q "GPUs of one model"
+	jq -c --arg n "$b" 'select(.node == $n) | .groups[] | [.gpu_model, .qualified, .reasons]' rewards >groups
+	assert_equal "$(sed -n 2p groups)" "[\"RTX PRO 6000 WS\",false,[\"gpu_model: 'RTX PRO 6000 WS' is not in the policy's tables\"]]"
+	assert_equal "$(head -1 groups)" '["RTX 4090",true,[]]'
+	rnp-reward explain --policy rnp-021 --node "$b" usage | jq -c 'select(.step == "not_paid") | [.gpus, .value]' >why
+	grep -q "RTX PRO 6000 WS.*is not in the policy's tables" why
+	rnp-reward explain --table --policy rnp-021 --node "$b" usage | grep -q '^What the policy requires: 1 RTX PRO 6000 WS$'
+}
+
+@test "usage: what a mixed node is paid: each group for its own work, the node's uptime once" {
+	models='.gpus = [range(2) as $i | .gpus[0] | .uuid = "GPU-a\($i)"] + [range(4) as $i | .gpus[0] * {model: "NVIDIA GeForce RTX 3090",
+		memory_bandwidth_bps: 936000000000, uuid: "GPU-b\($i)"}]'
+	all='["GPU-a0","GPU-a1","GPU-b0","GPU-b1","GPU-b2","GPU-b3"]'
+	node mixed "$models" && verdict mixed 17T00:00:00 true "$all"
+	node only4090 '.gpus = [range(2) as $i | .gpus[0] | .uuid = "GPU-c\($i)"]' && verdict only4090 17T00:00:00 true '["GPU-c0","GPU-c1"]'
+	node only3090 "$models"' | .gpus = .gpus[2:] | .gpus |= map(.uuid += "x")' && verdict only3090 17T00:00:00 true '["GPU-b0x","GPU-b1x","GPU-b2x","GPU-b3x"]'
+	devices='["GPU-a0", "gpu-A1"]' receipt mixed 17T00:00:00 17T10:00:00 72000
+	devices='["GPU-b0","GPU-b1","GPU-b3"]' receipt mixed 17T05:00:00 17T15:00:00 108000
+	receipt only4090 17T00:00:00 17T10:00:00 72000
+	receipt only3090 17T05:00:00 17T15:00:00 108000
+	for n in mixed only4090 only3090; do uptime $n 17 '[[0,86400000]]'; done
+	usage --policy rnp-021
+	assert_equal "$(of mixed '[.gpu_model, .gpu_count, .gpu_worked_s, .worked_s, (.more_gpus[0] | .gpu_model, .gpu_count, .gpu_worked_s, .worked_s)]')" \
+		'["RTX 4090",2,72000,36000,"RTX 3090",4,108000,18000]'
+	rnp-reward epoch --policy rnp-021 usage >rewards
+	pay() { jq -r --arg n "${!1}" "select(.node == \$n) | $2" rewards; }
+	# the mixed node earns with its work what two nodes do, and with its uptime what one does
+	a=$(pay only4090 .job_base_units) b=$(pay only3090 .job_base_units)
+	((a > 0 && b > 0 && a != b))
+	assert_equal "$(pay mixed .job_base_units)" $((a + b))
+	assert_equal "$(pay mixed .availability_base_units)" "$(pay only4090 .availability_base_units)"
+	assert_equal "$(pay mixed '.groups | map([.gpu_model, .gpu_count, .job_base_units, .availability_base_units]) | tojson')" \
+		"[[\"RTX 4090\",2,$a,$(pay only4090 .availability_base_units)],[\"RTX 3090\",4,$b,0]]"
+	# where the first one is not paid by the policy, the next one gets the node's uptime
+	jq -c 'if .more_gpus then .gpu_model = "NVIDIA T400 4GB" else . end' usage >card
+	rnp-reward epoch --policy rnp-021 card | jq -c "select(.node == \"$mixed\") | [.job_base_units, .availability_base_units]" >paid
+	assert_equal "$(cat paid)" "[$b,$(pay only3090 .availability_base_units)]"
+	# a policy that pays hours pays each hour once, and one that pays a share pays a node's
+	rnp-reward epoch --policy rnp-019 usage >rewards
+	(($(pay mixed .job_base_units) > $(pay only4090 .job_base_units)))
+	rnp-reward epoch --policy rnp-006 --pool 1000 usage >rewards
+	assert_equal "$(pay mixed '.groups[1].job_base_units')" 0
+	# all of it, cut to a pool, adds up
+	jq -s '{kind: "rnp.policy", v: 1, name: "small"} * (.[0] | .name = "small" | .pool = {per_month: "1"})' \
+		"$ROOT/cmd/rnp-reward/policies/rnp-021.json" | jq -c . >small.json
+	rnp-reward epoch --policy small.json usage >rewards
+	assert_equal "$(pay mixed '.job_base_units == (.groups | map(.job_base_units) | add)')" true
+	# and is recomputed from the usages
+	rnp-reward epoch --policy rnp-021 usage >rewards
+	rnp-reward verify --policy rnp-021 --usage usage rewards
 }
 
 @test "usage: GPU-seconds: eight GPUs earn as eight, one GPU-second earns a second" {

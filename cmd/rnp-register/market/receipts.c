@@ -20,7 +20,8 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-#define DUE_MAX 200 /* in one transaction */
+#define DUE_MAX     200 /* in one transaction */
+#define DEVICES_MAX 16  /* that a receipt names: one verdict proves no more */
 
 /* In metered is what the receipts of a member say together. A receipt that is due at once has
  * due_ms 0. NODE_RELEASING, 5, is the last state with a lease. */
@@ -61,6 +62,7 @@ const struct store_module receipts_tables = { "receipts", steps };
 struct due {
 	int64_t member, due_ms, ready_ms, node_uusd_per_hour, gpus, ready_at_ms, heard_ms;
 	char node[KEY_ADDRESS_MAX], cluster[CLUSTER_NAME_MAX];
+	json_t *devices;  /* uuids of its GPUs; owned */
 	struct meter sum; /* of the receipts so far */
 	int64_t from_ms, to_ms;
 };
@@ -70,7 +72,7 @@ static int find_due(struct store *s, int64_t now_ms, struct due *out, size_t *n)
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(s, &q,
 		"SELECT w.id, d.due_ms, w.ready_ms, w.node_uusd_per_hour, "
-		"json_array_length(w.gpus), w.ready_at_ms, w.heard_ms, w.node, c.cluster, "
+		"w.gpus, w.ready_at_ms, w.heard_ms, w.node, c.cluster, "
 		"coalesce(t.ready_ms, 0), coalesce(t.earned_uusd, 0), "
 		"coalesce(t.gpu_seconds, 0), coalesce(t.to_ms, w.ready_at_ms) "
 		"FROM receipts_due d JOIN members w ON w.id = d.member "
@@ -87,7 +89,7 @@ static int find_due(struct store *s, int64_t now_ms, struct due *out, size_t *n)
 			.due_ms = sqlite3_column_int64(q, 1),
 			.ready_ms = sqlite3_column_int64(q, 2),
 			.node_uusd_per_hour = sqlite3_column_int64(q, 3),
-			.gpus = sqlite3_column_int64(q, 4),
+			.devices = json_loads(store_text(q, 4), 0, NULL),
 			.ready_at_ms = sqlite3_column_int64(q, 5),
 			.heard_ms = sqlite3_column_int64(q, 6),
 			.sum = { sqlite3_column_int64(q, 9), sqlite3_column_int64(q, 10),
@@ -95,6 +97,7 @@ static int find_due(struct store *s, int64_t now_ms, struct due *out, size_t *n)
 			.from_ms = sqlite3_column_int64(q, 12) };
 		snprintf(d->node, sizeof d->node, "%s", store_text(q, 7));
 		snprintf(d->cluster, sizeof d->cluster, "%s", store_text(q, 8));
+		d->gpus = (int64_t)json_array_size(d->devices);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
@@ -108,8 +111,11 @@ static json_t *make_receipt(const struct due *d, const struct meter *piece)
 	json_set_text(record, "job", d->cluster);
 	json_set_time(record, "from", d->from_ms);
 	json_set_time(record, "to", d->to_ms);
-	if (d->gpus)
+	if (d->gpus) {
 		json_set_i64(record, "gpu_seconds", piece->gpu_seconds);
+		if (d->gpus <= DEVICES_MAX)
+			json_set(record, "devices", json_incref(d->devices));
+	}
 	json_set_i64(record, "earned_uusd", piece->earned_uusd);
 	/* what is not the fee is burned, and a credit stands for each dollar of that */
 	json_set_i64(record, "credits", piece->earned_uusd);
@@ -199,6 +205,8 @@ static int due_job(struct market *m, void *ctx)
 	(void)ctx;
 	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = write_due(m, &due[i], now_ms);
+	for (size_t i = 0; i < n; i++)
+		json_decref(due[i].devices);
 	free(due);
 	return rc;
 }

@@ -439,13 +439,11 @@ static int read_usages(struct audited *e, struct usage_rows *rows, struct rules 
 {
 	for (size_t i = 0; i < e->collect.n; i++) {
 		json_t *record = usage_of(e, i);
-		struct usage usage;
-		int rc = usage_from_json(&usage, rules, record, "usage");
+		int rc = usage_rows_add_json(rows, rules, record, "usage");
 
 		json_decref(record);
 		if (rc < 0)
 			return -1;
-		usage_rows_add(rows, &usage);
 	}
 	return 0;
 }

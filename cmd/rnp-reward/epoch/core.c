@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/epoch/groups.h"
+#include "cmd/rnp-reward/epoch/pay.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/money.h"
-
-#define BASE_UNITS UINT64_C(100000000) /* base units of one token */
 
 void epoch_init(struct epoch *e, const struct rules *r, const struct usage_rows *usages)
 {
@@ -152,65 +152,56 @@ static int check_work(const struct usage *u, int64_t epoch_s)
 	return 0;
 }
 
-/* --- who qualifies ------------------------------------------------------------------------- */
-
-static void find_needs(const struct rules *r, const struct usage *u, uint64_t *unmet,
-	uint64_t *waived)
-{
-	*unmet = *waived = 0;
-	for (int k = 0; k < r->nneeds; k++) {
-		bool unknown, met = rules_met(r, k, u, &unknown);
-
-		if (!met)
-			*unmet |= UINT64_C(1) << k;
-		else if (unknown)
-			*waived |= UINT64_C(1) << k;
-	}
-}
-
-static bool qualifies(const struct rules *r, const struct usage *u)
-{
-	uint64_t unmet, waived;
-
-	find_needs(r, u, &unmet, &waived);
-	return !unmet;
-}
-
-/* Checks one usage, and counts it if it qualifies. */
+/* Checks one usage, and counts it if one of its groups of GPUs qualifies. */
 static int admit(const struct pass *p, size_t i, const struct usage *u, struct sums *sums)
 {
-	(void)i;
-	if (check_work(u, p->epoch->epoch_s) < 0)
-		return -1;
-	if (!qualifies(p->epoch->rules, u))
-		return 0;
-	sums->qualified++;
-	for (int f = 0; f < FIELD_USAGE; f++)
-		if (u->value[f] > sums->max[f])
-			sums->max[f] = u->value[f];
+	const struct usage *one;
+	int64_t worked_s = 0;
+	bool any = false;
+	struct groups g;
+
+	groups_init(&g, p->epoch->usages, i, u);
+	while ((one = groups_next(&g))) {
+		if (check_work(one, p->epoch->epoch_s) < 0)
+			return -1;
+		worked_s += one->value[FIELD_WORKED_S];
+		if (!pay_qualifies(p->epoch->rules, one))
+			continue;
+		any = true;
+		for (int f = 0; f < FIELD_USAGE; f++)
+			if (one->value[f] > sums->max[f])
+				sums->max[f] = one->value[f];
+	}
+	if (worked_s > p->epoch->epoch_s)
+		return err_set(EX_DATAERR,
+			"field 'worked_s' of all groups of GPUs is %" PRId64
+			", more than the %" PRId64 " s of the epoch",
+			worked_s, p->epoch->epoch_s);
+	sums->qualified += any;
 	return 0;
 }
 
-/* --- terms and pay ------------------------------------------------------------------------- */
-
-static int does_not_fit(const struct usage *u)
+/* Adds the pay of one group to that of node i. */
+static int add_group(const struct pass *p, size_t i, const struct usage *one,
+	const struct frac weights[PAY_N])
 {
-	char node[ADDRESS_MAX];
+	struct epoch *e = p->epoch;
+	int64_t units;
 
-	address_format(u->node, node);
-	return err_set(EX_DATAERR, "node %s: its pay does not fit 64 bits", node);
-}
+	for (int part = 0; part < PAY_N; part++) {
+		const struct pay *pay = &e->rules->pay[part];
 
-static int pay_amount(struct epoch *e, struct eval *v, size_t i, int part)
-{
-	const struct pay *p = &e->rules->pay[part];
-	struct frac amount;
-
-	if (rules_eval(v, p->amount, &amount) < 0)
-		return -1;
-	if (!frac_mul(&amount, amount, e->scale[part]) ||
-		!frac_floor(amount, BASE_UNITS, &e->pay[i][part]))
-		return does_not_fit(v->env.usage);
+		if (pay->amount) {
+			if (pay_base_units(e, one, part, weights[part], &units) < 0)
+				return -1;
+			if (__builtin_add_overflow(e->pay[i][part], units,
+				    &e->pay[i][part]))
+				return pay_does_not_fit(one);
+		}
+		if (pay->share && part == p->part &&
+			!frac_add(&p->weights[i], p->weights[i], weights[part]))
+			return pay_does_not_fit(one);
+	}
 	return 0;
 }
 
@@ -219,54 +210,27 @@ static int pay_amount(struct epoch *e, struct eval *v, size_t i, int part)
 static int compute_one(const struct pass *p, size_t i, const struct usage *u,
 	struct sums *sums)
 {
-	struct epoch *e = p->epoch;
-	const struct rules *r = e->rules;
-	struct frac weight;
-	struct eval v;
-	int64_t ppm;
+	enum pay_place place = PAY_FIRST;
+	struct frac weights[PAY_N];
+	const struct usage *one;
+	struct groups g;
 
 	(void)sums;
 	if (p->weights)
 		p->weights[i] = FRAC_ZERO;
-	rules_eval_init(&v, r, u, e->epoch_s, e->price_uusd, e->max);
-	if (rules_eval_terms(&v) < 0)
-		return -1;
-	for (int t = 0; t < r->nterms; t++)
-		if (!frac_floor(v.term[t], MONEY_PPM, &ppm))
-			return does_not_fit(u);
-	if (!qualifies(r, u))
-		return 0;
-	for (int part = 0; part < PAY_N; part++) {
-		if (r->pay[part].amount && pay_amount(e, &v, i, part) < 0)
+	groups_init(&g, p->epoch->usages, i, u);
+	while ((one = groups_next(&g))) {
+		bool paid = pay_qualifies(p->epoch->rules, one);
+
+		if (pay_weigh(p->epoch, one, paid ? place : PAY_NOTHING, weights) < 0)
 			return -1;
-		if (!r->pay[part].share)
+		if (!paid)
 			continue;
-		if (rules_eval(&v, r->pay[part].share, &weight) < 0)
+		if (add_group(p, i, one, weights) < 0)
 			return -1;
-		if (part == p->part)
-			p->weights[i] = weight;
+		place = PAY_FURTHER;
 	}
 	return 0;
-}
-
-void epoch_outcome(const struct epoch *e, size_t i, struct outcome *o)
-{
-	const struct rules *r = e->rules;
-	struct eval v;
-
-	usage_rows_get(e->usages, i, &o->usage);
-	find_needs(r, &o->usage, &o->unmet, &o->waived);
-	o->missing = 0;
-	memcpy(o->pay, e->pay[i], sizeof o->pay);
-	o->locked = epoch_locked(e, i);
-	rules_eval_init(&v, r, &o->usage, e->epoch_s, e->price_uusd, e->max);
-	if (rules_eval_terms(&v) < 0)
-		bug("%s", err_get()->text);
-	for (int t = 0; t < r->nterms; t++) {
-		o->missing |= v.missing[t];
-		if (!frac_floor(v.term[t], MONEY_PPM, &o->terms_ppm[t]))
-			bug("a term that fitted");
-	}
 }
 
 /* --- pools --------------------------------------------------------------------------------- */
@@ -421,7 +385,7 @@ static int lock_stake(const struct pass *p, size_t i, const struct usage *u,
 	(void)sums;
 	if (missing <= 0)
 		return 0;
-	units = ((u128)missing * BASE_UNITS + (u128)e->price_uusd - 1) /
+	units = ((u128)missing * PAY_BASE_UNITS + (u128)e->price_uusd - 1) /
 		(u128)e->price_uusd;
 	e->locked[i] = units > (u128)epoch_total(e, i) ? epoch_total(e, i) :
 							 (int64_t)units;

@@ -55,8 +55,15 @@ struct outcome {
 };
 
 /* Gets the result for a node of a computed epoch. The terms are not stored: they are computed
- * anew. */
+ * anew. Of a node with GPUs of several models usage, needs and terms are those of the first group
+ * that qualifies, or of the first. */
 void epoch_outcome(const struct epoch *e, size_t i, struct outcome *o);
+
+/* Gets the results for the groups of GPUs of a node; their pay adds up to the node's, of which no
+ * part is locked here. Returns how many there are; 1: the node's only one. */
+#define EPOCH_GROUPS_MAX 16
+size_t epoch_groups(const struct epoch *e, size_t i,
+	struct outcome groups[EPOCH_GROUPS_MAX]);
 
 static inline bool outcome_qualified(const struct outcome *o)
 {

@@ -18,6 +18,7 @@
 #include "common/base/num.h"
 #include "common/json/schema.h"
 
+#define GROUPS_MAX      15                        /* further ones, by the schema */
 #define FACTOR_MAX_NANO INT64_C(1000000000000000) /* a million */
 
 static void usage_init(struct usage *u)
@@ -27,18 +28,24 @@ static void usage_init(struct usage *u)
 	u->from_ms = u->to_ms = -1;
 }
 
+/* Reads field i, if it is there. */
+static int read_field(const json_t *record, const char *where, int i, uint32_t *known,
+	int64_t *value)
+{
+	int64_t max = i == FIELD_SCORE_PPM ? INT64_C(1000000000000000) :
+					     FIELD_READING_MAX;
+
+	if (!json_object_get(record, field_names[i]))
+		return 0;
+	*known |= UINT32_C(1) << i;
+	return json_get_i64(record, where, field_names[i], 0, max, value);
+}
+
 static int read_fields(struct usage *u, const json_t *record, const char *where)
 {
-	for (int i = 0; i < FIELD_USAGE; i++) {
-		int64_t max = i == FIELD_SCORE_PPM ? INT64_C(1000000000000000) :
-						     FIELD_READING_MAX;
-
-		if (!json_object_get(record, field_names[i]))
-			continue;
-		if (json_get_i64(record, where, field_names[i], 0, max, &u->value[i]) < 0)
+	for (int i = 0; i < FIELD_USAGE; i++)
+		if (read_field(record, where, i, &u->known, &u->value[i]) < 0)
 			return -1;
-		u->known |= (UINT32_C(1) << i);
-	}
 	return 0;
 }
 
@@ -107,19 +114,74 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 	return 0;
 }
 
+static int read_group(struct usage_group *g, struct rules *r, const json_t *group,
+	const char *where)
+{
+	const char *model = NULL;
+	int64_t memory_bytes = 0;
+
+	memset(g, 0, sizeof *g);
+	g->model = RULES_NO_MODEL;
+	if (json_opt_text(group, where, "gpu_model", &model) < 0)
+		return -1;
+	for (int i = 0; i < FIELD_GROUP_N; i++) {
+		if (read_field(group, where, field_of_group[i], &g->known, &g->value[i]) <
+			0)
+			return -1;
+		if (field_of_group[i] == FIELD_GPU_MEMORY_BYTES)
+			memory_bytes = g->value[i];
+	}
+	if (model)
+		g->model = rules_model(r, model, memory_bytes);
+	return 0;
+}
+
+/* Reads the further groups of a record that usage_from_json has taken. Returns how many there are,
+ * or -1. */
+static int read_groups(struct usage_group *groups, struct rules *r, const json_t *record,
+	const char *where)
+{
+	const json_t *list = json_object_get(record, "more_gpus");
+	size_t n = json_array_size(list);
+
+	for (size_t i = 0; i < n; i++)
+		if (read_group(&groups[i], r, json_array_get(list, i), where) < 0)
+			return err_add("more_gpus[%zu]", i);
+	return (int)n;
+}
+
+int usage_rows_add_json(struct usage_rows *rows, struct rules *r, const json_t *record,
+	const char *where)
+{
+	struct usage_group groups[GROUPS_MAX];
+	struct usage usage;
+	int n = usage_from_json(&usage, r, record, where);
+
+	if (n == 0)
+		n = read_groups(groups, r, record, where);
+	if (n < 0)
+		return -1;
+	usage_rows_add(rows, &usage);
+	for (int k = 0; k < n; k++)
+		usage_rows_add_group(rows, &groups[k]);
+	return 0;
+}
+
 /* --- devices -------------------------------------------------------------------------------- */
 
-/* Appends the keys of a record's devices; the record fits its schema. */
+/* Appends the keys of the devices of a record that fits its schema, or of one of its groups. */
 static void add_devices(struct buf *out, const json_t *record)
 {
 	struct usage_device d = { 0 };
-	json_t *uuid;
+	json_t *one;
 	size_t i;
 
-	json_array_foreach(json_object_get(record, "devices"), i, uuid) {
-		collect_device_key(json_string_value(uuid), &d.key);
+	json_array_foreach(json_object_get(record, "devices"), i, one) {
+		collect_device_key(json_string_value(one), &d.key);
 		buf_add(out, &d, sizeof d);
 	}
+	json_array_foreach(json_object_get(record, "more_gpus"), i, one)
+		add_devices(out, one);
 }
 
 static void keep_devices(struct usages *u, const char *data, size_t len)
@@ -202,12 +264,15 @@ static int read_line(void *ctx, char *line, size_t len, const char *where,
 	struct buf *out)
 {
 	struct reading *r = ctx;
+	struct usage_group groups[GROUPS_MAX];
 	json_t *record = NULL;
 	struct usage one;
+	int n = 0;
 
 	if (!usage_from_plain(&one, r->rules, line, len)) {
 		record = json_parse_object(line, len, where);
-		if (!record || usage_from_json(&one, r->rules, record, where) < 0) {
+		if (!record || usage_from_json(&one, r->rules, record, where) < 0 ||
+			(n = read_groups(groups, r->rules, record, where)) < 0) {
 			json_decref(record);
 			return -1;
 		}
@@ -215,6 +280,8 @@ static int read_line(void *ctx, char *line, size_t len, const char *where,
 	remember_where(r->usages, where, &one);
 	keep_wanted(r->usages, &one, line, len, where);
 	buf_add(out, &one, sizeof one);
+	buf_add(out, &n, sizeof n);
+	buf_add(out, groups, (size_t)n * sizeof *groups);
 	add_devices(out, record);
 	json_decref(record);
 	return 0;
@@ -223,15 +290,24 @@ static int read_line(void *ctx, char *line, size_t len, const char *where,
 static int keep(void *ctx, const char *data, size_t len)
 {
 	struct usages *u = ((struct reading *)ctx)->usages;
-
+	const char *end = data + len;
+	struct usage_group group;
 	struct usage one;
+	int n;
 
 	if (u->rows.n == UINT32_MAX - 1)
 		return err_set(EX_DATAERR, "more than %" PRIu32 " usages",
 			UINT32_MAX - 1);
 	memcpy(&one, data, sizeof one);
+	data += sizeof one;
 	usage_rows_add(&u->rows, &one);
-	keep_devices(u, data + sizeof one, len - sizeof one);
+	memcpy(&n, data, sizeof n);
+	data += sizeof n;
+	for (; n > 0; n--, data += sizeof group) {
+		memcpy(&group, data, sizeof group);
+		usage_rows_add_group(&u->rows, &group);
+	}
+	keep_devices(u, data, (size_t)(end - data));
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "cmd/rnp-reward/policy/rules.h"
 #include "cmd/rnp-reward/epoch/usage_rows.h"
 
-#define USAGE_BYTES_MAX 16384 /* largest record */
+#define USAGE_BYTES_MAX 32768 /* largest record */
 
 /* A device that a usage names, by the hash of its uuid. */
 struct usage_device {
@@ -38,6 +38,10 @@ int usages_read(struct usages *u, struct rules *r, char **files, int nfiles);
 
 /* Reads one record that is already parsed. where names it in errors. */
 int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
+	const char *where);
+
+/* Adds such a record with its further groups of GPUs. Returns 0, or -1 with err_set. */
+int usage_rows_add_json(struct usage_rows *rows, struct rules *r, const json_t *record,
 	const char *where);
 
 /* Reads a line of the plain form that rnp-reward itself writes, without building objects:

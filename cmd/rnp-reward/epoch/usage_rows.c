@@ -116,6 +116,33 @@ void usage_rows_add(struct usage_rows *rows, const struct usage *u)
 		rows->pages[rows->npages - 1] = xrealloc(page, room + used);
 }
 
+void usage_rows_add_group(struct usage_rows *rows, const struct usage_group *g)
+{
+	rows->groups = xgrow(rows->groups, &rows->groups_cap, rows->ngroups + 1,
+		sizeof *rows->groups);
+	rows->groups[rows->ngroups] = *g;
+	rows->groups[rows->ngroups++].row = (uint32_t)(rows->n - 1);
+}
+
+size_t usage_rows_groups(const struct usage_rows *rows, size_t i,
+	const struct usage_group **first)
+{
+	size_t low = 0, high = rows->ngroups, n = 0;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (rows->groups[middle].row < i)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*first = rows->groups + low;
+	while (low + n < rows->ngroups && rows->groups[low + n].row == i)
+		n++;
+	return n;
+}
+
 /* --- unpacking ------------------------------------------------------------------------------ */
 
 static uint64_t read_varint(const unsigned char **from)
@@ -289,5 +316,6 @@ void usage_rows_release(struct usage_rows *rows)
 	for (size_t i = 0; i < rows->npages; i++)
 		free(rows->pages[i]);
 	free(rows->pages);
+	free(rows->groups);
 	*rows = (struct usage_rows)USAGE_ROWS_INIT;
 }

@@ -18,6 +18,8 @@ struct usage_rows {
 	size_t npages, cap;
 	int64_t from_ms, to_ms; /* of the first row that has both; most have the same */
 	bool dated;
+	struct usage_group *groups; /* in the order of their rows */
+	size_t ngroups, groups_cap;
 };
 #define USAGE_ROWS_INIT \
 	{               \
@@ -25,6 +27,13 @@ struct usage_rows {
 	}
 
 void usage_rows_add(struct usage_rows *rows, const struct usage *u);
+
+/* Adds a further group of GPUs to the last row; its row is set. */
+void usage_rows_add_group(struct usage_rows *rows, const struct usage_group *g);
+
+/* Finds the further groups of row i. Returns how many there are: nearly always 0. */
+size_t usage_rows_groups(const struct usage_rows *rows, size_t i,
+	const struct usage_group **first);
 
 /* Unpacks row i. Fields that it lacks are 0. */
 void usage_rows_get(const struct usage_rows *rows, size_t i, struct usage *u);

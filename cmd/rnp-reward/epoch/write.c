@@ -109,6 +109,46 @@ static void add_terms(struct buf *out, const struct rules *r, const struct outco
 	buf_adds(out, "},");
 }
 
+/* Appends what a node and a group of its GPUs both have. */
+static void add_outcome(struct buf *out, const struct epoch *e, const struct outcome *o)
+{
+	buf_adds(out,
+		outcome_qualified(o) ? "\"qualified\":true," : "\"qualified\":false,");
+	if (o->unmet || o->waived || o->missing)
+		add_reasons(out, e, o);
+	else
+		buf_adds(out, "\"reasons\":[],");
+	add_terms(out, e->rules, o);
+	add_number(out, "job_base_units", o->pay[PAY_JOB]);
+	buf_addc(out, ',');
+	add_number(out, "availability_base_units", o->pay[PAY_AVAILABILITY]);
+}
+
+/* Appends the groups of a node that has several. */
+static void add_groups(struct buf *out, const struct epoch *e, size_t i)
+{
+	struct outcome groups[EPOCH_GROUPS_MAX];
+	const struct usage_group *more;
+	size_t n;
+
+	if (!usage_rows_groups(e->usages, i, &more))
+		return;
+	n = epoch_groups(e, i, groups);
+	for (size_t k = 0; k < n; k++) {
+		const struct usage *u = &groups[k].usage;
+
+		buf_adds(out, k ? ",{" : ",\"groups\":[{");
+		add_texts(out, "gpu_model",
+			u->model == RULES_NO_MODEL ? "" :
+						     e->rules->models[u->model].name);
+		add_number(out, "gpu_count", u->value[FIELD_GPU_COUNT]);
+		buf_addc(out, ',');
+		add_outcome(out, e, &groups[k]);
+		buf_addc(out, '}');
+	}
+	buf_addc(out, ']');
+}
+
 void reward_write(struct buf *out, const struct epoch *e, size_t i)
 {
 	struct outcome o;
@@ -119,22 +159,14 @@ void reward_write(struct buf *out, const struct epoch *e, size_t i)
 	if (o.usage.has_wallet)
 		add_address(out, "wallet", o.usage.wallet);
 	add_texts(out, "policy", e->rules->policy.name);
-	buf_adds(out,
-		outcome_qualified(&o) ? "\"qualified\":true," : "\"qualified\":false,");
-	if (o.unmet || o.waived || o.missing)
-		add_reasons(out, e, &o);
-	else
-		buf_adds(out, "\"reasons\":[],");
-	add_terms(out, e->rules, &o);
-	add_number(out, "job_base_units", o.pay[PAY_JOB]);
-	buf_addc(out, ',');
-	add_number(out, "availability_base_units", o.pay[PAY_AVAILABILITY]);
+	add_outcome(out, e, &o);
 	buf_addc(out, ',');
 	add_number(out, "base_units", outcome_total(&o));
 	if (o.locked) {
 		buf_addc(out, ',');
 		add_number(out, "locked_base_units", o.locked);
 	}
+	add_groups(out, e, i);
 	buf_adds(out, "}\n");
 }
 

@@ -17,24 +17,22 @@
  * proportion to them. So a clock counts up to what the fastest GPU has, and memory and bandwidth
  * count up to the data sheet of the model. Returns true if *v was above the cap and is now the
  * cap. */
-static bool cap_by_model(const json_t *node, const char *name, int64_t *v)
+static bool cap_by_model(const struct gpu_group *group, const char *name, int64_t *v)
 {
-	struct gpu_group groups[GPUS_MAX];
 	const struct gpu_model *m = NULL;
 	int64_t most = 0;
-	int n;
 
 	if (strcmp(name, "gpu_clock_mhz") == 0)
 		most = GPU_CLOCK_MAX_MHZ;
 	else if (strcmp(name, "gpu_memory_bytes") != 0 &&
 		strcmp(name, "gpu_memory_bandwidth_bps") != 0)
 		return false;
-	n = most ? 0 : gpus_group(node, groups);
-	if (n)
-		m = groups->known;
-	/* no card of this name has such a memory: use the card that has the plain name */
-	if (n && !m)
-		m = gpu_find(groups->model, 0);
+	if (group && !most) {
+		m = group->known;
+		/* no card of this name has such a memory: use the card that has the plain name */
+		if (!m)
+			m = gpu_find(group->model, 0);
+	}
 	if (m)
 		most = strcmp(name, "gpu_memory_bytes") == 0 ?
 			m->memory_bytes :
@@ -72,11 +70,12 @@ static const char *cap_by_verdicts(const json_t *node, const char *name, int64_t
 				      ", which is more than a link carries";
 }
 
-const char *cap_claim(const json_t *node, const char *name, int64_t bandwidth, int64_t *v)
+const char *cap_claim(const json_t *node, const struct gpu_group *group, const char *name,
+	int64_t bandwidth, int64_t *v)
 {
 	const char *capped = cap_by_verdicts(node, name, bandwidth, v);
 
 	if (capped)
 		return capped;
-	return cap_by_model(node, name, v) ? ", which is more than its model has" : "";
+	return cap_by_model(group, name, v) ? ", which is more than its model has" : "";
 }

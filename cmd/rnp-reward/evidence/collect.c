@@ -35,6 +35,7 @@ void collect_release(struct collect *c)
 	free(c->verdicts);
 	free(c->named);
 	free(c->proven);
+	free(c->used);
 	free(c->devices);
 	free(c->work);
 	free(c->up);
@@ -305,6 +306,11 @@ static int take_receipt(struct collect *c, const struct collect_item *item,
 		work->gpu_ms = part_of(gpu_s > GPU_S_MAX ? GPU_S_MAX * 1000 :
 							   gpu_s * 1000,
 			&all, &in);
+	work->used = (uint32_t)c->nused;
+	work->nused = (uint32_t)item->nproven;
+	c->used = xgrow(c->used, &c->used_cap, c->nused + work->nused, sizeof *c->used);
+	for (int i = 0; i < item->nproven; i++)
+		c->used[c->nused++] = collect_device_of(c, &item->proven[i]);
 	append(&node->work, c->work, sizeof *c->work, offsetof(struct collect_work, next),
 		c->nwork++);
 	return 0;

@@ -12,9 +12,6 @@
 #include "common/base/mem.h"
 #include "common/record/policy.h"
 
-/* How the reason begins why a GPU is not paid that stands beside others of another model. */
-#define USAGE_ONE_MODEL "GPUs of one model are paid"
-
 struct collect_item; /* collect_item.h */
 
 struct collect {
@@ -35,6 +32,8 @@ struct collect {
 	size_t nnamed, named_cap;
 	uint32_t *proven; /* the devices that verdicts prove */
 	size_t nproven, proven_cap;
+	uint32_t *used; /* the devices that receipts name */
+	size_t nused, used_cap;
 	struct collect_device *devices;
 	size_t ndevices, devices_cap;
 	struct collect_work *work;

@@ -149,7 +149,16 @@ static int read_verdict(struct collect_item *item, const json_t *record,
 static int read_receipt(struct collect_item *item, const json_t *record,
 	const char *where)
 {
+	const json_t *device;
+	size_t i;
+
 	item->gpu_s = item->earned_uusd = item->credits = -1;
+	json_array_foreach(json_object_get(record, "devices"), i, device) {
+		if (item->nproven == COLLECT_DEVICES_MAX)
+			break;
+		collect_device_key(json_string_value(device),
+			&item->proven[item->nproven++]);
+	}
 	if (json_get_time(record, where, "from", &item->from_ms) < 0 ||
 		json_get_time(record, where, "to", &item->to_ms) < 0 ||
 		json_opt_i64(record, where, "gpu_seconds", 0, JSON_SAFE_INTEGER_MAX,

@@ -54,12 +54,14 @@ struct collect_item {
 	int64_t score_ppm;           /* -1: not stated */
 	const json_t *readings; /* borrowed; NULL: they are in reading, -1: not taken */
 	int64_t reading[COLLECT_READINGS]; /* in the order of collect_readings */
-	int nproven;
+
+	int nproven; /* verdicts and receipts */
 
 	/* receipts; -1: not stated */
 	int64_t gpu_s, earned_uusd, credits;
 
-	/* verdicts: nproven of them; the others are not set. Last, so that an item can be passed on
+	/* verdicts: nproven of them that are proven; receipts: that did the work. The others are
+	 * not set. Last, so that an item can be passed on
 	 * without them */
 	struct device_key proven[COLLECT_DEVICES_MAX];
 };

@@ -48,6 +48,7 @@ struct collect_work { /* a receipt's part in the epoch */
 	int64_t gpu_ms;         /* -1: not stated */
 	uint64_t short_hash[2]; /* the first bytes of the receipt's hash */
 	uint32_t next;
+	uint32_t used, nused; /* the devices that it names, in c->used */
 };
 
 struct collect_up { /* up according to rnp.uptime */
@@ -127,16 +128,21 @@ void collect_take_verdict(struct collect *c, const struct collect_item *item);
  * nothing that is paid. */
 void collect_count_verdict(struct collect *c, size_t i);
 
+/* Returns the number of a device and adds it if it is new, which may move all others. */
+uint32_t collect_device_of(struct collect *c, const struct device_key *key);
+
 /* Return the number of the node that proved a device first, or that passed the challenge of a
  * verdict first, or UINT32_MAX. */
 uint32_t collect_device_owner(const struct collect *c, const struct device_key *key);
 uint32_t collect_challenge_owner(const struct collect *c,
 	const struct collect_verdict *v);
 
-/* Sets *v, the fact of that name in a node record, to the part of it that counts. bandwidth: the
+/* Sets *v, the fact of that name in a node record, to the part of it that counts. group: the GPUs
+ * that it is about, or NULL. bandwidth: the
  * most bytes a second that a verdict measured, 0: none did. Returns what to say of a claim that
  * was above its cap, or "". */
-const char *cap_claim(const json_t *node, const char *name, int64_t bandwidth,
-	int64_t *v);
+struct gpu_group;
+const char *cap_claim(const json_t *node, const struct gpu_group *group, const char *name,
+	int64_t bandwidth, int64_t *v);
 
 #endif

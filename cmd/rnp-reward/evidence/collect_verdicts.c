@@ -56,8 +56,7 @@ uint32_t collect_challenge_owner(const struct collect *c, const struct collect_v
 	return first == UINT32_MAX ? UINT32_MAX : c->verdicts[first].node;
 }
 
-/* Returns the number of a device and adds it if it is new. */
-static uint32_t device_of(struct collect *c, const struct device_key *key)
+uint32_t collect_device_of(struct collect *c, const struct device_key *key)
 {
 	uint64_t *slot;
 
@@ -141,7 +140,7 @@ static void take_passed(struct collect *c, struct collect_node *node,
 	c->proven = xgrow(c->proven, &c->proven_cap, c->nproven + v->nproven,
 		sizeof *c->proven);
 	for (int i = 0; i < item->nproven; i++)
-		c->proven[c->nproven++] = device_of(c, &item->proven[i]);
+		c->proven[c->nproven++] = collect_device_of(c, &item->proven[i]);
 	if (!item->names_challenge)
 		return;
 	v->names_challenge = true;

@@ -45,8 +45,8 @@ static const struct fast_shape proof_shape = { proof_fields, PROOF_FIELDS,
 
 /* Fields of records that this file looks at, by their places in fast_record. */
 static struct {
-	int at, challenge_sha256, credits, earned_uusd, from, gpu_seconds, kind, node,
-		node_record, passed, proof, score_ppm, signer, to;
+	int at, challenge_sha256, credits, devices, earned_uusd, from, gpu_seconds, kind,
+		node, node_record, passed, proof, score_ppm, signer, to;
 } field;
 
 /* What a record of each kind must hold and may hold, proof and signer included. */
@@ -84,12 +84,13 @@ static void find_fields(void)
 		int *place;
 	} places[] = { { "at", &field.at },
 		{ "challenge_sha256", &field.challenge_sha256 },
-		{ "credits", &field.credits }, { "earned_uusd", &field.earned_uusd },
-		{ "from", &field.from }, { "gpu_seconds", &field.gpu_seconds },
-		{ "kind", &field.kind }, { "node", &field.node },
-		{ "node_record", &field.node_record }, { "passed", &field.passed },
-		{ "proof", &field.proof }, { "score_ppm", &field.score_ppm },
-		{ "signer", &field.signer }, { "to", &field.to } };
+		{ "credits", &field.credits }, { "devices", &field.devices },
+		{ "earned_uusd", &field.earned_uusd }, { "from", &field.from },
+		{ "gpu_seconds", &field.gpu_seconds }, { "kind", &field.kind },
+		{ "node", &field.node }, { "node_record", &field.node_record },
+		{ "passed", &field.passed }, { "proof", &field.proof },
+		{ "score_ppm", &field.score_ppm }, { "signer", &field.signer },
+		{ "to", &field.to } };
 	const struct fast_field *f = fast_record.fields;
 
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
@@ -310,6 +311,24 @@ static void bytes_of(unsigned char *out, size_t n, const struct fast_piece *hash
 		out[i] = (unsigned char)(digit_of(hex[0]) << 4 | digit_of(hex[1]));
 }
 
+/* Takes the uuids of a list that fast_read has taken, of COLLECT_DEVICES_MAX at most. */
+static bool take_devices(struct collect_item *item, const struct fast *f,
+	const struct fast_piece *list)
+{
+	const char *text = f->scratch->inner.data + list->at;
+	struct json_plain s = { text, text + list->len };
+	char uuid[132];
+
+	json_plain_take(&s, '[');
+	while (!json_plain_take(&s, ']')) {
+		if (!json_plain_copy(&s, uuid, sizeof uuid))
+			return false;
+		collect_device_key(uuid, &item->proven[item->nproven++]);
+		json_plain_take(&s, ',');
+	}
+	return true;
+}
+
 static void fill_item(struct collect_item *item, const struct fast_piece *pieces,
 	uint64_t seen)
 {
@@ -374,6 +393,9 @@ static bool read_record(struct reader *r, struct fast *f, const struct evidence_
 		!check_proof(r))
 		return false;
 	fill_item(&p->item, pieces, seen);
+	if ((seen & FAST_BIT(field.devices)) &&
+		!take_devices(&p->item, f, &pieces[field.devices]))
+		return false;
 	p->item.nspans = f->npairs;
 	if (!(p->item.kind == COLLECT_NODE ?
 			    own_key(r,

@@ -9,6 +9,10 @@ const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes",
 	"gpu_worked_s", "challenges_passed", "passed_ppm", "reputation_ppm",
 	"staked_uusd", "epoch_s", "price_uusd" };
 
+const enum field field_of_group[FIELD_GROUP_N] = { FIELD_GPU_COUNT,
+	FIELD_GPU_MEMORY_BYTES, FIELD_GPU_CLOCK_MHZ, FIELD_GPU_MEMORY_BANDWIDTH_BPS,
+	FIELD_WORKED_S, FIELD_GPU_WORKED_S };
+
 const char *const factor_names[FACTOR_N] = { "gpu", "vram", "network", "clock",
 	"memory_bandwidth", "cpu" };
 

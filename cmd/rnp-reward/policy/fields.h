@@ -50,6 +50,11 @@ extern const char *const factor_names[FACTOR_N];
 int field_find(const char *name);
 int factor_find(const char *name);
 
+/* Fields that each group of equal GPUs of a node has its own of: fields of the GPUs, and the work
+ * that they did. */
+#define FIELD_GROUP_N 6
+extern const enum field field_of_group[FIELD_GROUP_N];
+
 #define FIELD_NO_MODEL    UINT32_MAX
 #define FIELD_NANO        UINT64_C(1000000000)
 #define FIELD_READING_MAX INT64_C(9007199254740991)
@@ -67,6 +72,14 @@ struct usage {
 	int64_t from_ms, to_ms; /* -1: not in the record */
 	int64_t value[FIELD_USAGE];
 	int64_t factor_nano[FACTOR_N];
+};
+
+/* A further group of equal GPUs of a node: struct usage is of the first. */
+struct usage_group {
+	uint32_t row;   /* of its node */
+	uint32_t model; /* index of rules' models, or FIELD_NO_MODEL */
+	uint32_t known; /* as in struct usage */
+	int64_t value[FIELD_GROUP_N];
 };
 
 #endif

@@ -248,6 +248,7 @@ static void adds_up(void)
 		earned += number_of(r, "earned_uusd");
 		seconds += number_of(r, "gpu_seconds");
 		CHECK_I64(number_of(r, "earned_uusd"), number_of(r, "credits"));
+		CHECK_I64(2, (int64_t)json_array_size(json_object_get(r, "devices")));
 		CHECK(json_get_time(r, "r", "from", &from) == 0 &&
 			json_get_time(r, "r", "to", &to) == 0);
 		CHECK(from >= last_to && to > from);

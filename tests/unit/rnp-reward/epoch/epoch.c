@@ -28,7 +28,6 @@ static void add(const char *fields)
 	unsigned char bytes[32] = { 9 };
 	char node[KEY_ADDRESS_MAX];
 	struct buf text = BUF_INIT;
-	struct usage usage;
 	json_t *record;
 
 	bytes[1] = (unsigned char)(usages.n >> 8);
@@ -38,8 +37,7 @@ static void add(const char *fields)
 		"{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",\"wallet\":\"%s\",%s}",
 		node, node, fields);
 	record = json_parse_object(text.data, text.len, "usage");
-	CHECK(usage_from_json(&usage, &rules, record, "usage") == 0);
-	usage_rows_add(&usages, &usage);
+	CHECK(usage_rows_add_json(&usages, &rules, record, "usage") == 0);
 	json_decref(record);
 	buf_release(&text);
 }
@@ -381,6 +379,80 @@ static void check_bad_policies(void)
 	buf_release(&text);
 }
 
+/* --- groups of GPUs ------------------------------------------------------------------------- */
+
+#define H200S \
+	"\"gpu_model\":\"H200\",\"gpu_count\":2,\"gpu_worked_s\":720000,\"worked_s\":360000"
+#define L4S \
+	"\"gpu_model\":\"L4\",\"gpu_count\":4,\"gpu_worked_s\":604800,\"worked_s\":100000"
+#define DISPLAY \
+	"\"gpu_model\":\"T400 4GB\",\"gpu_count\":1,\"gpu_worked_s\":0,\"worked_s\":0"
+#define NODE_UP     ",\"up_s\":604800,\"down_bps\":900000000,\"up_bps\":900000000"
+#define MORE(x)     ",\"more_gpus\":[{" x "}]"
+#define MORE2(x, y) ",\"more_gpus\":[{" x "},{" y "}]"
+
+static void check_groups(void)
+{
+	struct outcome groups[EPOCH_GROUPS_MAX], o;
+	int64_t pay[4][PAY_N];
+	struct epoch e;
+
+	start("rnp-021");
+	add(H200S NODE_UP);
+	add(L4S NODE_UP);
+	add(H200S NODE_UP MORE2(DISPLAY, L4S));
+	add(DISPLAY NODE_UP MORE(L4S));
+	CHECK(compute(&e, -1) == 0);
+	memcpy(pay, e.pay, sizeof pay);
+	CHECK(pay[0][PAY_JOB] > 0 && pay[1][PAY_JOB] > 0);
+	CHECK_I64(pay[0][PAY_JOB] + pay[1][PAY_JOB], pay[2][PAY_JOB]);
+	CHECK_I64(pay[0][PAY_AVAILABILITY], pay[2][PAY_AVAILABILITY]);
+	CHECK_I64(pay[1][PAY_JOB], pay[3][PAY_JOB]);
+	CHECK_I64(pay[1][PAY_AVAILABILITY], pay[3][PAY_AVAILABILITY]);
+	CHECK_I64(4, (int64_t)e.qualified);
+	CHECK_I64(1, (int64_t)epoch_groups(&e, 0, groups));
+	CHECK_I64(3, (int64_t)epoch_groups(&e, 2, groups));
+	CHECK(outcome_qualified(&groups[0]) && !outcome_qualified(&groups[1]) &&
+		outcome_qualified(&groups[2]));
+	CHECK_I64(pay[0][PAY_JOB], groups[0].pay[PAY_JOB]);
+	CHECK_I64(pay[0][PAY_AVAILABILITY], groups[0].pay[PAY_AVAILABILITY]);
+	CHECK_I64(0, outcome_total(&groups[1]));
+	CHECK_I64(pay[1][PAY_JOB], groups[2].pay[PAY_JOB]);
+	CHECK_I64(0, groups[2].pay[PAY_AVAILABILITY]);
+	/* the node's own result is of the first that qualifies */
+	epoch_outcome(&e, 3, &o);
+	CHECK(outcome_qualified(&o));
+	CHECK_TEXT("L4", rules.models[o.usage.model].name);
+	CHECK_I64(pay[1][PAY_JOB], o.pay[PAY_JOB]);
+	epoch_release(&e);
+
+	/* a share of a pool, whose weight no work moves, is the node's once */
+	start("rnp-006");
+	add("\"gpu_model\":\"RTX 4090\",\"gpu_count\":1" NODE_UP);
+	add("\"gpu_model\":\"RTX 4090\",\"gpu_count\":1" NODE_UP MORE(
+		"\"gpu_model\":\"RTX 3090\",\"gpu_count\":1"));
+	CHECK(compute(&e, 1000) == 0);
+	CHECK_I64(e.pay[0][PAY_JOB], e.pay[1][PAY_JOB]);
+	CHECK_I64(2, (int64_t)e.qualified);
+	epoch_release(&e);
+
+	/* hours beyond the epoch in no group, and not in all together */
+	start("rnp-021");
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"worked_s\":300000" MORE(
+		"\"gpu_model\":\"L4\",\"gpu_count\":1,\"worked_s\":304800"));
+	CHECK(compute(&e, -1) == 0);
+	epoch_release(&e);
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"worked_s\":300000" MORE(
+		"\"gpu_model\":\"L4\",\"gpu_count\":1,\"worked_s\":304801"));
+	CHECK_FAILS(EX_DATAERR, compute(&e, -1));
+	epoch_release(&e);
+	start("rnp-021");
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1" MORE(
+		"\"gpu_model\":\"L4\",\"gpu_count\":1,\"gpu_worked_s\":604801"));
+	CHECK_FAILS(EX_DATAERR, compute(&e, -1));
+	epoch_release(&e);
+}
+
 static void check_bad_epochs(void)
 {
 	struct epoch e;
@@ -471,6 +543,7 @@ int main(void)
 	check_score();
 	check_fractions();
 	check_bad_policies();
+	check_groups();
 	check_bad_epochs();
 	rules_release(&rules);
 	usage_rows_release(&usages);

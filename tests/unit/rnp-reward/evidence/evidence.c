@@ -47,6 +47,10 @@ static const char *const bodies[] = {
 	"\",\"at\":\"2026-11-16T03:00:00Z\",\"job\":\"run 7\"," TIMES
 	",\"gpu_seconds\":7200,\"tokens\":1000000,\"earned_uusd\":1000,\"credits\":0",
 	"\"kind\":\"rnp.receipt\",\"v\":1,\"node\":\"" NODE "\",\"job\":\"x\"," TIMES,
+	"\"kind\":\"rnp.receipt\",\"v\":1,\"node\":\"" NODE "\",\"job\":\"x\"," TIMES
+	",\"devices\":[\"GPU-1\",\"gpu-2\"],\"gpu_seconds\":7200",
+	"\"kind\":\"rnp.receipt\",\"v\":1,\"node\":\"" NODE "\",\"job\":\"x\"," TIMES
+	",\"devices\":[]",
 	"\"kind\":\"rnp.node\",\"v\":1,\"node\":\"" NODE
 	"\",\"at\":\"2026-11-16T03:00:00Z\",\"name\":\"rack 3\",\"wallet\":\"" NODE
 	"\",\"gpus\":[{\"uuid\":\"GPU-1\",\"vendor\":\"NVIDIA\",\"model\":\"NVIDIA H200\","
@@ -71,7 +75,7 @@ static const char *const bodies[] = {
 	"\"labels\":{},\"unknown\":{},\"withheld\":[]",
 };
 
-#define A_NODE 6 /* in bodies */
+#define A_NODE 8 /* in bodies */
 
 #define BODIES (sizeof bodies / sizeof *bodies)
 

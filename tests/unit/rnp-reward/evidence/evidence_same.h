@@ -30,11 +30,14 @@ static inline const char *same_verdict(const struct collect_item *a,
 		memcmp(&a->challenge, &b->challenge, sizeof a->challenge) != 0 ||
 		memcmp(a->node_record, b->node_record, sizeof a->node_record) != 0)
 		return "another verdict";
+	return NULL;
+}
+
+static inline bool same_devices(const struct collect_item *a,
+	const struct collect_item *b)
+{
 	return a->nproven == b->nproven &&
-			memcmp(a->proven, b->proven,
-				(size_t)a->nproven * sizeof *a->proven) == 0 ?
-		NULL :
-		"other devices";
+		memcmp(a->proven, b->proven, (size_t)a->nproven * sizeof *a->proven) == 0;
 }
 
 /* Whether what was appended of a node is what JSON gives. */
@@ -67,6 +70,8 @@ static inline const char *same_item(const struct collect_item *a,
 	if (a->gpu_s != b->gpu_s || a->earned_uusd != b->earned_uusd ||
 		a->credits != b->credits)
 		return "another receipt";
+	if (!same_devices(a, b))
+		return "other devices";
 	return a->kind == COLLECT_VERDICT ? same_verdict(a, b) : NULL;
 }
 
