@@ -11,6 +11,7 @@
 
 #include "cmd/rnp-register/market/meter.h"
 #include "cmd/rnp-register/market/money.h"
+#include "cmd/rnp-register/market/states.h"
 #include "common/base/err.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
@@ -25,6 +26,7 @@ struct checker {
 	struct buf *why;
 	const char *registry; /* who made the proposal */
 	const json_t *offer, *spares;
+	size_t nranks;
 	int64_t uusd, node_uusd; /* of the nodes so far */
 	size_t receipt;          /* the next one */
 };
@@ -122,6 +124,9 @@ static bool check_records(struct checker *c)
 	if (number < 0 || !c->offer)
 		return differs(c,
 			"the booking takes an offer that the proposal does not have");
+	c->nranks = json_array_size(json_object_get(c->offer, "nodes"));
+	if (c->nranks > 64)
+		return differs(c, "the offer has more than 64 nodes");
 	return true;
 }
 
@@ -174,55 +179,118 @@ static bool check_price(struct checker *c, const struct line *l)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-/* What a node has signed of its time. */
+/* What a node has signed of its time, and what follows from the events of all: nothing counts
+ * before all ranks are ready, nor after its run has ended. When another's event came its own events
+ * before and after tell, as clocks differ. */
 struct signed_time {
-	int64_t ready_ms;          /* the most that it said */
-	int64_t first_ms, last_ms; /* when it said ready, and that */
+	int64_t ready_ms; /* the most that it said */
+	int64_t own_ms;   /* for how long it was ready, with the others, by its clock */
+	int64_t seen_ms;  /* its last event */
+	int64_t begin_ms; /* 0: its time does not count */
+	bool closing;     /* it ends with its next event */
+	bool exited;
+	enum node_state ranks[64]; /* as the events so far have them */
 };
+
+static bool goes_on(const struct checker *c)
+{
+	return strcmp(text_of(c->p->booking, "on_node_failure"), "continue") == 0;
+}
+
+/* Whether the time of the line's rank counts, as far as the events have come. */
+static bool counts(const struct checker *c, const struct line *l,
+	const struct signed_time *t)
+{
+	if (t->ranks[l->rank] != NODE_READY || t->exited)
+		return false;
+	if (t->begin_ms && goes_on(c))
+		return true;
+	for (size_t i = 0; i < c->nranks; i++)
+		if (t->ranks[i] < NODE_READY)
+			return false;
+	return true;
+}
+
+static void count(const struct checker *c, const struct line *l, struct signed_time *t,
+	bool own)
+{
+	bool counting = counts(c, l, t);
+
+	if (counting && !t->begin_ms)
+		t->begin_ms = t->seen_ms;
+	if (counting || !t->begin_ms)
+		t->closing = false;
+	else if (!own)
+		t->closing = true;
+	else {
+		t->own_ms += t->seen_ms - t->begin_ms;
+		t->begin_ms = 0;
+		t->closing = false;
+	}
+}
+
+/* Notes what an event, of whomever, says of its rank. */
+static void note_state(const struct checker *c, const json_t *event,
+	struct signed_time *t)
+{
+	int64_t rank = number_of(event, "rank", -1);
+	int state = node_state_find(text_of(event, "to"));
+
+	/* ready is a node's word; it is held against that node's signature with its line */
+	if (rank >= 0 && (size_t)rank < c->nranks && state >= 0 &&
+		(state != NODE_READY || json_object_get(event, "node") ||
+			t->ranks[rank] == NODE_READY))
+		t->ranks[rank] = (enum node_state)state;
+	/* all begin anew with who comes, unless they go on */
+	if (state == NODE_REPLACED && !goes_on(c))
+		t->exited = false;
+}
 
 static bool note_event(struct checker *c, const json_t *event, const struct line *l,
 	struct signed_time *t)
 {
-	int64_t ready_ms = number_of(event, "ready_ms", -1), at_ms = 0;
-	const char *to = text_of(event, "to");
+	bool own = strcmp(text_of(event, "node"), l->node) == 0 &&
+		number_of(event, "rank", -1) == l->rank;
+	int64_t ready_ms = number_of(event, "ready_ms", -1);
 
-	if (strcmp(text_of(event, "node"), l->node) != 0 ||
-		number_of(event, "rank", -1) != l->rank ||
-		strcmp(text_of(event, "cluster"), c->p->cluster) != 0)
+	if (strcmp(text_of(event, "cluster"), c->p->cluster) != 0)
 		return true;
-	if (!is_signed(c, event, "rnp.event", "event", l->node))
+	if (own && !is_signed(c, event, "rnp.event", "event", l->node))
 		return false;
-	if (json_get_time(event, "event", "at", &at_ms) < 0)
+	if (own && json_get_time(event, "event", "at", &t->seen_ms) < 0)
 		return differs(c, "%s", err_get()->text);
-	if (strcmp(to, "ready") == 0 && (!t->first_ms || at_ms < t->first_ms))
-		t->first_ms = at_ms;
-	if (ready_ms > t->ready_ms) {
+	if (own && ready_ms > t->ready_ms)
 		t->ready_ms = ready_ms;
-		t->last_ms = at_ms;
-	}
+	if (own && t->closing)
+		count(c, l, t, own);
+	note_state(c, event, t);
+	t->exited = t->exited || (own && json_object_get(event, "exit"));
+	count(c, l, t, own);
 	return true;
 }
 
 static bool check_time(struct checker *c, const struct line *l)
 {
-	struct signed_time t = { 0, 0, 0 };
+	struct signed_time t = { 0 };
 	const json_t *event;
 	size_t i;
 
 	json_array_foreach(c->p->events, i, event)
 		if (!note_event(c, event, l, &t))
 			return false;
+	if (t.begin_ms)
+		t.own_ms += t.seen_ms - t.begin_ms;
 	if (l->ready_ms > t.ready_ms)
 		return differs(c,
 			"rank %" PRId64 ": %" PRId64
 			" ms are charged, and the node has signed %" PRId64,
 			l->rank, l->ready_ms, t.ready_ms);
-	if (l->ready_ms &&
-		(!t.first_ms || t.last_ms - t.first_ms + CLOCK_SLACK_MS < l->ready_ms))
+	if (l->ready_ms && t.own_ms + CLOCK_SLACK_MS < l->ready_ms)
 		return differs(c,
 			"rank %" PRId64 ": %" PRId64
-			" ms are charged, and it was ready for %" PRId64 " by its events",
-			l->rank, l->ready_ms, t.first_ms ? t.last_ms - t.first_ms : 0);
+			" ms are charged, and it was ready for %" PRId64
+			" by its events and those of the other ranks",
+			l->rank, l->ready_ms, t.own_ms);
 	return true;
 }
 
@@ -346,6 +414,8 @@ static bool check_line(struct checker *c, const json_t *one)
 		.uusd = number_of(one, "uusd", 0),
 		.node_uusd = number_of(one, "node_uusd", 0) };
 
+	if (l.rank < 0 || (size_t)l.rank >= c->nranks)
+		return differs(c, "rank %" PRId64 ": is none of the booking", l.rank);
 	if (l.ready_ms > MARKET_HOURS_MAX * MARKET_HOUR_MS)
 		return differs(c, "rank %" PRId64 ": its time is impossible", l.rank);
 	return check_price(c, &l) && check_time(c, &l) && check_cost(c, &l) &&

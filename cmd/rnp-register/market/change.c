@@ -38,8 +38,8 @@ static int add_member(void *ctx, struct member_row *w)
 		s->live_uusd += w->uusd_per_hour;
 		told_news(s->m, w->node);
 	}
-	if (w->state == NODE_READY) {
-		int64_t ms = s->now_ms - w->ready_at_ms;
+	if (w->counting_ms) {
+		int64_t ms = member_own_ms(w, s->now_ms);
 
 		s->ready_uusd += w->uusd_per_hour;
 		s->unread_uusd += market_cost(w->uusd_per_hour,
@@ -156,6 +156,11 @@ static int settle(struct market *m, struct cluster_row *c, const char *cause,
 	if (sum_up(m, c, now_ms, &s) < 0)
 		return -1;
 	c->state = cluster_state(s.states, s.n);
+	if (rows_run(&m->rows, ROWS_MEMBERS_COUNT, "iiii", c->id, now_ms,
+		    (int64_t)(c->state == NODE_READY),
+		    (int64_t)(c->on_failure == ON_FAILURE_CONTINUE)) < 0 ||
+		(sqlite3_changes(m->rows.s->db) && sum_up(m, c, now_ms, &s) < 0))
+		return -1;
 	c->live = node_state_live(c->state);
 	if (c->state != before)
 		snprintf(c->cause, sizeof c->cause, "%s", cause);
@@ -292,7 +297,7 @@ int change_move(struct market *m, struct cluster_row *c, struct member_row *w,
 int change_read_meter(struct market *m, struct cluster_row *c, struct member_row *w,
 	int64_t ready_ms, int64_t now_ms)
 {
-	int64_t own_ms = now_ms - w->ready_at_ms, most_ms, charge, from_hold;
+	int64_t own_ms = member_own_ms(w, now_ms), most_ms, charge, from_hold;
 
 	if (!w->ready_at_ms)
 		return 0;

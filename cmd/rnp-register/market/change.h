@@ -12,7 +12,8 @@ int change_move(struct market *m, struct cluster_row *c, struct member_row *w,
 	enum node_state to, const char *cause, const char *event, int64_t now_ms);
 
 /* A reading of the meter: w was ready for so long by its own count. The least of that, of our own
- * clock and of what the limit pays for is charged, and what is held is fitted to it. Where nothing
+ * clock (while all were ready, and its run had not ended) and of what the limit pays for is
+ * charged, and what is held is fitted to it. Where nothing
  * was ready yet it changes nothing. Writes no row but the account's: change_move follows. */
 int change_read_meter(struct market *m, struct cluster_row *c, struct member_row *w,
 	int64_t ready_ms, int64_t now_ms);

@@ -105,36 +105,6 @@ int cluster_write(struct registry *g, struct rows *r, const struct cluster_row *
 	return 0;
 }
 
-/* The newest turn of each rank counts; members come in the order of rank and turn. */
-struct ranking {
-	int rank;
-	bool ready;
-	struct cluster_ranks *out;
-};
-
-static int rank_member(void *ctx, struct member_row *w)
-{
-	struct ranking *s = ctx;
-
-	if (w->rank != s->rank && s->rank >= 0)
-		s->out->all_ready = s->out->all_ready && s->ready;
-	s->rank = w->rank;
-	s->ready = w->state == NODE_READY;
-	s->out->restarts += w->turn > 0;
-	return 0;
-}
-
-int cluster_ranks(struct rows *r, int64_t cluster, struct cluster_ranks *out)
-{
-	struct ranking s = { .rank = -1, .out = out };
-
-	*out = (struct cluster_ranks){ .all_ready = true };
-	if (members_each(r, cluster, rank_member, &s) < 0)
-		return -1;
-	out->all_ready = out->all_ready && s.ready;
-	return 0;
-}
-
 /* --- reads ------------------------------------------------------------------------------------ */
 
 int cluster_of_caller(struct registry *g, struct rows *r, struct httpd_reply *reply,

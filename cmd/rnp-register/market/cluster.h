@@ -8,13 +8,6 @@
 int cluster_write(struct registry *g, struct rows *r, const struct cluster_row *c,
 	struct buf *out);
 
-/* What several ranks have in common. */
-struct cluster_ranks {
-	int64_t restarts; /* how often a node took another's rank */
-	bool all_ready;   /* every rank has a node that is ready: run begins */
-};
-int cluster_ranks(struct rows *r, int64_t cluster, struct cluster_ranks *out);
-
 /* Finds a cluster that belongs to the caller. Returns 1; or 0 or -1 with reply filled: 404, also
  * where it is somebody else's, or 503. */
 int cluster_of_caller(struct registry *g, struct rows *r, struct httpd_reply *reply,

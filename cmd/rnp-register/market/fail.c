@@ -91,6 +91,10 @@ static int try_spare(struct market *m, struct cluster_row *c, struct member_row 
 	if (change_move(m, c, w, NODE_REPLACED, cause, NULL, now_ms) < 0)
 		return -1;
 	snprintf(cause, sizeof cause, "in place of %s", w->node);
+	/* also who was done begins anew */
+	if (c->on_failure == ON_FAILURE_RESTART &&
+		rows_run(&m->rows, ROWS_MEMBERS_AGAIN, "i", c->id) < 0)
+		return -1;
 	return change_move(m, c, &fresh, NODE_RESERVED, cause, NULL, now_ms) < 0 ? -1 : 1;
 }
 

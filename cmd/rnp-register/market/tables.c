@@ -128,6 +128,11 @@ static const char *const steps[] = {
 	"CREATE TRIGGER cluster_turns AFTER UPDATE OF live ON clusters "
 	"WHEN new.live <> old.live BEGIN UPDATE accounts SET open = open + new.live - old.live "
 	"WHERE customer = new.customer; END;",
+	/* see struct member_row */
+	"ALTER TABLE members ADD COLUMN counted_ms INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE members ADD COLUMN counting_ms INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE members SET counted_ms = ready_ms WHERE state <> 4;"
+	"UPDATE members SET counting_ms = ready_at_ms WHERE state = 4;",
 	NULL,
 };
 
@@ -140,8 +145,8 @@ const struct store_module market_tables = { "market", steps };
 #define MEMBER                                                                        \
 	"SELECT id, cluster, rank, turn, node, quote, gpus, cause, address, ssh, "    \
 	"state, since_ms, heard_ms, uusd_per_hour, node_uusd_per_hour, ready_at_ms, " \
-	"ready_ms, charged_uusd, node_seq, exit, bytes, bytes_total, artifacts "      \
-	"FROM members WHERE "
+	"ready_ms, charged_uusd, node_seq, exit, bytes, bytes_total, artifacts, "     \
+	"counted_ms, counting_ms FROM members WHERE "
 /* NODE_RELEASING is the last state with a lease */
 #define LIVE "state <= 5"
 
@@ -179,6 +184,15 @@ static const char *const texts[ROWS_STATEMENTS] = {
 		"ready_ms = ?, charged_uusd = ?, node_seq = ?, exit = ?, bytes = ?, "
 		"bytes_total = ?, artifacts = coalesce(nullif(?, ''), artifacts) "
 		"WHERE id = ?",
+	/* The time of a node counts from when all are ready (?3) until it is not, or its run has
+	 * ended; unless (?4) it goes on whatever becomes of the others. */
+	[ROWS_MEMBERS_COUNT] =
+		"UPDATE members SET counted_ms = counted_ms + iif(counting_ms > 0, "
+		"?2 - counting_ms, 0), counting_ms = iif(counting_ms > 0, 0, ?2) "
+		"WHERE cluster = ?1 AND (counting_ms > 0) <> (state = 4 AND exit < 0 AND "
+		"(?3 OR (?4 AND counting_ms > 0)))",
+	[ROWS_MEMBERS_AGAIN] =
+		"UPDATE members SET exit = -1 WHERE cluster = ? AND state = 4",
 	/* whatever happens to one, its peers hear of it */
 	[ROWS_MEMBERS_TOUCH] =
 		"UPDATE members SET changed = (SELECT max(id) FROM events) "
@@ -245,6 +259,11 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_DUE] = CLUSTER "due_ms > 0 AND due_ms <= ? ORDER BY due_ms LIMIT 100",
 	[ROWS_LISTING] = "SELECT body FROM listings WHERE node = ?",
 };
+
+int64_t member_own_ms(const struct member_row *w, int64_t now_ms)
+{
+	return w->counted_ms + (w->counting_ms ? now_ms - w->counting_ms : 0);
+}
 
 int64_t member_number(int64_t id)
 {
@@ -318,6 +337,8 @@ void member_read(sqlite3_stmt *q, struct member_row *w)
 		.exit = sqlite3_column_int64(q, 19),
 		.bytes = sqlite3_column_int64(q, 20),
 		.bytes_total = sqlite3_column_int64(q, 21),
+		.counted_ms = sqlite3_column_int64(q, 23),
+		.counting_ms = sqlite3_column_int64(q, 24),
 	};
 	TEXT(w->node, 4);
 	TEXT(w->quote, 5);

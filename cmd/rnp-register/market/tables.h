@@ -48,11 +48,17 @@ struct member_row {
 	int64_t uusd_per_hour, node_uusd_per_hour;
 	int64_t ready_at_ms; /* when its ready arrived; 0: not yet */
 	int64_t ready_ms;    /* of its time that was charged so far */
+	/* by our own clock: for how long all were ready and its run had not ended, up to the
+	 * last change of that; and since when they are now, 0: not now */
+	int64_t counted_ms, counting_ms;
 	int64_t charged_uusd;
 	int64_t node_seq; /* the last number of its own events */
 	int64_t exit;     /* -1: its run has not ended */
 	int64_t bytes, bytes_total;
 };
+
+/* For how long its time counts so far, by our own clock. */
+int64_t member_own_ms(const struct member_row *w, int64_t now_ms);
 
 /* The number of a lease on its gateway (place.h), while it lives. */
 int64_t member_number(int64_t id);
@@ -72,6 +78,8 @@ enum rows_statement {
 	ROWS_MEMBER_INSERT,
 	ROWS_MEMBER_UPDATE,
 	ROWS_MEMBERS_TOUCH,
+	ROWS_MEMBERS_COUNT,
+	ROWS_MEMBERS_AGAIN,
 	ROWS_LEASE_INSERT,
 	ROWS_LEASE_END,
 	ROWS_DISPUTED,

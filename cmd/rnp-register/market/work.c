@@ -21,6 +21,7 @@ struct peers {
 	struct rows *rows;
 	json_t *list;
 	const char *cluster; /* its name */
+	int64_t restarts;    /* how often a node took another's rank */
 };
 
 static int add_peer(void *ctx, struct member_row *w)
@@ -28,6 +29,7 @@ static int add_peer(void *ctx, struct member_row *w)
 	struct peers *p = ctx;
 	json_t *one;
 
+	p->restarts += w->turn > 0;
 	if (!node_state_live(w->state))
 		return 0;
 	one = json_object();
@@ -85,15 +87,13 @@ static void set_lease(json_t *to, const struct member_row *w)
 static int add_work(struct rows *rows, const struct member_row *w, json_t *list)
 {
 	json_t *one = json_object(), *peers = json_array();
-	struct cluster_ranks ranks;
 	struct cluster_row c;
-	struct peers p = { rows, peers, c.name };
+	struct peers p = { rows, peers, c.name, 0 };
 	int rc = cluster_by_id(rows, w->cluster, &c);
 
 	set_lease(one, w);
 	if (rc == 1 &&
-		(cluster_ranks(rows, c.id, &ranks) < 0 ||
-			members_each(rows, c.id, add_peer, &p) < 0 ||
+		(members_each(rows, c.id, add_peer, &p) < 0 ||
 			set_booking(rows, one, c.id) < 0))
 		rc = -1;
 	if (rc == 1) {
@@ -101,8 +101,9 @@ static int add_work(struct rows *rows, const struct member_row *w, json_t *list)
 		json_set_text(one, "customer", c.customer);
 		json_set_text(one, "booking_sha256", c.booking);
 		json_set(one, "peers", json_incref(peers));
-		json_set_i64(one, "restarts", ranks.restarts);
-		json_set_bool(one, "go", ranks.all_ready);
+		json_set_i64(one, "restarts", p.restarts);
+		/* all who have a lease are ready: run begins */
+		json_set_bool(one, "go", c.state == NODE_READY);
 		json_set_i64(one, "limit_uusd", c.limit_uusd);
 		if (c.ends_ms)
 			json_set_time(one, "ends_at", c.ends_ms);

@@ -12,14 +12,9 @@
 #include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"
-#include "tests/unit/rnp-register/market/serve.h"
+#include "tests/unit/rnp-register/market/booked.h"
 
-#define MINUTE INT64_C(60000)
-#define HOUR   (60 * MINUTE)
-#define DAY    (24 * HOUR)
-#define BEGIN  INT64_C(1767222000000) /* 2025-12-31T23:00:00Z */
-#define PRICE  INT64_C(1234567)
-#define SHARE  INT64_C(1172839)
+#define DAY (24 * HOUR)
 
 /* --- the pure part ---------------------------------------------------------------------------- */
 
@@ -57,132 +52,11 @@ static void pieces_add_up(void)
 
 /* --- a cluster that somebody has booked ------------------------------------------------------- */
 
-static int64_t now_ms;
-
-/* The variable is written in place: threads of the server read it. */
-static void set_clock(int64_t ms)
-{
-	static char variable[] = "RNP_NOW=2025-12-31T23:00:00Z";
-	char text[CLOCK_TEXT_MAX];
-
-	now_ms = ms;
-	clock_format(text, ms);
-	memcpy(variable + 8, text, sizeof variable - 9);
-	putenv(variable);
-}
-
-static void sign(json_t *record, const struct key *key)
-{
-	json_set_text(record, "signer", key->address);
-	json_set_time(record, "at", now_ms);
-	CHECK(signature_add(record, key, now_ms) == 0);
-}
-
-static json_t *make_offer_node(const struct key *key, int64_t price, int64_t share)
-{
-	json_t *one = json_object(), *gpus = json_array();
-
-	json_set_text(one, "node", key->address);
-	json_push_text(gpus, "GPU-1");
-	json_push_text(gpus, "GPU-2");
-	json_set(one, "gpus", gpus);
-	json_set_text(one, "quote",
-		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-	json_set_i64(one, "uusd_per_hour", price);
-	json_set_i64(one, "node_uusd_per_hour", share);
-	return one;
-}
-
-static json_t *make_booking(void)
-{
-	json_t *booking = json_record("rnp.booking"),
-	       *proposal = json_record("rnp.proposal");
-	json_t *offer = json_object(), *nodes = json_array(), *offers = json_array();
-	json_t *spares = json_array();
-
-	json_push(nodes, make_offer_node(&node, PRICE, SHARE));
-	json_push(spares, make_offer_node(&other, PRICE - 1, SHARE - 1));
-	json_set(offer, "nodes", nodes);
-	json_set_i64(offer, "uusd_per_hour", PRICE);
-	json_set_i64(offer, "up_to_uusd", PRICE * 10);
-	json_push(offers, offer);
-	json_set_text(proposal, "job",
-		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-	json_set(proposal, "request", json_record("rnp.job"));
-	json_set_time(proposal, "valid_until", now_ms + MINUTE);
-	json_set(proposal, "offers", offers);
-	json_set(proposal, "spares", spares);
-	sign(proposal, &registrar);
-	json_set(booking, "proposal", proposal);
-	json_set_i64(booking, "offer", 0);
-	json_set_i64(booking, "hours", 10);
-	sign(booking, &customer);
-	return booking;
-}
-
-static void put_cluster(void)
-{
-	json_t *booking = make_booking();
-	unsigned char hash[CANON_HASH_BYTES];
-	struct buf text = BUF_INIT, command = BUF_INIT;
-	char hex[65];
-
-	CHECK(canon_hash_record(hash, booking) == 0);
-	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-	json_write(&text, booking);
-	make_market();
-	buf_addf(&command,
-		"UPDATE clusters SET booking = '%s', body = '%s', live = 1, limit_uusd = 1000000000;"
-		"UPDATE accounts SET deposited_uusd = 1000000000;"
-		"UPDATE members SET state = 3, gpus = '[\"GPU-1\",\"GPU-2\"]', uusd_per_hour = %lld, "
-		"node_uusd_per_hour = %lld",
-		hex, text.data, (long long)PRICE, (long long)SHARE);
-	sql_text(command.data);
-	json_decref(booking);
-	buf_release(&text);
-	buf_release(&command);
-}
-
-static int seq;
-
-static void say(const struct key *key, const char *to, int64_t ready_ms, int want)
-{
-	json_t *event = json_record("rnp.event");
-	struct buf text = BUF_INIT;
-
-	json_set_text(event, "cluster", CLUSTER);
-	json_set_i64(event, "rank", 0);
-	json_set_text(event, "node", key->address);
-	json_set_i64(event, "seq", ++seq);
-	json_set_time(event, "at", now_ms);
-	json_set_text(event, "to", to);
-	if (ready_ms >= 0)
-		json_set_i64(event, "ready_ms", ready_ms);
-	CHECK(signature_add(event, key, now_ms) == 0);
-	json_write(&text, event);
-	CHECK_I64(want, ask("POST", "/v1/events", NULL, text.data, text.len, NULL));
-	json_decref(event);
-	buf_release(&text);
-}
-
 /* Lets the registry do what is due. */
 static void tick(void)
 {
 	receipts_tick(&registry);
 	sql("SELECT 1");
-}
-
-static json_t *get(const char *path, const struct key *key)
-{
-	struct buf body = BUF_INIT;
-	json_t *reply;
-
-	CHECK_I64(200, ask("GET", path, key, NULL, 0, &body));
-	reply = json_parse_object_to(buf_text(&body), body.len, JSON_DEPTH_MAX_LIST,
-		"reply");
-	CHECK(reply != NULL);
-	buf_release(&body);
-	return reply;
 }
 
 static json_t *receipts_now(void)
@@ -209,12 +83,12 @@ static void runs(void)
 	int64_t ready_at = BEGIN + 10 * MINUTE;
 
 	set_clock(ready_at);
-	say(&node, "ready", 0, 201);
+	say(&node, 0, "ready", 0, -1, 201);
 	for (int i = 1; i <= 120; i++) {
 		set_clock(ready_at + i * MINUTE);
 		tick();
 		if (i != 7)
-			say(&node, "ready", i * MINUTE - 11, 201);
+			say(&node, 0, "ready", i * MINUTE - 11, -1, 201);
 		/* midnight came at the 50th minute, and nothing before it */
 		if (i == 49 || i == 55)
 			CHECK_I64(i > 50, (int64_t)count_receipts());
@@ -223,18 +97,13 @@ static void runs(void)
 	}
 	/* it says more than there was: the registry's own time counts */
 	set_clock(ready_at + 121 * MINUTE);
-	say(&node, "ready", 200 * MINUTE, 201);
-	say(&node, "released", 200 * MINUTE, 201);
-	say(&node, "released", 300 * MINUTE, 409);
+	say(&node, 0, "ready", 200 * MINUTE, -1, 201);
+	say(&node, 0, "released", 200 * MINUTE, -1, 201);
+	say(&node, 0, "released", 300 * MINUTE, -1, 409);
 	tick();
 	CHECK_I64(3, (int64_t)count_receipts());
 	tick();
 	CHECK_I64(3, (int64_t)count_receipts());
-}
-
-static int64_t number_of(const json_t *obj, const char *key)
-{
-	return json_integer_value(json_object_get(obj, key));
 }
 
 static void adds_up(void)
@@ -271,18 +140,6 @@ static void adds_up(void)
 
 /* --- the customer checks ---------------------------------------------------------------------- */
 
-static json_t *events_now(void)
-{
-	json_t *reply = get("/v1/events?cluster=" CLUSTER, &customer),
-	       *list = json_array(), *one;
-	size_t i;
-
-	json_array_foreach(json_object_get(reply, "events"), i, one)
-		json_array_append(list, json_object_get(one, "event"));
-	json_decref(reply);
-	return list;
-}
-
 /* Changes one thing, signs it as its author would, and expects this difference; NULL: none. */
 static void finds(const char *want, void (*change)(json_t *reply, json_t *events))
 {
@@ -313,13 +170,6 @@ static void finds(const char *want, void (*change)(json_t *reply, json_t *events
 	json_decref(reply);
 	json_decref(events);
 	buf_release(&why);
-}
-
-/* Signs a changed record anew. */
-static void sign_again(json_t *record, const struct key *key)
-{
-	json_object_del(record, "proof");
-	CHECK(signature_add(record, key, now_ms) == 0);
 }
 
 static json_t *invoice_node(json_t *reply)
@@ -448,7 +298,7 @@ static void checks(void)
 	finds("receipt", lost_receipt);
 	finds("is of something else", richer_receipt);
 	finds("has not signed it", forged_event);
-	finds("by its events", hasty);
+	finds("by its events and", hasty);
 }
 
 int main(void)
@@ -459,7 +309,7 @@ int main(void)
 	pieces_add_up();
 	set_clock(BEGIN);
 	start_with(&config);
-	put_cluster();
+	put_cluster((const struct key *[]){ &node }, 1, &other);
 	runs();
 	adds_up();
 	checks();
