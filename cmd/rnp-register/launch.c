@@ -16,6 +16,7 @@
 #include "cmd/rnp-register/customer/launch.h"
 #include "cmd/rnp-register/customer/ship.h"
 #include "cmd/rnp-register/customer/yaml_tree.h"
+#include "cmd/rnp-register/market/artifacts.h"
 #include "cmd/rnp-register/market/sshkey.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
@@ -32,7 +33,7 @@
 static struct opt_list envs, secrets, drops, ssh_keys;
 static const char *registry, *ca_file, *key_path, *passphrase_file, *cluster_name,
 	*artifacts_dir;
-static int64_t hours;
+static int64_t hours, artifact_bytes;
 static bool check, pass_exit;
 
 static const struct opt opts[] = {
@@ -45,6 +46,8 @@ static const struct opt opts[] = {
 	OPT(LIST, "ssh-key", &ssh_keys, "F", "a public key that may log in; several"),
 	OPT(TEXT, "artifacts", &artifacts_dir, "D",
 		"where artifacts come to (default artifacts/CLUSTER)"),
+	OPT(SIZE, "artifacts-max", &artifact_bytes, "SIZE",
+		"how large those of a rank may be (default as the job says, or 10GiB)"),
 	OPT_SWITCH("exit-code", &pass_exit, "end with the code with which the job ended"),
 	OPT(TEXT, "follow", &cluster_name, "C",
 		"launch nothing: follow this cluster to its end"),
@@ -214,6 +217,8 @@ static int book(struct customer *c, const char *path, char cluster[33])
 	if (rc == 0) {
 		say_warnings(&job);
 		rc = launch_book(&l, &job, cluster);
+		if (!artifact_bytes)
+			artifact_bytes = artifact_bytes_max(job.task);
 	}
 	jobfile_release(&job);
 	for (int i = 0; i < SSH_KEYS_MAX; i++)
@@ -237,7 +242,7 @@ static int follow_to_end(struct customer *c, const char *cluster)
 		prog_info(
 			"still running: rnp-register launch --follow %s goes on from here, rnp-register release %s ends it",
 			cluster, cluster);
-	else if (bring_artifacts(c, record, artifacts_dir) < 0)
+	else if (bring_artifacts(c, record, cluster, artifacts_dir, artifact_bytes) < 0)
 		lost = err_report();
 	rc = out_record(record);
 	json_decref(record);
@@ -263,12 +268,19 @@ static int launch(const char *path)
 
 	if (!registry)
 		return err_set(EX_USAGE, "--registry is missing, or --check");
+	if (cluster_name && !customer_is_cluster(cluster_name))
+		return err_set(EX_USAGE,
+			"--follow %.80s: a cluster's name is 32 digits, 0 to f",
+			cluster_name);
 	if (key_load(&k, key_path, passphrase_file) < 0 || watch_signals() < 0)
 		goto out;
-	if (cluster_name)
+	if (cluster_name) {
 		snprintf(cluster, sizeof cluster, "%s", cluster_name);
-	else if (book(&c, path, cluster) < 0)
+		if (!artifact_bytes)
+			artifact_bytes = ARTIFACT_BYTES_USUAL;
+	} else if (book(&c, path, cluster) < 0) {
 		goto out;
+	}
 	rc = follow_to_end(&c, cluster);
 out:
 	customer_release(&c);

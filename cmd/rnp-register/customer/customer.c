@@ -130,6 +130,11 @@ int customer_put(struct customer *c, const void *text, size_t bytes, char name[6
 	return rc;
 }
 
+bool customer_is_cluster(const char *text)
+{
+	return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
+}
+
 void customer_release(struct customer *c)
 {
 	http_release(&c->http);

@@ -4,6 +4,7 @@
 #define RNP_REGISTER_CUSTOMER_CUSTOMER_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/http/http.h"
@@ -30,6 +31,9 @@ json_t *customer_get(struct customer *c, const char *path, int64_t timeout_ms);
 
 /* Sends a text as a blob, and writes its name. Returns 0, or -1: as http_fetch. */
 int customer_put(struct customer *c, const void *text, size_t bytes, char name[65]);
+
+/* Whether a text is a cluster's name: 32 digits, 0 to f. It becomes part of paths. */
+bool customer_is_cluster(const char *text);
 
 void customer_release(struct customer *c);
 

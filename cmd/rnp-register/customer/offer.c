@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cmd/rnp-register/customer/customer.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
 #include "common/json/json.h"
@@ -117,6 +118,9 @@ int offer_check_cluster(const json_t *proposal, const json_t *cluster)
 			json_string_value(json_object_get(proposal, "signer"))) < 0 ||
 		json_get_array(cluster, "cluster", "nodes", &nodes) < 0)
 		return -1;
+	if (!customer_is_cluster(json_string_value(json_object_get(cluster, "cluster"))))
+		return err_set(EX_DATAERR,
+			"the registry's cluster has no cluster's name");
 	if (json_array_size(nodes) != json_array_size(offered))
 		return err_set(EX_DATAERR,
 			"the registry has booked %zu nodes, and %zu were offered",

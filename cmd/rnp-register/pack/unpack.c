@@ -2,6 +2,7 @@
  * writable by us alone until everything is in it. */
 #include "cmd/rnp-register/pack/unpack.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cmd/rnp-register/pack/beneath.h"
@@ -178,8 +180,43 @@ static int check_size(const struct manifest *m, const struct unpack_config *c)
 	return 0;
 }
 
+/* What is there is left as it is, and nothing is fetched for it. */
+static int check_place(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	int names = 0;
+
+	if (!d)
+		return errno == ENOENT ?
+			0 :
+			err_sys(EX_CANTCREAT, "cannot unpack to '%s'", path);
+	while (names <= 2 && (e = readdir(d)))
+		names++;
+	closedir(d);
+	return names > 2 ? err_set(EX_CANTCREAT, "'%s' is there already", path) : 0;
+}
+
+/* A disk that is too small is not filled first. */
+static int check_disk(const struct unpacker *u)
+{
+	struct statvfs disk;
+	uint64_t free_bytes;
+
+	/* some file systems do not say */
+	if (fstatvfs(u->root, &disk) < 0 || !disk.f_blocks)
+		return 0;
+	free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+	return (uint64_t)u->m->bytes > free_bytes ?
+		err_set(EX_IOERR, "its files have %lld bytes, and the disk has %llu left",
+			(long long)u->m->bytes, (unsigned long long)free_bytes) :
+		0;
+}
+
 static int unpack_at(struct unpacker *u)
 {
+	if (check_disk(u) < 0)
+		return -1;
 	for (size_t i = 0; i < u->m->nentries; i++)
 		if (make_entry(u, &u->m->entries[i]) < 0)
 			return -1;
@@ -215,12 +252,14 @@ int unpack(const struct manifest *m, const char *path, const struct unpack_confi
 	char *beside;
 	int rc;
 
-	if (check_size(m, config) < 0)
+	if (check_size(m, config) < 0 || check_place(path) < 0)
 		return -1;
 	beside = make_beside(path, &u.root);
 	if (!beside)
 		return -1;
 	rc = unpack_at(&u);
+	if (rc == 0 && config->flush && syncfs(u.root) < 0)
+		rc = err_sys(EX_IOERR, "cannot write '%s'", path);
 	/* 0755 as any directory; what rename(2) replaces may only be an empty one */
 	if (rc == 0 && (fchmod(u.root, 0755) < 0 || rename(beside, path) < 0))
 		rc = err_sys(EX_CANTCREAT, "cannot unpack to '%s'", path);

@@ -4,7 +4,9 @@
 #include "cmd/rnp-register/pack/pack.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -342,6 +344,39 @@ static void whole_or_not(void)
 	pack_release(&p);
 }
 
+/* A disk that is too small is left as it is; one that others fill meanwhile, too. */
+static void small_disk(void)
+{
+	struct unpack_config c;
+	struct pack p;
+
+	if (unshare(CLONE_NEWNS) < 0 ||
+		mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mkdir(in_place("small"), 0755) < 0 ||
+		mount("tmpfs", in_place("small"), "tmpfs", 0, "size=64k") < 0) {
+		fprintf(stderr, "SKIPPED: a small disk needs root\n");
+		return;
+	}
+	CHECK(pack_directory(&p, in_place("work"), &plain) == 0);
+	c = unpacking(&p);
+	c.fetch = lie;
+	/* that lie would be found with the first blob */
+	CHECK(unpack(&p.walk.manifest, in_place("small/work"), &c) < 0);
+	CHECK(strstr(err_get()->text, "the disk has") != NULL);
+	err_clear();
+	pack_release(&p);
+	/* a directory is a page of a tmpfs at the least: bytes alone would fit */
+	run("mkdir %s/tiny && for i in $(seq 40); do echo $i >%s/tiny/$i; done", place,
+		place);
+	CHECK(pack_directory(&p, in_place("tiny"), &plain) == 0);
+	c = unpacking(&p);
+	CHECK(unpack(&p.walk.manifest, in_place("small/tiny"), &c) < 0);
+	CHECK(strstr(err_get()->text, "No space left on device") != NULL);
+	err_clear();
+	run("[ -z \"$(ls -A %s/small)\" ] && umount %s/small", place, place);
+	pack_release(&p);
+}
+
 /* What somebody puts there so that packing has no end, or takes all memory. */
 static void bounded(void)
 {
@@ -397,6 +432,7 @@ int main(void)
 	hostile();
 	whole_or_not();
 	bounded();
+	small_disk();
 	run("chmod -R u+rwx %s && rm -r %s", place, place);
 	TEST_END();
 }
