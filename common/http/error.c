@@ -173,13 +173,17 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 }
 
 /* Finds the message in an error body: our registry's {"error": ...}, {"message": ...},
- * Vast's {"msg": ...}, or OpenAI's {"error": {"message": ...}}. */
-static void server_says(const struct http_response *r, char *text, size_t max)
+ * Vast's {"msg": ...}, or OpenAI's {"error": {"message": ...}}. hint: what our market's
+ * {"try": ...} says one can do; "": nothing. */
+static void server_says(const struct http_response *r, char *text, size_t max, char *hint,
+	size_t hint_max)
 {
 	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
 				     NULL;
 	const json_t *error = json_object_get(body, "error");
 	const char *message = json_string_value(error);
+	const char *try = message ? json_string_value(json_object_get(body, "try")) :
+				    NULL;
 	char says[128];
 
 	if (!message)
@@ -194,13 +198,14 @@ static void server_says(const struct http_response *r, char *text, size_t max)
 		http_body_says(r, says, sizeof says);
 		snprintf(text, max, " (HTTP %d)%s", r->status, body ? "" : says);
 	}
+	snprintf(hint, hint_max, "%.200s", try ? try : "");
 	json_decref(body);
 }
 
 static int fail_status(const struct http_transfer *t, const char *url)
 {
 	const struct http_response *r = t->r;
-	char text[480];
+	char text[480], hint[201];
 	size_t n = strlen(url);
 	int code = EXIT_NO;
 
@@ -209,7 +214,7 @@ static int fail_status(const struct http_transfer *t, const char *url)
 	/* a redirect to the same host, which is not followed */
 	if (r->status >= 300 && r->status < 400 && t->moved_to[0])
 		return fail_scheme(t, url);
-	server_says(r, text, sizeof text);
+	server_says(r, text, sizeof text, hint, sizeof hint);
 	if (r->status == 401 || r->status == 403)
 		code = EX_NOPERM;
 	else if (r->status == 400 || r->status == 413 || r->status == 415 ||
@@ -221,6 +226,8 @@ static int fail_status(const struct http_transfer *t, const char *url)
 		code = EX_DATAERR; /* too many redirects, or an unexpected 1xx or 304 */
 	err_set(code, "'%s' %s%s", url,
 		code == EX_TEMPFAIL ? "cannot serve this now" : "refused", text);
+	if (hint[0])
+		err_hint("%s", hint);
 	/* the programs add /v1 themselves */
 	if (r->status == 404 && n > 3 && strcmp(url + n - 3, "/v1") == 0)
 		err_hint("give the URL without /v1");

@@ -639,6 +639,9 @@ teardown() {
 	gateway_record other
 	post /v1/gateways gateway.json
 	error_is 403 "none of this registry"
+	# what a registry says one can do is said by every program
+	refused 77 "none of this registry's (the registry's operator names its gateways, by serve --trust)" \
+		rnp-register submit --registry "$url" gateway.json
 	gateway_record gate
 	run_split rnp-register submit --registry "$url" gateway.json
 	assert_success
