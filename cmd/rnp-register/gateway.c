@@ -169,7 +169,8 @@ static void *keep_table(void *arg)
 				counts.numbers);
 		}
 		if (turn < 0) {
-			prog_error("%s", err_get()->text);
+			prog_error("%s%s%s", err_get()->text,
+				err_get()->hint[0] ? ": " : "", err_get()->hint);
 			err_clear();
 			retry_ms = retry_ms ? 2 * retry_ms : RETRY_FIRST_MS;
 			retry_ms = retry_ms > RETRY_MOST_MS ? RETRY_MOST_MS : retry_ms;
@@ -288,6 +289,19 @@ static const char *own_user(void)
 	return user->pw_name;
 }
 
+/* An address that stands for all of this machine's is none that others can reach. */
+static int check_reachable(void)
+{
+	static const char *const all[] = { "", "0.0.0.0", "::", "*" };
+
+	for (size_t i = 0; registry && i < sizeof all / sizeof *all; i++)
+		if (strcmp(shared.host, all[i]) == 0)
+			return err_set(EX_USAGE,
+				"customers and nodes cannot reach '%s': --external HOST:PORT says where they do",
+				external ? external : listen_on);
+	return 0;
+}
+
 static int write_config(const char *path, const char *user, const char *program)
 {
 	struct gateway_sshd s = { .user = user,
@@ -318,7 +332,8 @@ static int prepare(struct buf *config)
 		gateway_host_key(directory, &shared.host_key) < 0 ||
 		write_config(config->data, user, program) < 0 ||
 		net_split(external ? external : listen_on, "--external", shared.host,
-			&shared.port) < 0)
+			&shared.port) < 0 ||
+		check_reachable() < 0)
 		return -1;
 	snprintf(shared.user, sizeof shared.user, "%s", user);
 	record = make_record();

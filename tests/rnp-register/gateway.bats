@@ -218,6 +218,9 @@ s = socket.socket(socket.AF_UNIX); s.bind("/mnt/sock"); s.listen(); time.sleep(1
 	as_gateway() { on setpriv --reuid 65533 --regid 65533 --clear-groups "$@"; }
 	refused 64 "--listen is required" as_gateway /mnt/bin/rnp-register gateway --keys access.json
 	refused 64 "either --registry or --keys" as_gateway /mnt/bin/rnp-register gateway --listen 127.0.0.1:2222
+	as_gateway /mnt/bin/rnp-register keygen --out /mnt/state/key.json >/dev/null
+	refused 64 "customers and nodes cannot reach '0.0.0.0:2222': --external HOST:PORT says where they do" as_gateway /mnt/bin/rnp-register \
+		gateway --dir /mnt/state --key /mnt/state/key.json --registry http://127.0.0.1:1 --listen 0.0.0.0:2222
 	as_gateway mkdir "/mnt/state/a b"
 	refused 64 "a character that sshd does not take" as_gateway /mnt/bin/rnp-register gateway --dir "/mnt/state/a b" \
 		--listen 127.0.0.1:2222 --keys access.json
