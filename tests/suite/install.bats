@@ -19,6 +19,10 @@ setup_file() {
 	done
 	assert_equal "$(find "$IMAGE" -path "$IMAGE/usr" -prune -o -type f -print)" ""
 	[[ -s $IMAGE/usr/lib/systemd/system/rnp-registry.service ]]
+	# each user of a unit, but those that systemd makes up, is made by a file
+	for p in $(sed -n 's/^User=//p' "$IMAGE"/usr/lib/systemd/system/*.service) rnp-session; do
+		grep -q "^u $p " "$IMAGE"/usr/lib/sysusers.d/*.conf || fail "$p"
+	done
 }
 
 @test "install: bash, zsh and fish have completions, as the programs write them" {

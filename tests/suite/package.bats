@@ -19,7 +19,7 @@ deb() {
 
 @test "package: programs, registry and symbols are apart, and no package has a file of another" {
 	local name files=()
-	for name in rnp rnp-registry rnp-dbg; do
+	for name in rnp rnp-registry rnp-gateway rnp-dbg; do
 		dpkg-deb --field "$(deb "$name")" Package | grep -qx "$name"
 		dpkg-deb --contents "$(deb "$name")" | awk '!/^d/ { print $6 }' >"$name.files"
 		files+=("$name.files")
@@ -28,10 +28,48 @@ deb() {
 	assert_equal "$(grep -c '/usr/bin/rnp-' rnp.files)" 6
 	grep -q rnp-registry.service rnp-registry.files
 	grep -q rnp-heartbeat.service rnp.files
+	grep -q rnp-work.service rnp.files
+	grep -q rnp-gateway.service rnp-gateway.files
+	dpkg-deb --field "$(deb rnp-gateway)" Depends | grep -q openssh-server
 	grep -qvE '^./usr/' rnp.files && fail "outside /usr: $(grep -vE '^./usr/' rnp.files)"
 	# the plug-in for GPUs is packaged only where it was built
 	[[ -e $RNP_BUILD/lib/librnp_cuda.so || ! -e $(deb rnp-cuda) ]]
 	assert_equal "$(dpkg-deb --contents "$(deb rnp)" | awk '$2 != "root/root"')" ""
+}
+
+@test "package: users of sessions and of the gateway are made with or without systemd, and jobs of customers keep the package" {
+	((EUID == 0)) || skip "users are made by root"
+	local name
+	for name in rnp rnp-gateway; do
+		dpkg-deb --control "$(deb $name)" "$name"
+		dpkg-deb --extract "$(deb $name)" image
+	done
+	mkdir -p image/etc image/run/rnp
+	printf '%s\n' 'root:x:0:0::/root:/bin/sh' >image/etc/passwd
+	printf '%s\n' 'root:x:0:' >image/etc/group
+	if command -v systemd-sysusers >/dev/null; then
+		systemd-sysusers --root="$PWD/image" rnp.conf rnp-gateway.conf
+		grep -q '^rnp-session:.*:/:/bin/sh$' image/etc/passwd
+		grep -q '^rnp-gateway:.*:/var/lib/rnp-gateway:/usr/sbin/nologin$' image/etc/passwd
+	fi
+	# without it useradd is asked for the same, and only where there is no such user
+	mkdir bin
+	printf '%s\n' '#!/bin/sh' 'exit 1' >bin/getent
+	printf '%s\n' '#!/bin/sh' 'echo "$*" >>users' >bin/useradd
+	chmod +x bin/*
+	for name in rnp rnp-gateway; do
+		PATH=$PWD/bin /bin/sh "$name/postinst" configure </dev/null
+	done
+	assert_equal "$(sort users)" "--system --home-dir / --shell /bin/sh rnp-session
+--system --home-dir /var/lib/rnp-gateway --shell /usr/sbin/nologin rnp-gateway"
+	sed "s|/run/rnp/state|image/run/rnp/state|; s|/run/systemd/system|none|" rnp/prerm >prerm
+	echo busy >image/run/rnp/state
+	run sh prerm remove
+	assert_failure
+	assert_output --partial "rnp-register setup --no-sell"
+	sh prerm upgrade
+	echo idle >image/run/rnp/state
+	sh prerm remove
 }
 
 @test "package: the plug-ins for GPUs, that for older drivers, too, are in their own package" {
