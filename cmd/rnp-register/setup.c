@@ -176,6 +176,7 @@ static void try_registry(struct setup *s)
 
 	if (!reply && r.status != 404)
 		prog_warn("%s; going on, for the files: Ctrl-C ends it", err_get()->text);
+	s->quoted = json_object_get(reply, "quote") != NULL;
 	err_clear();
 	json_decref(reply);
 	http_release(&http);
@@ -315,9 +316,10 @@ static int price(struct setup *s, const struct buf *node)
 		NULL };
 
 	if (!s->priced) {
-		setup_advise(s,
-			"set its lowest price: rnp-price floor --example > costs.json && ${EDITOR:-vi} costs.json && rnp-register setup%s --costs costs.json",
-			buf_text(&s->again));
+		if (!given.price_uusd && !(given.sell && s->quoted))
+			setup_advise(s,
+				"set its lowest price: rnp-price floor --example > costs.json && ${EDITOR:-vi} costs.json && rnp-register setup%s --costs costs.json",
+				buf_text(&s->again));
 		return 0;
 	}
 	if (copy_from(s, floor, node, (const char *const[]){ "floor_uusd", NULL }) < 0)
@@ -374,7 +376,8 @@ static void advise_services(struct setup *s)
 			"keep it alive and proven: systemctl enable --now rnp-node.timer rnp-heartbeat.service");
 	else
 		setup_advise(s,
-			"keep it alive and proven: rnp-register heartbeat | rnp-bench answer | rnp-register submit");
+			"keep it alive and proven: rnp-register heartbeat%s | rnp-bench answer | rnp-register submit",
+			given.sell ? " --state-from " SELL_RUN "/state" : "");
 	free(real);
 	buf_release(&bin);
 }

@@ -60,6 +60,8 @@ jsonschema.Draft202012Validator(json.load(open("schema"))).validate(json.load(op
 	[[ ! -e image/etc/rnp/price.env && -z $(find image/etc/rnp -name '.*') ]]
 	# what a person writes stays
 	sed -i 's/^RNP_WORK_OPTIONS=.*/RNP_WORK_OPTIONS="--memory 4GiB"/' image/etc/rnp/work.env
+	sell
+	jq -e '.sells == "written" and (has("lacks") | not)' out
 	sell --price 0.50
 	grep -qx 'RNP_WORK_OPTIONS="--memory 4GiB"' image/etc/rnp/work.env
 	assert_equal "$(rnp-register list --quotes --registry "$url" | jq "select(.kind == \"rnp.quote\").ask_uusd")" 500000
@@ -127,7 +129,7 @@ own_machine() {
 		mkdir -p /var/lib/rnp-work /run/rnp
 		mount --bind "$1/work" /var/lib/rnp-work
 		mount --bind "$2" /run/rnp
-		grep -q ^rnp-session: /etc/passwd || echo 'rnp-session:x:65532:65532::/:/bin/sh' >>/etc/passwd
+		sed -i '/^rnp-session:/d' /etc/passwd
 		: >"$1/there"
 		exec sleep 1000000
 	S
@@ -154,9 +156,7 @@ unit() {
 		awk '/^ExecStart=/ { on = 1; sub(/^ExecStart=/, "") } on { more = sub(/\\$/, ""); printf "%s", $0; if (!more) exit }' unit |
 			sed "s|/usr/local/bin/|$RNP_BUILD/bin/|g; ${2:-}"
 	} >"$1.sh"
-	mkdir -p credentials
-	in_machine cat /etc/rnp/key.json >credentials/key
-	chmod 600 credentials/key
+	[[ -e credentials ]] || { mkdir credentials && in_machine install -m 600 /etc/rnp/key.json credentials/key; }
 	CREDENTIALS_DIRECTORY=$PWD/credentials "${IN_MACHINE[@]}" setsid bash "$1.sh" 2>>"$1.err" >/dev/null 3>&- &
 	pids+=("-$!")
 }
@@ -168,10 +168,12 @@ unit() {
 	own_machine
 	sell_here --price 1
 	jq -e '.lacks == []' out || fail "$(cat out)"
+	assert_equal "$(in_machine getent passwd rnp-session | cut -d: -f6,7)" /:/bin/sh
 	: >nothing
 	in_machine mount --bind nothing "$(command -v podman)"
 	in_machine mount --bind nothing "$(PATH=$PATH:/usr/sbin command -v nft)"
 	in_machine sed -i '/^rnp-session:/d' /etc/passwd
+	in_machine mount --bind nothing "$(PATH=$PATH:/usr/sbin command -v useradd)"
 	sell_here --price 1
 	assert_equal "$status" 1
 	jq -e '.sells == "lacks" and .lacks == ["podman: containers", "nft: networks of leases", "user rnp-session: SSH into leases"]' out ||

@@ -23,7 +23,7 @@
 #define RESOLV_BYTES_MAX 65536
 #define DISK_LEAST       (INT64_C(8) << 30)
 #define PODMAN_OLDEST    4
-#define VERSION_MS       20000
+#define TOOL_MS          20000
 
 static const struct {
 	const char *program, *package, *what_for;
@@ -79,7 +79,7 @@ static void look_for_programs(json_t *lacks, json_t *next)
 static void look_at_podman(json_t *lacks, json_t *next)
 {
 	static const char *const args[] = { "podman", "--version", NULL };
-	const struct command c = { .args = args, .netns = -1, .timeout_ms = VERSION_MS };
+	const struct command c = { .args = args, .netns = -1, .timeout_ms = TOOL_MS };
 	struct buf out = BUF_INIT;
 	int major = 0;
 
@@ -247,6 +247,17 @@ size_t ready_gpus(const char **names, struct nvml_gpu *gpus)
 		if (gpus[i].uuid[0])
 			names[count++] = gpus[i].uuid;
 	return count;
+}
+
+bool ready_make_user(void)
+{
+	static const char *const args[] = { "useradd", "--system", "--home-dir", "/",
+		"--shell", "/bin/sh", READY_USER, NULL };
+	const struct command c = { .args = args, .netns = -1, .timeout_ms = TOOL_MS };
+	bool made = !getpwnam(READY_USER) && command_run(&c, NULL) == 0;
+
+	err_clear();
+	return made;
 }
 
 void ready_look(const struct ready_machine *m, json_t *lacks, json_t *next)

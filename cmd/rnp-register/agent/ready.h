@@ -26,6 +26,10 @@ struct ready_machine {
  * many. */
 size_t ready_gpus(const char **names, struct nvml_gpu *gpus);
 
+/* Makes the user that sessions run as, where it lacks. Returns whether it did; a user who cannot be
+ * made is among what lacks. */
+bool ready_make_user(void);
+
 /* Looks for each thing that a lease needs, and tries disk and network as a lease has them, which
  * only root can. Appends to lacks a sentence for each that is missing, and to next the commands
  * that get it, without doubles. */

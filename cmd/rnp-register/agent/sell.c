@@ -184,6 +184,8 @@ static void look(struct setup *s, json_t *lacks)
 		setup_advise(s, "begin as root: sudo rnp-register setup --sell");
 		return;
 	}
+	if (ready_make_user())
+		prog_info("%s: a user for SSH into leases", READY_USER);
 	m.ngpus = ready_gpus(names, gpus);
 	m.resolvers = has_resolvers(s);
 	ready_look(&m, lacks, s->next);
@@ -191,7 +193,7 @@ static void look(struct setup *s, json_t *lacks)
 
 static void look_at_price(struct setup *s, json_t *lacks)
 {
-	if (s->given->price_uusd || s->priced)
+	if (s->given->price_uusd || s->priced || s->quoted)
 		return;
 	json_push_text(lacks, "price: neither --price nor --costs was given");
 	setup_advise(s,
@@ -238,7 +240,7 @@ static void advise_start(struct setup *s)
 	else
 		setup_advise(s,
 			"begin to sell: rnp-register work --key /etc/rnp/key.json --state-to " SELL_RUN
-			"/state, and give heartbeat --state-from " SELL_RUN "/state");
+			"/state");
 }
 
 int sell_begin(struct setup *s, bool started)

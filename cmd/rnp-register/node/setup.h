@@ -34,6 +34,7 @@ struct setup {
 	struct key key;
 	bool ask;
 	bool measured, priced;
+	bool quoted;    /* the registry has a price of it */
 	bool installed; /* the programs stand where services see them, set by setup_units */
 	const char *watts, *kwh, *hardware; /* answers about costs, or NULL */
 	char **kept;                        /* answers, freed at the end */
