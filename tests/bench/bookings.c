@@ -10,7 +10,7 @@
  * Long polls: WAITING requests wait for news of other clusters while events of one arrive; measured
  * is the time from sending the event to the answer of whoever waits for it.
  *
- * Long because all clients, and their signatures, stand in one program that starts the server. */
+ * It is long because all clients, and their signatures, stand in one program with the server. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

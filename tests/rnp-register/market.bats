@@ -416,6 +416,74 @@ teardown() {
 	assert_equal "$(jq -r .state answer.json)" released
 }
 
+@test "market: replace pays the node to its end, and what was refused stays refused" {
+	start_market
+	sells a 1 3600000000
+	sells b 1 3600000000
+	make_key c
+	pays c 9000000000
+	plans
+	local first=a second=b
+	[[ $(jq -r '.offers[0].nodes[0].node' proposal.json) == "$a" ]] || first=b second=a
+	books c
+	becomes_ready "$first" 0
+	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"replace\", rank: 0}" >action.json
+	post /v1/actions action.json
+	assert_equal "$status_code" 200
+	jq -e '.nodes[0] | .state == "releasing" and .cause == "its customer wants another"' answer.json
+	post /v1/actions action.json
+	assert_equal "$status_code" 200
+	# until then it worked; what it says now is what it still gets
+	says "$first" 0 ready '{ready_ms: 3600000}'
+	assert_equal "$status_code" 201
+	asks c "/v1/clusters/$cluster"
+	jq -e '.spent_uusd > 0 and (.nodes | length == 1)' answer.json
+	says "$first" 0 released
+	assert_equal "$status_code" 201
+	asks c "/v1/clusters/$cluster"
+	jq -e --arg node "${!second}" '.state == "reserved" and .nodes[0].state == "replaced" and
+		.nodes[1].turn == 1 and .nodes[1].node == $node' answer.json
+	asks "$second" /v1/work
+	jq -e '.work[0] | .turn == 1 and .restarts == 1' answer.json
+
+	# no spare is left: the node that is there stays
+	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"replace\", rank: 0}" >action.json
+	local i
+	for i in 1 2; do
+		post /v1/actions action.json
+		error_is 409 "no spare"
+	done
+	asks c "/v1/clusters/$cluster"
+	jq -e '.state == "reserved" and .nodes[1].state == "reserved"' answer.json
+	by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"extend\", budget_uusd: 1}" >action.json
+	for i in 1 2; do
+		post /v1/actions action.json
+		error_is 422 "is spent already"
+	done
+}
+
+@test "market: a node that leaves is not replaced in a cluster that its customer releases" {
+	start_market
+	sells a
+	sells b
+	make_key c
+	pays c 9000000
+	plans
+	local first=a
+	[[ $(jq -r '.offers[0].nodes[0].node' proposal.json) == "$a" ]] || first=b
+	books c
+	becomes_ready "$first" 0
+	local what
+	for what in replace release; do
+		by c "{kind: \"rnp.action\", cluster: \"$cluster\", action: \"$what\", rank: 0}" >action.json
+		post /v1/actions action.json
+		assert_equal "$status_code" 200
+	done
+	says "$first" 0 released
+	asks c "/v1/clusters/$cluster"
+	jq -e '.state == "released" and (.nodes | length == 1)' answer.json
+}
+
 @test "market: whoever does not take an assignment, or falls silent, loses it" {
 	start_market
 	sells a

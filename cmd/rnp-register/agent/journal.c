@@ -36,6 +36,7 @@ static const char *const steps[] = {
 	"CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, lease TEXT NOT NULL, "
 	"text TEXT NOT NULL) STRICT;"
 	"CREATE INDEX events_of ON events (lease);",
+	"CREATE UNIQUE INDEX one_turn ON leases (booking, rank, turn);",
 	NULL,
 };
 
@@ -123,9 +124,26 @@ static int take_devices(struct journal *j, const struct lease_row *row,
 	return 0;
 }
 
+/* Whether the lease was here before, or one of the same booking under another name. */
+static int64_t is_known(struct journal *j, const struct lease_row *row)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&j->store, &q,
+		"SELECT 1 FROM leases WHERE id = ? OR "
+		"(booking = ? AND rank = ? AND turn = ?)");
+
+	if (rc == 0) {
+		store_bind(q, "ttii", row->id, row->booking, (int64_t)row->rank,
+			(int64_t)row->turn);
+		rc = store_step(&j->store, q);
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
 static int insert(struct journal *j, struct lease_row *row, const char *assignment)
 {
-	int64_t known = ask_number(j, "SELECT 1 FROM leases WHERE id = ?", row->id, 0);
+	int64_t known = is_known(j, row);
 	int64_t slot = known ?
 		0 :
 		ask_number(j,

@@ -76,19 +76,20 @@ static int replace(struct market *m, struct acting *a, struct cluster_row *c)
 		return -1;
 	if (rc == 0)
 		return refuse(a, 422, "replace: which rank?");
-	if (node_state_live(w.state) &&
-		change_move(m, c, &w, NODE_FAILED, "its customer wants another", NULL,
-			a->record.now_ms) < 0)
+	if (w.state == NODE_REPLACED || w.state == NODE_RELEASING)
+		return refuse(a, 409, "replace: this node is leaving already");
+	rc = change_replace(m, c, &w, node_state_live(w.state), a->record.now_ms);
+	if (rc == 0)
+		return refuse(a, 409, "no spare of the booking is free: book anew");
+	if (rc < 0 || !node_state_live(w.state))
+		return rc < 0 ? -1 : 0;
+	/* it says what it still has to be paid; then the spare gets its rank */
+	if (rows_run(&m->rows, ROWS_MEMBERS_LEAVE, "iii", c->id, INT64_C(1), a->rank) < 0)
 		return -1;
-	if (w.state != NODE_FAILED && w.state != NODE_RELEASED)
-		return refuse(a, 409, "replace: another has this rank already");
-	rc = change_replace(m, c, &w, a->record.now_ms);
-	if (rc == 0)
-		snprintf(a->why, sizeof a->why,
-			"no spare of the booking is free: book anew");
-	if (rc == 0)
-		a->status = 409;
-	return rc < 0 ? -1 : 0;
+	w.leaves = true;
+	return change_move(m, c, &w,
+		w.state == NODE_RESERVED ? NODE_RELEASED : NODE_RELEASING,
+		"its customer wants another", NULL, a->record.now_ms);
 }
 
 /* Who may log in from now on. */
@@ -116,9 +117,27 @@ static int act(struct market *m, struct acting *a, struct cluster_row *c)
 	return strcmp(a->action, "extend") == 0 ? extend(m, a, c) : replace(m, a, c);
 }
 
+/* The same action again has the same answer. Returns 1, 0: it is new, or -1. */
+static int find_answer(struct market *m, struct acting *a)
+{
+	sqlite3_stmt *q = rows_get(&m->rows, ROWS_ACTION);
+	int rc;
+
+	if (!q)
+		return -1;
+	store_bind(q, "t", a->record.sha256);
+	rc = store_step(m->rows.s, q);
+	if (rc == 1)
+		(void)refuse(a, sqlite3_column_int(q, 0), store_text(q, 1));
+	sqlite3_reset(q);
+	return rc;
+}
+
+/* What is refused has changed nothing. */
 static int action_job(struct market *m, void *ctx)
 {
 	struct acting *a = ctx;
+	struct told_mark mark = told_now(m);
 	struct cluster_row c;
 	int rc = cluster_by_name(&m->rows, a->cluster, &c);
 
@@ -127,12 +146,20 @@ static int action_job(struct market *m, void *ctx)
 		return -1;
 	if (rc == 0 || strcmp(c.customer, a->record.signer) != 0)
 		return refuse(a, 404, "you have no such cluster");
-	if (rows_run(&m->rows, ROWS_ACTION_INSERT, "tit", a->record.sha256, c.id,
-		    buf_text(&a->q->body)) < 0)
+	rc = find_answer(m, a);
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (store_exec(m->rows.s, "SAVEPOINT action") < 0 || act(m, a, &c) < 0)
 		return -1;
-	if (!sqlite3_changes(m->rows.s->db))
-		return 0; /* done already */
-	return act(m, a, &c);
+	if (a->status != 200) {
+		told_back(m, mark);
+		if (store_exec(m->rows.s, "ROLLBACK TO action") < 0)
+			return -1;
+	}
+	return store_exec(m->rows.s, "RELEASE action") < 0 ?
+		-1 :
+		rows_run(&m->rows, ROWS_ACTION_INSERT, "titit", a->record.sha256, c.id,
+			buf_text(&a->q->body), (int64_t)a->status, a->why);
 }
 
 /* On the watch's thread: the cluster as it is now. */

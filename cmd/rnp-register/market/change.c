@@ -291,7 +291,11 @@ int change_move(struct market *m, struct cluster_row *c, struct member_row *w,
 		put_event(m, c, w, from, cause, event) < 0 ||
 		rows_run(&m->rows, ROWS_MEMBERS_TOUCH, "ii", c->id, w->id) < 0)
 		return -1;
-	return settle(m, c, cause, now_ms);
+	if (settle(m, c, cause, now_ms) < 0)
+		return -1;
+	return w->leaves && node_state_live(from) && !node_state_live(to) ?
+		change_left(m, c, w, cause, now_ms) :
+		0;
 }
 
 int change_read_meter(struct market *m, struct cluster_row *c, struct member_row *w,
@@ -343,6 +347,9 @@ int change_release(struct market *m, struct cluster_row *c, int64_t rank,
 	struct picked p = { .rank = rank };
 	int rc;
 
+	/* whoever was to be replaced is not any more */
+	if (rows_run(&m->rows, ROWS_MEMBERS_LEAVE, "iii", c->id, INT64_C(0), rank) < 0)
+		return -1;
 	p.rows = xcalloc(256, sizeof *p.rows);
 	rc = members_each(&m->rows, c->id, pick, &p);
 	/* what no agent has taken is free at once */

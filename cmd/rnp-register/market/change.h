@@ -26,10 +26,15 @@ int change_release(struct market *m, struct cluster_row *c, int64_t rank,
 int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 	const char *cause, const char *event, int64_t now_ms);
 
-/* Puts the next spare of the booking in the place of w, which has failed or is released. Returns 1,
- * 0: there is none that is free and not dearer, or -1. */
+/* Puts the next spare of the booking in the place of w, which has failed or is released; look:
+ * only finds out whether one could be. Returns 1, 0: there is none that is free and not dearer, or
+ * -1. */
 int change_replace(struct market *m, struct cluster_row *c, struct member_row *w,
-	int64_t now_ms);
+	bool look, int64_t now_ms);
+
+/* w has left its rank: a spare gets it; without one the cluster is released, or goes on. */
+int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
+	const char *cause, int64_t now_ms);
 
 /* Something is due by c->due_ms: a warning, or its end. */
 int change_due(struct market *m, struct cluster_row *c, int64_t now_ms);

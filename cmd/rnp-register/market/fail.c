@@ -66,15 +66,15 @@ static void member_of_spare(struct member_row *to, const struct member_row *w,
 	buf_release(&gpus);
 }
 
-/* Tries one spare. Returns 1, 0 or -1. */
+/* Tries one spare; look: only looks at it. Returns 1, 0 or -1. */
 static int try_spare(struct market *m, struct cluster_row *c, struct member_row *w,
-	const json_t *spare, int64_t now_ms)
+	const json_t *spare, bool look, int64_t now_ms)
 {
 	struct member_row fresh;
 	char cause[CAUSE_MAX];
 	int rc = may_replace(m, c, w, spare, now_ms);
 
-	if (rc <= 0)
+	if (rc <= 0 || look)
 		return rc;
 	member_of_spare(&fresh, w, spare, now_ms);
 	if (store_exec(m->rows.s, "SAVEPOINT spare") < 0 ||
@@ -99,7 +99,7 @@ static int try_spare(struct market *m, struct cluster_row *c, struct member_row 
 }
 
 int change_replace(struct market *m, struct cluster_row *c, struct member_row *w,
-	int64_t now_ms)
+	bool look, int64_t now_ms)
 {
 	sqlite3_stmt *q = rows_get(&m->rows, ROWS_CLUSTER_BODY);
 	json_t *booking = NULL;
@@ -122,7 +122,7 @@ int change_replace(struct market *m, struct cluster_row *c, struct member_row *w
 	rc = 0;
 	spares = json_object_get(json_object_get(booking, "proposal"), "spares");
 	json_array_foreach(spares, i, spare) {
-		rc = try_spare(m, c, w, spare, now_ms);
+		rc = try_spare(m, c, w, spare, look, now_ms);
 		if (rc)
 			break;
 	}
@@ -130,12 +130,32 @@ int change_replace(struct market *m, struct cluster_row *c, struct member_row *w
 	return rc;
 }
 
+int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
+	const char *cause, int64_t now_ms)
+{
+	char text[CAUSE_MAX];
+	int rc = 0;
+
+	if (c->on_failure != ON_FAILURE_END || w->leaves)
+		rc = change_replace(m, c, w, false, now_ms);
+	if (rc || c->on_failure == ON_FAILURE_CONTINUE)
+		return rc < 0 ? -1 : 0;
+	snprintf(text, sizeof text, "rank %d %s%s: %.300s", w->rank,
+		w->state == NODE_FAILED ? "has failed" : "is released",
+		c->on_failure == ON_FAILURE_END && !w->leaves ? "" :
+								", and no spare is free",
+		cause);
+	if (change_release(m, c, -1, text, now_ms) < 0)
+		return -1;
+	/* of a cluster that has no other node left this is the cause */
+	snprintf(c->cause, sizeof c->cause, "%s", text);
+	return cluster_update(&m->rows, c);
+}
+
 int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 	const char *cause, const char *event, int64_t now_ms)
 {
 	bool started = w->ready_at_ms, leaving = w->state == NODE_RELEASING;
-	char text[CAUSE_MAX];
-	int rc;
 
 	if (!cause[0])
 		cause = "its agent gave no cause";
@@ -145,18 +165,5 @@ int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 		return 0;
 	if (!started)
 		supply_failed(m->supply, w->node, now_ms);
-	if (c->on_failure != ON_FAILURE_END) {
-		rc = change_replace(m, c, w, now_ms);
-		if (rc)
-			return rc < 0 ? -1 : 0;
-	}
-	if (c->on_failure == ON_FAILURE_CONTINUE)
-		return 0;
-	snprintf(text, sizeof text, "rank %d has failed%s: %.300s", w->rank,
-		c->on_failure == ON_FAILURE_END ? "" : ", and no spare is free", cause);
-	if (change_release(m, c, -1, text, now_ms) < 0)
-		return -1;
-	/* of a cluster that has no other node left this is the cause */
-	snprintf(c->cause, sizeof c->cause, "%s", text);
-	return cluster_update(&m->rows, c);
+	return change_left(m, c, w, cause, now_ms);
 }

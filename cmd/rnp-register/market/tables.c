@@ -133,6 +133,10 @@ static const char *const steps[] = {
 	"ALTER TABLE members ADD COLUMN counting_ms INTEGER NOT NULL DEFAULT 0;"
 	"UPDATE members SET counted_ms = ready_ms WHERE state <> 4;"
 	"UPDATE members SET counting_ms = ready_at_ms WHERE state = 4;",
+	"ALTER TABLE members ADD COLUMN leaves INTEGER NOT NULL DEFAULT 0;"
+	/* what was answered */
+	"ALTER TABLE actions ADD COLUMN status INTEGER NOT NULL DEFAULT 200;"
+	"ALTER TABLE actions ADD COLUMN why TEXT NOT NULL DEFAULT '';",
 	NULL,
 };
 
@@ -146,7 +150,7 @@ const struct store_module market_tables = { "market", steps };
 	"SELECT id, cluster, rank, turn, node, quote, gpus, cause, address, ssh, "    \
 	"state, since_ms, heard_ms, uusd_per_hour, node_uusd_per_hour, ready_at_ms, " \
 	"ready_ms, charged_uusd, node_seq, exit, bytes, bytes_total, artifacts, "     \
-	"counted_ms, counting_ms FROM members WHERE "
+	"counted_ms, counting_ms, leaves FROM members WHERE "
 /* NODE_RELEASING is the last state with a lease */
 #define LIVE "state <= 5"
 
@@ -191,6 +195,10 @@ static const char *const texts[ROWS_STATEMENTS] = {
 		"?2 - counting_ms, 0), counting_ms = iif(counting_ms > 0, 0, ?2) "
 		"WHERE cluster = ?1 AND (counting_ms > 0) <> (state = 4 AND exit < 0 AND "
 		"(?3 OR (?4 AND counting_ms > 0)))",
+	/* of one rank (?3), or of all: -1 */
+	[ROWS_MEMBERS_LEAVE] =
+		"UPDATE members SET leaves = ?2 WHERE cluster = ?1 AND " LIVE
+		" AND (?3 < 0 OR rank = ?3)",
 	[ROWS_MEMBERS_AGAIN] =
 		"UPDATE members SET exit = -1 WHERE cluster = ? AND state = 4",
 	/* whatever happens to one, its peers hear of it */
@@ -217,8 +225,9 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_EVENT_INSERT] = "INSERT INTO events (cluster, seq, body) VALUES (?, ?, ?)",
 	[ROWS_EVENTS_AFTER] = "SELECT seq, body FROM events WHERE cluster = ? "
 			      "AND seq > ? ORDER BY seq LIMIT ?",
-	[ROWS_ACTION_INSERT] = "INSERT INTO actions (sha256, cluster, body) "
-			       "VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+	[ROWS_ACTION_INSERT] = "INSERT INTO actions (sha256, cluster, body, status, why) "
+			       "VALUES (?, ?, ?, ?, ?)",
+	[ROWS_ACTION] = "SELECT status, why FROM actions WHERE sha256 = ?",
 	[ROWS_ACCOUNT] =
 		"SELECT deposited_uusd, charged_uusd, held_uusd, open FROM accounts "
 		"WHERE customer = ?",
@@ -339,6 +348,7 @@ void member_read(sqlite3_stmt *q, struct member_row *w)
 		.bytes_total = sqlite3_column_int64(q, 21),
 		.counted_ms = sqlite3_column_int64(q, 23),
 		.counting_ms = sqlite3_column_int64(q, 24),
+		.leaves = sqlite3_column_int(q, 25),
 	};
 	TEXT(w->node, 4);
 	TEXT(w->quote, 5);

@@ -55,6 +55,7 @@ struct member_row {
 	int64_t node_seq; /* the last number of its own events */
 	int64_t exit;     /* -1: its run has not ended */
 	int64_t bytes, bytes_total;
+	bool leaves; /* once it is released another is to have its rank */
 };
 
 /* For how long its time counts so far, by our own clock. */
@@ -80,6 +81,7 @@ enum rows_statement {
 	ROWS_MEMBERS_TOUCH,
 	ROWS_MEMBERS_COUNT,
 	ROWS_MEMBERS_AGAIN,
+	ROWS_MEMBERS_LEAVE,
 	ROWS_LEASE_INSERT,
 	ROWS_LEASE_END,
 	ROWS_DISPUTED,
@@ -87,6 +89,7 @@ enum rows_statement {
 	ROWS_EVENT_INSERT,
 	ROWS_EVENTS_AFTER,
 	ROWS_ACTION_INSERT,
+	ROWS_ACTION,
 	ROWS_ACCOUNT,
 	ROWS_ACCOUNT_ADD,
 	ROWS_ACCOUNT_HOLD,

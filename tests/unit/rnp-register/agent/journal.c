@@ -20,6 +20,7 @@ static struct lease_row lease(const char *id)
 
 	snprintf(r.id, sizeof r.id, "%s", id);
 	snprintf(r.cluster, sizeof r.cluster, "%s", id);
+	snprintf(r.booking, sizeof r.booking, "booking %s", id);
 	return r;
 }
 
@@ -38,7 +39,7 @@ static void check_leases(struct journal *j)
 	const char *one[] = { "GPU-1", "GPU-2" }, *two[] = { "GPU-2" },
 		   *three[] = { "GPU-3" };
 	struct lease_row a = lease("a"), b = lease("b"), c = lease("c"),
-			 again = lease("a");
+			 again = lease("a"), renamed = lease("d");
 
 	CHECK(journal_take(j, &a, "{}", one, 2) == 0);
 	CHECK_FAILS(EXIT_NO, journal_take(j, &b, "{}", two, 1));
@@ -49,6 +50,9 @@ static void check_leases(struct journal *j)
 	CHECK(journal_put(j, &a, NULL) == 0);
 	/* its devices and its slot are free, and it is never taken twice */
 	CHECK_FAILS(EXIT_NO, journal_take(j, &again, "{}", one, 2));
+	/* nor under another name: a booking is for one lease a rank and turn */
+	snprintf(renamed.booking, sizeof renamed.booking, "%s", a.booking);
+	CHECK_FAILS(EXIT_NO, journal_take(j, &renamed, "{}", one, 2));
 	CHECK(journal_take(j, &b, "{}", two, 1) == 0);
 	CHECK_I64(0, b.slot);
 	b.ready_ms = 12345;
