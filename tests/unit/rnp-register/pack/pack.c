@@ -403,7 +403,8 @@ static void bounded(void)
 		target[i] = '/';
 	for (size_t i = 0; i * sizeof target < MANIFEST_BYTES_MAX; i++) {
 		snprintf(name, sizeof name, "long/%zu", i);
-		CHECK(symlink(target, in_place(name)) == 0);
+		CHECK((i ? link(in_place("long/0"), in_place(name)) :
+			   symlink(target, in_place(name))) == 0);
 	}
 	CHECK_FAILS(EX_DATAERR, pack_directory(&p, in_place("long"), &plain));
 	/* pieces: a small file between two large ones each */
