@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/agent.h"
+#include "cmd/rnp-register/agent/cell.h"
 #include "cmd/rnp-register/agent/ready.h"
 #include "cmd/rnp-register/agent/sell.h"
 #include "cmd/rnp-register/commands.h"
@@ -24,7 +25,7 @@
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state_to;
 static const char *dir = SELL_DIR, *run_dir = SELL_RUN, *cdi = CDI_DEFAULT;
-static bool spot;
+static bool spot, files;
 static int64_t part_gpus, max_hours;
 static int64_t cpu_cores, memory_bytes, disk_bytes, up_bits, grace_ms = GRACE_MS;
 static struct opt_list resolvers;
@@ -53,6 +54,7 @@ static const struct opt opts[] = {
 	OPT(TEXT, "cdi", &cdi, "K", "kind of CDI devices (default " CDI_DEFAULT ")"),
 	OPT_IN(DURATION, "grace", &grace_ms, "D", 0, 3600000,
 		"between SIGTERM and SIGKILL (default 30s)"),
+	OPT_SWITCH("files", &files, "be the part that unpacks and packs, without rights"),
 	{ 0 },
 };
 
@@ -130,6 +132,8 @@ static int run(int n, char **args)
 		err_set(EX_NOPERM, "containers of strangers are run by root alone");
 		return err_report();
 	}
+	if (files)
+		return cell_serve() < 0 ? err_report() : EX_OK;
 	watch_signals();
 	c.ngpus = ready_gpus(names, gpus);
 	if (key_load(&key, key_path, passphrase_file) == 0 && fill_sizes(&c) == 0)

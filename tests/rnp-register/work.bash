@@ -66,6 +66,14 @@ blob() {
 	echo "$sha"
 }
 
+# directory NAME TEXT: keeps a directory of one file at the registry, prints the name of its manifest
+directory() {
+	local sha
+	sha=$(blob "$2")
+	blob "$(jq -nc --arg path "$1" --arg sha "$sha" --argjson n "${#2}" '{kind: "rnp.manifest", v: 1, bytes: $n,
+		blobs: [{bytes: $n, sha256: $sha}], files: [{path: $path, mode: 420, bytes: $n, sha256: $sha}]}')"
+}
+
 # booking SCRIPT [JQ]: prints a booking of one node for that script, signed by the customer; the jq program changes it
 booking() {
 	jq -nc --arg customer "$customer" --arg node "$node" --arg quote "$quote_sha256" --arg image "$IMAGE" \

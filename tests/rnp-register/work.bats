@@ -116,6 +116,75 @@ load work
 	wait_until "an idle state" grep -q idle state
 }
 
+@test "work: the agent is killed while it unpacks; the next one unpacks all of it, and follows no link that lies there" {
+	local work mount
+	work=$(directory hello 'from the work directory')
+	mount=$(directory there 'from a mount')
+	mkdir outside
+	assign "$C" "$(booking 'cat hello .rnp/mounts/1/there; ls -A; exit 3' ".blobs = [\"$work\", \"$mount\"]")"
+	touch "reg/hold-$mount"
+	start_agent
+	data=$BOX/work/volumes/$C-0-0/data
+	half_there() { [[ -e $data/unpack/work/hello ]]; }
+	wait_until "half of it" half_there
+	# nothing of it is in its place before all of it is there
+	assert_equal "$(ls -A "$data/work")" ''
+	cell=$(pgrep -P "$agent" -f 'work --files')
+	kill -9 "$agent"
+	wait "$agent" || true
+	gone() { ! [[ -e /proc/$cell ]] || grep -q ') Z' "/proc/$cell/stat"; }
+	wait_until "the end of what unpacked" gone
+	# whoever had been in the container leaves links where the next one is to write
+	ln -s "$BOX/outside" "$data/unpack/work/.rnp"
+	ln -s "$BOX/outside" "$data/unpack/more"
+	rm "reg/hold-$mount"
+	start_agent
+	wait_until "its end" told "$C" '.exit == 3'
+	assert_equal "$(cat "reg/log-$C-0")" $'from the work directoryfrom a mount.rnp\nhello'
+	assert_equal "$(ls -A outside)" ''
+	wait_until "its release" told "$C" '.to == "released"'
+	wait_until "an empty machine" nothing_left
+}
+
+@test "work: a work directory that its disk does not hold is said, and nothing of it stays" {
+	head -c 66000000 /dev/zero >reg/large
+	sha=$(sha256sum <reg/large | cut -d' ' -f1)
+	head -c 11000000 reg/large >reg/piece
+	piece=$(sha256sum <reg/piece | cut -d' ' -f1)
+	mv reg/piece "reg/blobs/$piece"
+	rm reg/large
+	work=$(blob "$(jq -nc --arg sha "$sha" --arg piece "$piece" '{kind: "rnp.manifest", v: 1, bytes: 66000000,
+		blobs: [range(6) | {bytes: 11000000, sha256: $piece}], files: [{path: "x", mode: 420, bytes: 66000000, sha256: $sha}]}')")
+	assign "$C" "$(booking true ".blobs = [\"$work\"]")"
+	start_agent
+	wait_until "its failure" told "$C" '.to == "failed" and (.cause | contains("No space left"))'
+	wait_until "an empty machine" nothing_left
+	assign "$D" "$(booking true ".proposal.request.disk_bytes = 33554432 | .blobs = [\"$work\"]")"
+	wait_until "another's failure" told "$D" '.to == "failed" and (.cause | contains("more than the 33554432 allowed"))'
+	wait_until "an empty machine" nothing_left
+}
+
+@test "work: artifacts are kept; those without an end are refused with the cause, and the lease ends all the same" {
+	assign "$C" "$(booking 'out=/run/rnp-out; mkdir $out/artifacts; echo one >$out/artifacts/a; echo 1 >$out/collected; echo first
+		while [ ! -e go ]; do sleep 0.1; done; truncate -s 1000000000000 $out/artifacts/a; echo 2 >$out/collected; echo second
+		while [ ! -e on ]; do sleep 0.1; done; rm $out/artifacts/a; ln -s /proc $out/artifacts/p; mkfifo $out/artifacts/f
+		ln -s a $out/artifacts/l; echo 3 >$out/collected; while :; do sleep 1; done' '.artifacts = {paths: ["x"], every_s: 3600}')"
+	start_agent
+	wait_until "its first artifacts" told "$C" '.to == "ready" and .artifacts'
+	kept=$(jq -r 'select(.artifacts).artifacts' reg/events.jsonl)
+	assert_equal "$(jq -c '[.files[] | [.path, .bytes]]' "reg/blobs/$kept")" '[["a",4]]'
+	work=$BOX/work/volumes/$C-0-0/data/work
+	touch "$work/go"
+	wait_until "a refusal" told "$C" '.to == "ready" and ((.cause // "") | test("artifacts were not kept: .*more than 67108864 bytes"))'
+	touch "$work/on"
+	others() { [[ $(jq -s --arg k "$kept" 'map(select(.artifacts and .artifacts != $k)) | length' reg/events.jsonl) == 1 ]]; }
+	wait_until "other artifacts" others
+	assert_equal "$(jq -sr 'map(select(.artifacts))[1].artifacts' reg/events.jsonl | xargs -I% jq -c '[.files[].path]' reg/blobs/%)" '["l"]'
+	change "$C" '.want = "release"'
+	wait_until "its release" told "$C" '.to == "released"'
+	wait_until "an empty machine" nothing_left
+}
+
 @test "work: kills at random instants lose no lease, double none, and leave nothing" {
 	kill_rounds 4 7
 }

@@ -6,7 +6,7 @@
 serves on a free port of loopback, which it writes to DIR/port. DIR/work.json is the list of assignments as GET /v1/work has
 them, read anew for each question; "state" and "seq" follow the events of the node. DIR/events.jsonl gets each event once,
 DIR/log-CLUSTER-RANK what is logged, DIR/listings.jsonl the listings; DIR/quotes.jsonl has the quotes of the node, DIR/blobs/HASH the blobs. A file DIR/away
-makes it answer 503 to everything, DIR/hold keeps states where they are."""
+makes it answer 503 to everything, DIR/hold keeps states where they are, DIR/hold-HASH does not give a blob before it is gone."""
 
 import http.server
 import json
@@ -123,12 +123,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with open(path("gateways.json"), "rb") as f:
                 return self.answer(200, f.read(), "application/json")
         if url.path.startswith("/v1/blobs/"):
+            while here("hold-" + os.path.basename(url.path)):
+                time.sleep(0.02)
             try:
                 with open(path("blobs", os.path.basename(url.path)), "rb") as f:
                     return self.answer(200, f.read(), "application/octet-stream")
             except OSError:
                 pass
         return self.answer(404, {"error": "not found"})
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        with open(path("blobs", os.path.basename(urllib.parse.urlsplit(self.path).path)), "wb") as f:
+            f.write(body)
+        return self.answer(201, {})
 
     def do_POST(self):
         url = urllib.parse.urlsplit(self.path)
@@ -137,6 +145,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(503, {"error": "away"})
         if url.path == "/v1/events":
             return self.post_event(body)
+        if url.path == "/v1/blobs":
+            asked = json.loads(body)["sha256"]
+            return self.answer(200, {"missing": [{"sha256": name} for name in asked if not here(os.path.join("blobs", name))]})
         if url.path == "/v1/listings":
             with LOCK, open(path("listings.jsonl"), "ab") as f:
                 f.write(body + b"\n")

@@ -236,7 +236,7 @@ static void take_entry(struct agent *a, struct http *http, const json_t *entry,
 	json_write(&text, entry);
 	l = find_lease(a, as.id);
 	if (l)
-		lease_tell(l, buf_text(&text));
+		lease_tell(l, buf_text(&text), !as.release);
 	else
 		consider(a, http, &as, buf_text(&text));
 	for (size_t i = 0; i < a->nleases; i++)
@@ -261,7 +261,7 @@ static int take_list(struct agent *a, struct http *http, const struct http_respo
 		take_entry(a, http, entry, listed);
 	for (i = 0; i < a->nleases; i++)
 		if (!listed[i])
-			lease_tell(a->leases[i], NULL);
+			lease_tell(a->leases[i], NULL, false);
 	rc = 0;
 out:
 	json_decref(reply);

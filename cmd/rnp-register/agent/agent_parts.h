@@ -32,6 +32,7 @@ struct lease {
 	char *news; /* what the registry says now, as text; NULL: nothing new; under lock */
 	bool vanished; /* the registry lists it no more; under lock */
 	_Atomic int over;
+	struct http_abort abort; /* of what it sends and fetches while it is wanted */
 
 	/* of its thread alone */
 	json_t *entry; /* what now is read from */
@@ -44,8 +45,10 @@ struct lease {
 	struct buf unsent; /* of the log */
 	int64_t seen_ns;   /* when it was last seen to run; 0: does not */
 	int64_t told_ns, kept_ns,
-		logged_ns;     /* last report, last row written, last piece of log */
-	int64_t collected;     /* how often its artifacts were sent on */
+		logged_ns; /* last report, last row written, last piece of log */
+	int64_t collected; /* how often its artifacts were collected when they were sent last */
+	int64_t kept_again_ns; /* they are not looked at before */
+	bool kept_told;        /* that they cannot be sent */
 	char peers_sha256[65]; /* of the peers whose names the container has */
 	/* SSH (lease_session.c): its program, and what that was told; directory empty: none */
 	struct process session;
@@ -116,8 +119,8 @@ void *events_thread(void *agent);
 /* Begins a lease's thread. assignment: JSON. Returns NULL with err_set. */
 struct lease *lease_start(struct agent *a, const struct lease_row *row,
 	const char *assignment);
-/* The registry says this of it now; NULL: it lists it no more. */
-void lease_tell(struct lease *l, const char *assignment);
+/* The registry says this of it now; NULL: it lists it no more. wanted: it is to go on. */
+void lease_tell(struct lease *l, const char *assignment, bool wanted);
 /* Waits for its thread, and frees it. */
 void lease_join(struct lease *l);
 
@@ -151,7 +154,7 @@ void lease_kick(struct lease *l);       /* whoever waits looks again */
 void lease_leave_gate(struct lease *l); /* before its file goes */
 /* Fetches a blob of the booking to a file or a buffer, and checks its hash. */
 int lease_fetch(struct lease *l, const char *sha256, size_t max, struct buf *out);
-/* Unpacks the work directory. */
+/* lease_unpack.c: unpacks the work directory, the mounts, and what was kept of this rank before. */
 int lease_unpack(struct lease *l);
 
 /* Sends what the log has; all: to its end. */
@@ -162,7 +165,14 @@ void lease_send_log(struct lease *l, bool all);
 void lease_artifact_lines(struct buf *paths, struct buf *every, const struct lease *l);
 const char *lease_artifacts_before(const struct lease *l);
 /* Sends on what the container has collected since the last time; name: of its manifest, "" where
- * there is nothing new. Returns 0, or -1 with err_set. */
+ * there is nothing new. It ends where the lease is to (75). Returns 0, or -1 with err_set. */
 int lease_send_artifacts(struct lease *l, char name[65]);
+
+/* The first of its users on this machine. */
+uint32_t lease_first_id(const struct lease *l);
+/* What one lease gets of the disk. */
+int64_t lease_disk_bytes(const struct lease *l);
+/* Whether what its thread does should end: for cells, with a lease as ctx. */
+bool lease_is_unwanted(void *lease);
 
 #endif

@@ -26,6 +26,14 @@ bool lease_is_ending(const struct lease *l)
 	return l->ends || l->now.release || agent_is_stopping(l->agent);
 }
 
+bool lease_is_unwanted(void *lease)
+{
+	struct lease *l = lease;
+
+	lease_look(l, 0);
+	return lease_is_ending(l);
+}
+
 /* Reads what the registry says now. What does not read, or is about another booking, devices or
  * price than those that were verified, is passed over: the last word stands. */
 static void take_news(struct lease *l, char *text)
@@ -64,8 +72,10 @@ void lease_look(struct lease *l, int64_t wait_ms)
 		take_news(l, news);
 }
 
-void lease_tell(struct lease *l, const char *assignment)
+void lease_tell(struct lease *l, const char *assignment, bool wanted)
 {
+	if (!wanted)
+		http_abort(&l->abort);
 	pthread_mutex_lock(&l->lock);
 	if (assignment) {
 		free(l->news);
@@ -200,6 +210,7 @@ static void free_lease(struct lease *l)
 	lease_session_close(l);
 	sandbox_close(l->engine);
 	http_release(&l->http);
+	http_abort_close(&l->abort);
 	engine_log_close(&l->log);
 	lease_leave_gate(l);
 	buf_release(&l->unsent);
@@ -219,6 +230,7 @@ struct lease *lease_start(struct agent *a, const struct lease_row *row,
 	l->agent = a;
 	l->row = *row;
 	l->gate = -1;
+	l->abort = (struct http_abort)HTTP_ABORT_INIT;
 	l->log = (struct engine_log)ENGINE_LOG_INIT;
 	l->log.file = row->log_file;
 	l->log.bytes = row->log_bytes;
@@ -229,7 +241,8 @@ struct lease *lease_start(struct agent *a, const struct lease_row *row,
 	pthread_condattr_destroy(&mono);
 	l->news = xstrdup(assignment);
 	l->engine = sandbox_open(&a->place, row->id);
-	if (l->engine && pthread_create(&l->thread, NULL, lease_thread, l) == 0)
+	if (l->engine && http_abort_open(&l->abort) == 0 &&
+		pthread_create(&l->thread, NULL, lease_thread, l) == 0)
 		return l;
 	if (l->engine)
 		err_set(EX_OSERR, "cannot start a thread");
@@ -242,6 +255,7 @@ void lease_join(struct lease *l)
 	pthread_mutex_lock(&l->lock);
 	pthread_cond_signal(&l->changed);
 	pthread_mutex_unlock(&l->lock);
+	http_abort(&l->abort);
 	pthread_join(l->thread, NULL);
 	free_lease(l);
 }

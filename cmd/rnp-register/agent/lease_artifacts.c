@@ -1,18 +1,19 @@
 /* lease_artifacts.c - what a job wants kept: the container puts it into its folder "out"
  * (start.sh), and here it is packed and sent; what was kept of a rank before is given to its next
  * container. */
-#include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
-#include "cmd/rnp-register/pack/pack.h"
+#include "cmd/rnp-register/agent/cell.h"
 #include "cmd/rnp-register/pack/transfer.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
+
+#define PACK_MS      300000
+#define BYTES_PER_MS 20000 /* that are read and hashed, on a busy machine */
 
 static const json_t *artifacts_of(const struct lease *l)
 {
@@ -42,56 +43,69 @@ const char *lease_artifacts_before(const struct lease *l)
 	return artifacts_of(l) && name && strlen(name) == 64 ? name : NULL;
 }
 
-/* Packs the directory that is open at fd, whatever its path has become, and sends it. */
-static int send_directory(struct lease *l, int fd, char name[65])
+/* What a cell has packed is read from there while it is sent. */
+struct sending {
+	struct lease *l;
+	struct cell *cell;
+	const struct manifest_blob *blobs;
+};
+
+static int read_blob(void *ctx, size_t i, struct buf *out)
 {
-	const struct pack_config config = { .rules = false };
+	struct sending *s = ctx;
+
+	return cell_read(s->cell, i, s->blobs[i].bytes, out);
+}
+
+static int send_packed(struct lease *l, struct cell *cell, char name[65])
+{
 	const struct agent_config *c = l->agent->c;
 	struct transfer t = { .http = &l->http,
 		.base = c->registry,
 		.ca = c->ca,
 		.key = c->key,
 		.cluster = l->row.cluster,
-		.abort = &l->agent->abort };
-	struct pack p = { 0 };
-	char path[40];
-	int rc;
+		.abort = &l->abort };
+	struct manifest_blob *blobs = NULL;
+	struct sending s = { .l = l, .cell = cell };
+	struct transfer_source from = { .read = read_blob, .ctx = &s };
+	int rc = cell_pack(cell, "artifacts", lease_disk_bytes(l), &blobs, &from.n);
 
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	if (pack_directory(&p, path, &config) < 0)
-		return -1;
-	rc = transfer_upload(&t, &p);
+	if (rc == 0) {
+		s.blobs = from.blobs = blobs;
+		rc = transfer_send(&t, &from);
+	}
 	if (rc == 0)
-		sodium_bin2hex(name, 65, p.sha256, sizeof p.sha256);
-	pack_release(&p);
+		sodium_bin2hex(name, 65, blobs[from.n - 1].sha256, SHA256_BYTES);
+	free(blobs);
 	return rc;
 }
 
 int lease_send_artifacts(struct lease *l, char name[65])
 {
-	struct buf out = BUF_INIT;
 	int64_t n = sandbox_collected(&l->agent->place, l->row.id);
-	int dir = -1, fd = -1, rc = 0;
+	struct cell_config config = { .first_id = lease_first_id(l),
+		.ids = AGENT_IDS,
+		.stop = lease_is_unwanted,
+		.ctx = l,
+		.timeout_ms = PACK_MS + lease_disk_bytes(l) / BYTES_PER_MS };
+	struct cell cell = CELL_INIT;
+	int rc;
 
 	name[0] = '\0';
 	if (!artifacts_of(l) || n == l->collected)
 		return 0;
-	sandbox_out(&out, &l->agent->place, l->row.id);
-	dir = open(buf_text(&out), O_PATH | O_DIRECTORY | O_CLOEXEC);
-	/* the folder is the container's: it may have become a link to anywhere */
-	if (dir >= 0)
-		fd = openat(dir, "artifacts",
-			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0)
-		rc = send_directory(l, fd, name);
-	else if (errno != ENOENT)
-		rc = err_sys(EX_IOERR, "cannot read the artifacts");
+	config.dir = sandbox_folder(&l->agent->place, l->row.id, "out");
+	if (config.dir < 0)
+		return -1;
+	rc = cell_open(&cell, &config);
 	if (rc == 0)
+		rc = send_packed(l, &cell, name);
+	cell_close(&cell);
+	close(config.dir);
+	/* what will not be otherwise is not tried again */
+	if (rc == 0 ||
+		(err_get()->code != EX_TEMPFAIL && err_get()->code != EX_UNAVAILABLE))
 		l->collected = n;
-	if (fd >= 0)
-		close(fd);
-	if (dir >= 0)
-		close(dir);
-	buf_release(&out);
 	return rc;
 }

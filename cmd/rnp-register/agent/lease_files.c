@@ -11,7 +11,6 @@
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "cmd/rnp-register/market/sealed.h"
-#include "cmd/rnp-register/pack/unpack.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -21,7 +20,6 @@
 #define SCRIPT_BYTES_MAX ((size_t)1 << 20)
 #define BLOB_MS          120000
 #define ADDRESS_ALONE    "127.0.0.1"
-#define ENTRIES_MAX      500000
 
 /* cmd/rnp-register/agent/start.sh */
 extern const char *const agent_embedded_texts[];
@@ -110,7 +108,7 @@ int lease_fetch(struct lease *l, const char *sha256_hex, size_t max, struct buf 
 		.signer = c->key,
 		.timeout_ms = BLOB_MS,
 		.response_bytes_max = (int64_t)max,
-		.abort = &l->agent->abort };
+		.abort = &l->abort };
 	struct buf url = BUF_INIT, path = BUF_INIT;
 	int rc = -1;
 
@@ -142,95 +140,6 @@ static int fetch_script(struct lease *l, const char *sha256_hex, const char *nam
 			rc = put_file(l, name, buf_text(&text), text.len);
 	}
 	buf_release(&text);
-	return rc;
-}
-
-static int fetch_blob(void *ctx, const struct manifest_blob *b, struct buf *out)
-{
-	char hex[2 * SHA256_BYTES + 1];
-
-	sodium_bin2hex(hex, sizeof hex, b->sha256, sizeof b->sha256);
-	return lease_fetch(ctx, hex, (size_t)b->bytes, out);
-}
-
-/* Unpacks the directory whose manifest has that name. */
-static int unpack_one(struct lease *l, const char *name, const char *dir,
-	const struct unpack_config *c)
-{
-	struct buf text = BUF_INIT;
-	struct manifest m = { 0 };
-	int rc = lease_fetch(l, name, MANIFEST_BYTES_MAX, &text);
-
-	if (rc == 0)
-		rc = manifest_read(&m, buf_text(&text), text.len, "work directory");
-	if (rc == 0)
-		rc = unpack(&m, dir, c);
-	manifest_release(&m);
-	buf_release(&text);
-	return rc;
-}
-
-/* Makes a folder of the container's root, unless it is there. */
-static int make_folder(const struct buf *work, const char *name, uint32_t owner)
-{
-	struct buf path = BUF_INIT;
-	int rc = 0;
-
-	buf_addf(&path, "%s/%s", buf_text(work), name);
-	if (mkdir(buf_text(&path), 0755) < 0 && errno != EEXIST)
-		rc = err_sys(EX_IOERR, "cannot make '%s'", buf_text(&path));
-	else if (lchown(buf_text(&path), owner, owner) < 0)
-		rc = err_sys(EX_IOERR, "cannot give '%s' away", buf_text(&path));
-	buf_release(&path);
-	return rc;
-}
-
-/* Unpacks a directory as .rnp/NAME of the work directory. */
-static int unpack_beside(struct lease *l, const char *manifest, const struct buf *work,
-	const char *name, const struct unpack_config *c)
-{
-	struct buf path = BUF_INIT;
-	int rc = make_folder(work, ".rnp", c->uid);
-
-	if (rc == 0 && strchr(name, '/'))
-		rc = make_folder(work, ".rnp/mounts", c->uid);
-	buf_addf(&path, "%s/.rnp/%s", buf_text(work), name);
-	if (rc == 0)
-		rc = unpack_one(l, manifest, buf_text(&path), c);
-	buf_release(&path);
-	return rc;
-}
-
-/* The blobs of a booking are manifests: the first is that of the work directory, the others go into
- * .rnp/mounts/1 and so on below it, from where its setup takes them to their places. What was kept
- * of this rank before goes into .rnp/artifacts, and start.sh takes that. */
-int lease_unpack(struct lease *l)
-{
-	const char *kept = lease_artifacts_before(l);
-	uint32_t owner = AGENT_FIRST_ID + (uint32_t)l->row.slot * AGENT_IDS;
-	struct unpack_config c = { .entries_max = ENTRIES_MAX,
-		.uid = owner,
-		.gid = owner,
-		.fetch = fetch_blob,
-		.ctx = l };
-	struct buf work = BUF_INIT;
-	char name[40];
-	int rc = 0;
-
-	sandbox_work(&work, &l->agent->place, l->row.id);
-	/* an agent before us may have done it already */
-	if (l->now.nblobs && rmdir(buf_text(&work)) < 0 && errno == ENOTEMPTY)
-		goto out;
-	if (l->now.nblobs)
-		rc = unpack_one(l, l->now.blobs[0], buf_text(&work), &c);
-	for (size_t i = 1; i < l->now.nblobs && rc == 0; i++) {
-		snprintf(name, sizeof name, "mounts/%zu", i);
-		rc = unpack_beside(l, l->now.blobs[i], &work, name, &c);
-	}
-	if (rc == 0 && kept)
-		rc = unpack_beside(l, kept, &work, "artifacts", &c);
-out:
-	buf_release(&work);
 	return rc;
 }
 

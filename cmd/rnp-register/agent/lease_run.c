@@ -99,6 +99,16 @@ static int64_t share_of(const struct lease *l, int64_t asked, int64_t all)
 	return all;
 }
 
+uint32_t lease_first_id(const struct lease *l)
+{
+	return AGENT_FIRST_ID + (uint32_t)l->row.slot * AGENT_IDS;
+}
+
+int64_t lease_disk_bytes(const struct lease *l)
+{
+	return share_of(l, l->now.disk_bytes, l->agent->c->disk_bytes);
+}
+
 /* A GPU as its driver spells it: registries write uuids in lower case. */
 static const char *own_name(const struct agent_config *c, const char *uuid)
 {
@@ -123,14 +133,14 @@ static int create(struct lease *l)
 		.devices = devices,
 		.dns = c->resolvers,
 		.hostname = host,
-		.first_id = AGENT_FIRST_ID + (uint32_t)l->row.slot * AGENT_IDS,
+		.first_id = lease_first_id(l),
 		.ids = AGENT_IDS,
 		.memory_bytes = share_of(l, l->now.memory_bytes, c->memory_bytes),
 		.cpu_millis = share_of(l, l->now.cpu_cores, c->cpu_cores) * 1000,
 		.pids = PIDS_MAX,
 		.files = FILES_MAX,
 		.log_bytes_max = AGENT_LOG_MAX,
-		.disk_bytes = share_of(l, l->now.disk_bytes, c->disk_bytes),
+		.disk_bytes = lease_disk_bytes(l),
 		.up_bits_per_s = c->up_bits_per_s };
 
 	snprintf(label[0], sizeof label[0], AGENT_LABEL "=%s", l->row.id);
@@ -273,15 +283,36 @@ static int ended(struct lease *l, const struct engine_state *s)
 			.exit = true });
 }
 
-/* What the job has kept while it runs. A registry that cannot have it now gets it next time. */
+/* What cannot be kept is told once; what a registry cannot have now it gets later. */
+static int keep_failed(struct lease *l)
+{
+	bool told = l->kept_told;
+	char cause[LEASE_CAUSE_MAX];
+
+	if (lease_is_ending(l))
+		told = true;
+	else
+		l->kept_told = true;
+	snprintf(cause, sizeof cause, "artifacts were not kept: %.400s", err_get()->text);
+	err_clear();
+	return told ? 0 : event_say(l->agent, &l->row, LEASE_READY, cause);
+}
+
+/* What the job has kept while it runs. How often it says so is the container's word. */
 static int keep(struct lease *l)
 {
 	char name[65];
+	int rc;
 
-	if (lease_send_artifacts(l, name) < 0) {
-		err_clear();
+	if (clock_mono_ns() < l->kept_again_ns)
 		return 0;
-	}
+	rc = lease_send_artifacts(l, name);
+	if (rc < 0 || name[0])
+		l->kept_again_ns = clock_mono_ns() + KEEP_MS * INT64_C(1000000);
+	if (rc < 0)
+		return keep_failed(l);
+	if (name[0])
+		l->kept_told = false;
 	return name[0] ? event_tell(l->agent, &l->row, LEASE_READY,
 				 &(struct event_news){ .cause = "artifacts were kept",
 					 .artifacts = name }) :

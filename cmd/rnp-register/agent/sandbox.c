@@ -75,12 +75,6 @@ void sandbox_in(struct buf *out, const struct sandbox_place *place, const char *
 	free(path);
 }
 
-void sandbox_work(struct buf *out, const struct sandbox_place *place, const char *id)
-{
-	volume_data(out, place->volumes.dir, id);
-	buf_adds(out, "/work");
-}
-
 void sandbox_podman(struct buf *out, const struct sandbox_place *place, const char *id,
 	bool run)
 {
@@ -90,10 +84,19 @@ void sandbox_podman(struct buf *out, const struct sandbox_place *place, const ch
 	free(path);
 }
 
-void sandbox_out(struct buf *out, const struct sandbox_place *place, const char *id)
+int sandbox_folder(const struct sandbox_place *place, const char *id, const char *name)
 {
-	volume_data(out, place->volumes.dir, id);
-	buf_adds(out, "/out");
+	char *path = data_path(place, id, *name ? "/" : "");
+	struct buf whole = BUF_INIT;
+	int fd;
+
+	buf_addf(&whole, "%s%s", path, name);
+	fd = open(whole.data, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		err_sys(EX_IOERR, "cannot open '%s'", whole.data);
+	buf_release(&whole);
+	free(path);
+	return fd;
 }
 
 /* Reads a number from a file of the container's: a link, a pipe, a gigabyte are none. Returns it,
@@ -215,7 +218,7 @@ static int make_out(const char *path, uint32_t owner)
 {
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_sys(EX_IOERR, "cannot make '%s'", path);
-	if (chown(path, owner, owner) < 0)
+	if (lchown(path, owner, owner) < 0)
 		return err_sys(EX_IOERR, "cannot give '%s' away", path);
 	return 0;
 }
@@ -232,13 +235,13 @@ static int create(struct engine *e, const struct engine_spec *spec,
 	struct sandbox *s = sandbox_of(e);
 	struct engine_mount mounts[MOUNTS];
 	struct engine_spec with = *spec;
-	struct buf in = BUF_INIT, netns = BUF_INIT, work = BUF_INIT;
+	struct buf in = BUF_INIT, netns = BUF_INIT;
 	char *out = data_path(s->place, s->id, "/out"),
-	     *gate = data_path(s->place, s->id, "/gate");
+	     *gate = data_path(s->place, s->id, "/gate"),
+	     *work = data_path(s->place, s->id, "/work");
 	int rc = -1;
 
 	sandbox_in(&in, s->place, s->id);
-	sandbox_work(&work, s->place, s->id);
 	network_path(&netns, s->place->networks.dir, s->id);
 	if (spec->nmounts + 4 > MOUNTS) {
 		err_set(EX_SOFTWARE, "too many mounts");
@@ -247,25 +250,23 @@ static int create(struct engine *e, const struct engine_spec *spec,
 	if (make_volume(s, spec->disk_bytes) < 0 ||
 		make_network(s, spec->up_bits_per_s) < 0 || reach(s) < 0 ||
 		io_make_dirs(buf_text(&in), 0755) < 0 || make_gate(gate) < 0 ||
-		make_out(out, spec->first_id) < 0 ||
-		make_out(buf_text(&work), spec->first_id) < 0)
+		make_out(out, spec->first_id) < 0 || make_out(work, spec->first_id) < 0)
 		goto fail;
 	for (size_t i = 0; i < spec->nmounts; i++)
 		mounts[i] = spec->mounts[i];
 	mounts[with.nmounts++] = (struct engine_mount){ buf_text(&in), SANDBOX_IN, true };
 	mounts[with.nmounts++] = (struct engine_mount){ gate, SANDBOX_GATE, true };
 	mounts[with.nmounts++] = (struct engine_mount){ out, SANDBOX_OUT, false };
-	mounts[with.nmounts++] = (struct engine_mount){ buf_text(&work), SANDBOX_WORK,
-		false };
+	mounts[with.nmounts++] = (struct engine_mount){ work, SANDBOX_WORK, false };
 	with.mounts = mounts;
 	with.netns = buf_text(&netns);
 	rc = s->podman->ops->create(s->podman, &with, id);
 fail:
 	buf_release(&in);
 	buf_release(&netns);
-	buf_release(&work);
 	free(out);
 	free(gate);
+	free(work);
 	return rc;
 }
 

@@ -34,11 +34,9 @@ void sandbox_close(struct engine *e); /* the container runs on */
 /* Appends the path of the lease's folder "in" on this machine. Pure. */
 void sandbox_in(struct buf *out, const struct sandbox_place *place, const char *id);
 
-/* Appends the path of its work directory, in its volume. Pure. */
-void sandbox_work(struct buf *out, const struct sandbox_place *place, const char *id);
-
-/* Appends the path of its folder "out", in its volume: the container's. Pure. */
-void sandbox_out(struct buf *out, const struct sandbox_place *place, const char *id);
+/* Opens a folder of its volume: "out", which is the container's; "": that in which it lies, as does
+ * the work directory, "work". Returns a descriptor, or -1 with err_set. */
+int sandbox_folder(const struct sandbox_place *place, const char *id, const char *name);
 
 /* How often the container has put its artifacts into the folder "artifacts" of "out". */
 int64_t sandbox_collected(const struct sandbox_place *place, const char *id);

@@ -160,6 +160,18 @@ int pack_read(const struct pack *p, size_t blob, struct buf *out)
 	return 0;
 }
 
+struct manifest_blob *pack_blobs(const struct pack *p)
+{
+	const struct manifest *m = &p->walk.manifest;
+	struct manifest_blob *all = xcalloc(m->nblobs + 1, sizeof *all);
+
+	if (m->nblobs)
+		memcpy(all, m->blobs, m->nblobs * sizeof *all);
+	all[m->nblobs].bytes = (int64_t)p->text.len;
+	memcpy(all[m->nblobs].sha256, p->sha256, SHA256_BYTES);
+	return all;
+}
+
 /* --- hashing ---------------------------------------------------------------------------------- */
 
 struct packer {

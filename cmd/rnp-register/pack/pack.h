@@ -51,6 +51,9 @@ void pack_release(struct pack *p);
  * since it was packed. */
 int pack_read(const struct pack *p, size_t blob, struct buf *out);
 
+/* Returns the blobs, and the manifest behind them, which the caller frees. */
+struct manifest_blob *pack_blobs(const struct pack *p);
+
 /* Appends what stayed behind as one line for people; nothing where nothing did. */
 void pack_left_text(struct buf *out, const struct pack *p);
 

@@ -14,10 +14,10 @@
 #define TRIES         6
 #define PAUSE_US      250000
 
-/* What is sent: the blobs of a pack in their order, and behind them the manifest. */
+/* What is sent. */
 struct sending {
 	struct transfer *t;
-	const struct pack *p;
+	const struct transfer_source *from;
 	char (*names)[TRANSFER_NAME_MAX];
 	size_t n;
 	int64_t *have; /* bytes that are there; -1: all of them */
@@ -193,45 +193,65 @@ static int put(struct sending *s, size_t i, const struct buf *bytes)
 
 static int send_all(struct sending *s)
 {
-	const struct manifest *m = &s->p->walk.manifest;
+	const struct manifest_blob *blobs = s->from->blobs;
 
 	for (size_t i = 0; i < s->n; i += ASKED_AT_ONCE)
 		if (ask(s, i, i + ASKED_AT_ONCE < s->n ? i + ASKED_AT_ONCE : s->n) < 0)
 			return -1;
 	for (size_t i = 0; i < s->n; i++)
 		if (s->have[i] >= 0)
-			s->t->total_bytes += i < m->nblobs ? m->blobs[i].bytes :
-							     (int64_t)s->p->text.len;
+			s->t->total_bytes += blobs[i].bytes;
 	for (size_t i = 0; i < s->n; i++) {
-		const struct buf *bytes = i < m->nblobs ? &s->bytes : &s->p->text;
-
 		if (s->have[i] < 0)
 			continue;
-		if (i < m->nblobs && pack_read(s->p, i, &s->bytes) < 0)
+		if (s->from->read(s->from->ctx, i, &s->bytes) < 0 ||
+			put(s, i, &s->bytes) < 0)
 			return -1;
-		if (put(s, i, bytes) < 0)
-			return -1;
-		s->t->bytes += (int64_t)bytes->len;
+		s->t->bytes += (int64_t)s->bytes.len;
 	}
+	return 0;
+}
+
+int transfer_send(struct transfer *t, const struct transfer_source *from)
+{
+	struct sending s = { .t = t, .from = from, .n = from->n };
+	int rc;
+
+	t->bytes = t->total_bytes = t->requests = 0;
+	s.names = xcalloc(s.n + 1, sizeof *s.names);
+	s.have = xcalloc(s.n + 1, sizeof *s.have);
+	for (size_t i = 0; i < s.n; i++)
+		sodium_bin2hex(s.names[i], sizeof s.names[i], from->blobs[i].sha256,
+			SHA256_BYTES);
+	rc = send_all(&s);
+	free(s.names);
+	free(s.have);
+	buf_release(&s.bytes);
+	return rc;
+}
+
+static int read_packed(void *ctx, size_t i, struct buf *out)
+{
+	const struct pack *p = ctx;
+
+	if (i < p->walk.manifest.nblobs)
+		return pack_read(p, i, out);
+	buf_reset(out);
+	buf_add(out, p->text.data, p->text.len);
 	return 0;
 }
 
 int transfer_upload(struct transfer *t, const struct pack *p)
 {
-	const struct manifest *m = &p->walk.manifest;
-	struct sending s = { .t = t, .p = p, .n = m->nblobs + 1 };
-	int rc;
+	size_t n = p->walk.manifest.nblobs;
+	struct manifest_blob *blobs = pack_blobs(p);
+	const struct transfer_source from = { .blobs = blobs,
+		.n = n + 1,
+		.read = read_packed,
+		.ctx = (void *)p };
+	int rc = transfer_send(t, &from);
 
-	t->bytes = t->total_bytes = t->requests = 0;
-	s.names = xcalloc(s.n, sizeof *s.names);
-	s.have = xcalloc(s.n, sizeof *s.have);
-	for (size_t i = 0; i < s.n; i++)
-		sodium_bin2hex(s.names[i], sizeof s.names[i],
-			i < m->nblobs ? m->blobs[i].sha256 : p->sha256, SHA256_BYTES);
-	rc = send_all(&s);
-	free(s.names);
-	free(s.have);
-	buf_release(&s.bytes);
+	free(blobs);
 	return rc;
 }
 

@@ -28,8 +28,20 @@ struct transfer {
 	int64_t requests;
 };
 
-/* Sends what the registry does not have of a pack, the manifest last. Tries each blob several
- * times. Returns 0, or -1: as http_fetch, 75 a file has changed since it was packed. */
+/* Blobs that somebody can read, a manifest last. */
+struct transfer_source {
+	const struct manifest_blob *blobs;
+	size_t n;
+	/* Reads blob i into out, which is emptied. Returns 0, or -1 with err_set. */
+	int (*read)(void *ctx, size_t i, struct buf *out);
+	void *ctx;
+};
+
+/* Sends what the registry does not have of them, in their order. Tries each several times. Returns
+ * 0, or -1: as http_fetch, or what read set. */
+int transfer_send(struct transfer *t, const struct transfer_source *from);
+
+/* The same of a pack. 75: a file has changed since it was packed. */
 int transfer_upload(struct transfer *t, const struct pack *p);
 
 /* Fetches the directory whose manifest has that name, and unpacks it; config's fetch is set here.
