@@ -27,7 +27,8 @@ static const char *registry, *key_path, *passphrase_file, *ca_file, *state_to;
 static const char *dir = SELL_DIR, *run_dir = SELL_RUN, *cdi = CDI_DEFAULT;
 static bool spot, files;
 static int64_t part_gpus, max_hours;
-static int64_t cpu_cores, memory_bytes, disk_bytes, up_bits, grace_ms = GRACE_MS;
+static int64_t cpu_cores, memory_bytes, disk_bytes, images_bytes, up_bits,
+	grace_ms = GRACE_MS;
 static struct opt_list resolvers;
 
 static const struct opt opts[] = {
@@ -42,6 +43,8 @@ static const struct opt opts[] = {
 		"for all leases together (default all)"),
 	OPT(SIZE, "memory", &memory_bytes, "S", "likewise (default all but 1GiB)"),
 	OPT(SIZE, "disk", &disk_bytes, "S", "likewise (default half of what is free)"),
+	OPT(SIZE, "images", &images_bytes, "S",
+		"for images (default a quarter of what is free, up to 64GiB)"),
 	OPT_IN(I64, "up-bps", &up_bits, "N", 1, INT64_C(1) << 50,
 		"bits a second that a lease may send (default no bound)"),
 	OPT_IN(I64, "part-gpus", &part_gpus, "N", 1, 64,
@@ -117,6 +120,7 @@ static int run(int n, char **args)
 		.state_to = state_to,
 		.cdi = cdi,
 		.gpus = names,
+		.images_bytes = images_bytes,
 		.up_bits_per_s = up_bits,
 		.part_gpus = part_gpus,
 		.max_hours = max_hours,

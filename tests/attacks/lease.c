@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/engine.h"
+#include "cmd/rnp-register/agent/images.h"
 #include "cmd/rnp-register/agent/network.h"
 #include "cmd/rnp-register/agent/podman.h"
 #include "cmd/rnp-register/agent/volume.h"
@@ -420,6 +421,43 @@ static int container(int n, char **args)
 	return rc;
 }
 
+/* --- images ------------------------------------------------------------------------------- */
+
+static void image_show(void *ctx, const char *root, const char *name, int64_t used_ms)
+{
+	(void)ctx, (void)used_ms;
+	printf("%s %s\n", root, name);
+}
+
+/* pull BASE BYTES REFERENCE, list BASE BYTES: the node's images, on a disk of so many bytes; leases
+ * would be in BASE/leases. */
+static int images(int n, char **args)
+{
+	struct buf dir = BUF_INIT, leases = BUF_INIT, run = BUF_INIT;
+	struct images s = { 0 };
+	struct sandbox_place place = { 0 };
+	struct images_config c = { .size_bytes = number(args[2]) };
+	int rc;
+
+	buf_addf(&dir, "%s/kept", args[1]);
+	buf_addf(&leases, "%s/leases", args[1]);
+	buf_addf(&run, "/run/%s/kept", strrchr(args[1], '/') + 1);
+	c.dir = dir.data;
+	c.run = run.data;
+	place.run = leases.data;
+	rc = images_open(&s, &c, &place);
+	if (rc == 0 && strcmp(args[0], "list") == 0)
+		images_each(&s, image_show, NULL);
+	else if (rc == 0 && n == 4)
+		rc = images_pull(&s,
+			&(struct engine_pull_call){ .image = args[3], .ids = 65536 });
+	images_close(&s);
+	buf_release(&dir);
+	buf_release(&leases);
+	buf_release(&run);
+	return rc;
+}
+
 int main(int n, char **args)
 {
 	if (n >= 5 && strcmp(args[1], "volume") == 0)
@@ -428,8 +466,10 @@ int main(int n, char **args)
 		return report(network(n - 2, args + 2));
 	if (n >= 5 && strcmp(args[1], "container") == 0)
 		return report(container(n - 2, args + 2));
+	if (n >= 5 && strcmp(args[1], "images") == 0)
+		return report(images(n - 2, args + 2));
 	fprintf(stderr,
 		"usage: lease volume ACTION DIR KEEP ... | network ACTION DIR ... | "
-		"container ACTION BASE LEASE ...\n");
+		"container ACTION BASE LEASE ... | images ACTION BASE BYTES ...\n");
 	return EX_USAGE;
 }

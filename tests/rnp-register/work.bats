@@ -216,6 +216,7 @@ load work
 	wait_until "ready" told "$C" '.to == "ready"'
 	told "$C" '.to == "ready" and (.cause | test("a session in it began"))'
 	wait_until "a listing" grep -q host_key reg/listings.jsonl
+	jq -es "all(.images_bytes == 67108864)" reg/listings.jsonl
 	{
 		jq -r '"[127.0.0.1]:2222 " + .host_key' gateway.json
 		jq -r '"box " + .host_key' reg/listings.jsonl | head -n 1

@@ -6,7 +6,7 @@
 writes an OCI layout into DIR, whose one image has the name "t", and prints the manifest's digest. --library: one that a program opens by its name. --owner: a file of that
 user in it. --layers: as many more layers, of a file each. --pad: bytes of a file that does not compress. --path: an empty
 file of any name in a layer of its own, "../x" too; --symlink, --hard-link NAME=TARGET: links in one behind it. --setuid: a
-program that is set to user and group 0, bin/as-root. --eager: whatever of an image may run by itself says so: its entry
+program that is set to user and group 0, bin/as-root. --zeros: bytes of a file that compresses a thousand times, --files: so many empty ones. --eager: whatever of an image may run by itself says so: its entry
 point, its check of health, its /bin/sh. skopeo copy oci:DIR:t docker://HOST/NAME:TAG brings it to a registry."""
 
 import argparse
@@ -123,6 +123,8 @@ def main():
     p.add_argument("--hard-link", action="append", default=[])
     p.add_argument("--symlink", action="append", default=[])
     p.add_argument("--setuid")
+    p.add_argument("--zeros", type=int, default=0)
+    p.add_argument("--files", type=int, default=0)
     p.add_argument("--eager", action="store_true")
     args = p.parse_args()
     blobs = os.path.join(args.dir, "blobs", "sha256")
@@ -142,6 +144,15 @@ def main():
     if args.pad:
         layer = Layer()
         layer.file("pad", random.Random(1).randbytes(args.pad))
+        texts.append(layer.done())
+    if args.zeros:
+        layer = Layer()
+        layer.file("zeros", bytes(args.zeros))
+        texts.append(layer.done())
+    if args.files:
+        layer = Layer()
+        for i in range(args.files):
+            layer.file(f"many{i}", b"")
         texts.append(layer.done())
     if args.path:
         layer = Layer()

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
-#include "cmd/rnp-register/agent/podman.h"
 #include "cmd/rnp-register/agent/sell.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -435,14 +434,11 @@ static int open_place(struct agent *a, struct paths *p)
 			.resolvers = c->resolvers,
 			.nresolvers = c->nresolvers },
 		.run = p->leases,
-		.images = p->images,
 	};
 	if (io_make_dirs(c->dir, 0711) < 0 || io_make_dirs(p->leases, 0711) < 0 ||
 		io_make_dirs(p->networks, 0711) < 0)
 		return -1;
-	a->store = podman_open(
-		&(struct podman_config){ .root = p->images, .run = p->store_run });
-	return a->store ? 0 : -1;
+	return 0;
 }
 
 static void free_paths(struct paths *p)
@@ -533,7 +529,7 @@ static void init_agent(struct agent *a, const struct agent_config *c,
 	*a = (struct agent){ .c = c,
 		.stop = stop,
 		.journal = JOURNAL_INIT,
-		.store_lock = PTHREAD_MUTEX_INITIALIZER,
+		.images_lock = PTHREAD_MUTEX_INITIALIZER,
 		.mail_lock = PTHREAD_MUTEX_INITIALIZER,
 		.abort = HTTP_ABORT_INIT,
 		.after = -1,
@@ -565,6 +561,7 @@ int agent_run(const struct agent_config *c, const volatile int *stop)
 	init_agent(a, c, stop);
 	if (http_abort_open(&a->abort) < 0 || open_place(a, &paths) < 0 ||
 		volume_probe(&a->place.volumes) < 0 ||
+		agent_open_images(a, paths.images, paths.store_run) < 0 ||
 		network_probe(&a->place.networks) < 0 ||
 		journal_open(&a->journal, c->dir) < 0)
 		goto out;
@@ -585,7 +582,7 @@ int agent_run(const struct agent_config *c, const volatile int *stop)
 	if (watches)
 		pthread_join(watcher, NULL);
 out:
-	podman_quit(a->store);
+	images_close(&a->images);
 	journal_close(&a->journal);
 	http_abort_close(&a->abort);
 	pthread_cond_destroy(&a->mail);

@@ -24,11 +24,12 @@ struct agent_config {
 	const char *const *gpus; /* uuids of this machine's */
 	size_t ngpus;
 	int64_t cpu_cores, memory_bytes, disk_bytes; /* for all leases together */
-	int64_t up_bits_per_s;                       /* of each; 0: no bound */
-	int64_t part_gpus;            /* sold in parts of so many; 0: whole */
-	int64_t max_hours;            /* of one booking; 0: any */
-	bool spot;                    /* leases may be interrupted */
-	int64_t grace_ms;             /* between SIGTERM and SIGKILL */
+	int64_t images_bytes;  /* of the disk that images have; 0: images_open chooses */
+	int64_t up_bits_per_s; /* of each; 0: no bound */
+	int64_t part_gpus;     /* sold in parts of so many; 0: whole */
+	int64_t max_hours;     /* of one booking; 0: any */
+	bool spot;             /* leases may be interrupted */
+	int64_t grace_ms;      /* between SIGTERM and SIGKILL */
 	const char *const *resolvers; /* servers of names for containers */
 	size_t nresolvers;
 	void (*say)(

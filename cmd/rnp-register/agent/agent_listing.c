@@ -1,5 +1,6 @@
 /* agent_listing.c - what this node sells, signed, and told to the registry as long as it works. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "common/base/clock.h"
@@ -11,11 +12,23 @@
 #define UNTIL_MS INT64_C(900000) /* one that ends is for sale no longer than so */
 #define SEND_MS  10000
 
+#define IMAGES_MAX 64
+
+static void add_image(void *ctx, const char *root, const char *name, int64_t used_ms)
+{
+	json_t *list = ctx;
+	const char *at = strchr(name, '@');
+
+	(void)root, (void)used_ms;
+	if (at && json_array_size(list) < IMAGES_MAX)
+		json_push_text(list, at + 1);
+}
+
 static json_t *make_listing(const struct agent *a, int64_t now_ms)
 {
 	const struct agent_config *c = a->c;
 	char host_key[SSHKEY_TEXT_MAX];
-	json_t *l = json_record("rnp.listing");
+	json_t *l = json_record("rnp.listing"), *images = json_array();
 
 	json_set_text(l, "node", c->key->address);
 	json_set_time(l, "at", now_ms);
@@ -24,6 +37,9 @@ static json_t *make_listing(const struct agent *a, int64_t now_ms)
 	json_set_i64(l, "cpu_cores", c->cpu_cores);
 	json_set_i64(l, "memory_bytes", c->memory_bytes);
 	json_set_i64(l, "disk_bytes", c->disk_bytes);
+	json_set_i64(l, "images_bytes", a->images.size_bytes);
+	images_each(&a->images, add_image, images);
+	json_set(l, "images", images);
 	if (c->part_gpus)
 		json_set_i64(l, "part_gpus", c->part_gpus);
 	if (c->max_hours)

@@ -9,6 +9,7 @@
 
 #include "cmd/rnp-register/agent/agent.h"
 #include "cmd/rnp-register/agent/assignment.h"
+#include "cmd/rnp-register/agent/images.h"
 #include "cmd/rnp-register/agent/journal.h"
 #include "cmd/rnp-register/agent/process.h"
 #include "cmd/rnp-register/market/sshkey.h"
@@ -65,8 +66,8 @@ struct agent {
 	struct sandbox_place place;
 	bool has_ssh; /* sessions can begin here, at a server with this key */
 	struct sshkey host_key;
-	struct engine *store; /* images; under store_lock */
-	pthread_mutex_t store_lock;
+	struct images images; /* brought one after the other, under images_lock */
+	pthread_mutex_t images_lock;
 	struct http_abort abort; /* of everything that waits for the registry */
 
 	/* of the thread that asks for work */
@@ -109,6 +110,9 @@ int event_refuse(struct agent *a, const struct assignment *as, enum lease_state 
 
 /* Says what this node sells, where it was not said lately (agent_listing.c). */
 void listing_tell(struct agent *a, struct http *http);
+
+/* Opens the disk for images, and says how large it is (agent_images.c). Returns 0, or -1. */
+int agent_open_images(struct agent *a, const char *dir, const char *run);
 
 /* The thread that sends events, in their order, until the registry takes or refuses them. */
 void *events_thread(void *agent);

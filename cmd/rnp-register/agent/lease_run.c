@@ -2,12 +2,14 @@
  * it runs and is watched, it is removed. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/json/json.h"
 
 #define NEWS_MS    5000 /* between two events of a pull */
@@ -51,7 +53,7 @@ static int wait_turn(struct lease *l)
 {
 	struct agent *a = l->agent;
 
-	while (pthread_mutex_trylock(&a->store_lock) != 0) {
+	while (pthread_mutex_trylock(&a->images_lock) != 0) {
 		lease_look(l, WATCH_MS);
 		if (lease_is_ending(l))
 			return err_set(EX_TEMPFAIL, "it ended");
@@ -64,24 +66,43 @@ static int wait_turn(struct lease *l)
 	return 0;
 }
 
+/* Says where the image will be: from here on nobody removes it from there. */
+static int reserve_image(struct lease *l, const char *image)
+{
+	struct buf root = BUF_INIT;
+	int rc = images_root(&root, &l->agent->images, image);
+
+	if (rc == 0)
+		rc = sandbox_set_images(&l->agent->place, l->row.id, buf_text(&root));
+	buf_release(&root);
+	return rc;
+}
+
 int lease_pull(struct lease *l)
 {
 	struct agent *a = l->agent;
-	struct engine_pull_call call = { .image = l->now.image,
+	/* news take the place of what now points into */
+	char *image = xstrdup(l->now.image);
+	struct engine_pull_call call = { .image = image,
 		.progress = tell_pull,
 		.ctx = l,
 		.ids = AGENT_IDS };
 	struct buf words = BUF_INIT;
 	int rc;
 
-	buf_addf(&words, "pulling %.400s", l->now.image);
+	buf_addf(&words, "pulling %.400s", image);
 	rc = event_say(a, &l->row, LEASE_PULLING, buf_text(&words));
-	buf_release(&words);
 	l->told_ns = clock_mono_ns();
-	if (rc < 0 || wait_turn(l) < 0)
-		return lease_is_ending(l) ? 0 : -1;
-	rc = a->store->ops->pull(a->store, &call);
-	pthread_mutex_unlock(&a->store_lock);
+	if (rc == 0)
+		rc = reserve_image(l, image);
+	if (rc == 0)
+		rc = wait_turn(l);
+	if (rc == 0) {
+		rc = images_pull(&a->images, &call);
+		pthread_mutex_unlock(&a->images_lock);
+	}
+	buf_release(&words);
+	free(image);
 	return lease_is_ending(l) ? 0 : rc;
 }
 

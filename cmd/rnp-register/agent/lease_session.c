@@ -158,7 +158,10 @@ static void make_file(const struct lease *l, struct buf *out)
 	buf_reset(&path);
 	sandbox_podman(&path, &a->place, l->row.id, true);
 	json_set_text(podman, "run", path.data);
-	json_set_text(podman, "images", a->place.images);
+	buf_reset(&path);
+	if (sandbox_images(&path, &a->place, l->row.id) == 0)
+		json_set_text(podman, "images", path.data);
+	err_clear();
 	json_set(r, "podman", podman);
 	json_write(out, r);
 	json_decref(r);

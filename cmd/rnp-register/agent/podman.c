@@ -211,7 +211,8 @@ static int remove_one(struct engine *e, const char *id)
 
 		if (status >= 0 || err_get()->code == EX_NOINPUT) {
 			err_clear();
-			proc_end_supervisors(id);
+			if (strlen(id) == PODMAN_ID_HEX)
+				proc_end("conmon", id, 0);
 			return 0;
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = REMOVE_WAIT_NS }, NULL);

@@ -327,7 +327,7 @@ static int check_disk(const struct podman *p, const struct image_size *size)
 	have = (int64_t)v.f_bavail * (int64_t)v.f_frsize;
 	if (size->bytes <= have)
 		return 0;
-	return err_set(EX_DATAERR,
+	return err_set(EX_IOERR,
 		"the image has %.1f MB, and this node's disk has %.1f MB for images",
 		(double)size->bytes / 1e6, (double)have / 1e6);
 }
@@ -345,6 +345,8 @@ static int fetch_image(struct podman *p, const struct engine_pull_call *call,
 	if (rc < 0 && err_get()->code == EX_DATAERR)
 		return -1;
 	err_clear();
+	if (call->make_room)
+		call->make_room(call->room_ctx, size.bytes);
 	return check_disk(p, &size) < 0 ? -1 :
 					  transfer(p, call, image, name->local, &size);
 }

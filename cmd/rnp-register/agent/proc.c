@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/buf.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/num.h"
@@ -228,36 +229,48 @@ bool proc_wait(pid_t pid, int64_t wait_ms)
 	return ended;
 }
 
-/* Whether a process is a conmon with that word among its arguments. */
-static bool supervises(const char *pid, const char *id)
+static bool is_called(const char *pid, const char *name, const char *word)
 {
-	struct buf path = BUF_INIT, name = BUF_INIT, words = BUF_INIT;
+	struct buf path = BUF_INIT, comm = BUF_INIT, words = BUF_INIT;
 	bool found = false;
 
 	buf_addf(&path, "/proc/%s/comm", pid);
-	if (io_read(&name, buf_text(&path), 64) == 0 &&
-		strcmp(buf_text(&name), "conmon\n") == 0) {
+	if (io_read(&comm, buf_text(&path), 64) == 0 && comm.len == strlen(name) + 1 &&
+		memcmp(comm.data, name, strlen(name)) == 0) {
 		buf_reset(&path);
 		buf_addf(&path, "/proc/%s/cmdline", pid);
 		found = io_read(&words, buf_text(&path), 1 << 16) == 0 && words.len &&
-			memmem(words.data, words.len, id, strlen(id) + 1);
+			memmem(words.data, words.len, word, strlen(word) + 1);
 	}
 	err_clear();
 	buf_release(&path);
-	buf_release(&name);
+	buf_release(&comm);
 	buf_release(&words);
 	return found;
 }
 
-void proc_end_supervisors(const char *id)
+/* Returns how many there were. */
+static int kill_all(const char *name, const char *word)
 {
-	DIR *proc = strlen(id) == ID_HEX ? opendir("/proc") : NULL;
+	DIR *proc = opendir("/proc");
 	struct dirent *e;
+	int n = 0;
 
 	while (proc && (e = readdir(proc)))
 		if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
-			supervises(e->d_name, id))
+			is_called(e->d_name, name, word)) {
 			kill((pid_t)strtol(e->d_name, NULL, 10), SIGKILL);
+			n++;
+		}
 	if (proc)
 		closedir(proc);
+	return n;
+}
+
+void proc_end(const char *name, const char *word, int64_t wait_ms)
+{
+	int64_t end_ns = clock_mono_ns() + wait_ms * INT64_C(1000000);
+
+	while (kill_all(name, word) > 0 && clock_mono_ns() < end_ns)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 }

@@ -38,9 +38,10 @@ int64_t proc_oom_kills(pid_t pid);
 int64_t proc_cpu_ns(pid_t pid);
 int64_t proc_memory_bytes(pid_t pid);
 
-/* Kills the conmons of a container that has been removed, by its whole id: that of a session
- * goes on for five minutes after it, and has files of the volume open. */
-void proc_end_supervisors(const char *id);
+/* Kills the processes of that name that have the word among their arguments, such as conmons of a
+ * container that has been removed, by its whole id: that of a session goes on for five minutes
+ * after it, and has files of the volume open. Waits at most wait_ms until they have gone. */
+void proc_end(const char *name, const char *word, int64_t wait_ms);
 
 /* Waits until the process has ended, at most wait_ms. Returns whether it has. */
 bool proc_wait(pid_t pid, int64_t wait_ms);

@@ -1,8 +1,10 @@
 /* sandbox.c - volume, network and podman of a lease as one engine. */
 #include "cmd/rnp-register/agent/sandbox.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,27 +145,89 @@ void sandbox_forget_exit(const struct sandbox_place *place, const char *id)
 	free(path);
 }
 
+/* --- images ---------------------------------------------------------------------------------- */
+
+int sandbox_set_images(const struct sandbox_place *place, const char *id,
+	const char *root)
+{
+	char *dir = run_path(place, id, ""), *link = run_path(place, id, "/images");
+	int rc = io_make_dirs(dir, 0755);
+
+	if (rc == 0 && unlink(link) < 0 && errno != ENOENT)
+		rc = err_sys(EX_IOERR, "cannot remove '%s'", link);
+	if (rc == 0 && symlink(root, link) < 0)
+		rc = err_sys(EX_CANTCREAT, "cannot make '%s'", link);
+	free(dir);
+	free(link);
+	return rc;
+}
+
+/* Appends where a link leads. */
+static int follow(struct buf *out, const char *link)
+{
+	char to[PATH_MAX];
+	ssize_t n = readlink(link, to, sizeof to);
+
+	if (n < 0 || (size_t)n >= sizeof to)
+		return err_sys(EX_NOINPUT, "cannot read '%s'", link);
+	buf_add(out, to, (size_t)n);
+	return 0;
+}
+
+int sandbox_images(struct buf *out, const struct sandbox_place *place, const char *id)
+{
+	char *link = run_path(place, id, "/images");
+	int rc = follow(out, link);
+
+	free(link);
+	return rc;
+}
+
+bool sandbox_uses(const struct sandbox_place *place, const char *root)
+{
+	DIR *dir = opendir(place->run);
+	struct dirent *entry;
+	bool used = false;
+
+	while (dir && !used && (entry = readdir(dir))) {
+		struct buf link = BUF_INIT, to = BUF_INIT;
+
+		buf_addf(&link, "%s/%s/images", place->run, entry->d_name);
+		used = follow(&to, buf_text(&link)) == 0 &&
+			strcmp(buf_text(&to), root) == 0;
+		err_clear();
+		buf_release(&link);
+		buf_release(&to);
+	}
+	if (dir)
+		closedir(dir);
+	return used;
+}
+
 /* --- podman ---------------------------------------------------------------------------------- */
 
 /* Opens the lease's podman, where its volume is open. Returns 0; -1 with err_set: 66 it is not. */
 static int reach(struct sandbox *s)
 {
-	struct podman_config c = { .images = s->place->images };
-	struct buf netns = BUF_INIT;
+	struct buf netns = BUF_INIT, images = BUF_INIT;
+	struct podman_config c = { 0 };
 	char *root, *run;
 
 	if (s->podman)
 		return 0;
-	if (volume_adopt(&s->place->volumes, s->id) < 0)
+	if (volume_adopt(&s->place->volumes, s->id) < 0 ||
+		sandbox_images(&images, s->place, s->id) < 0)
 		return -1;
 	root = data_path(s->place, s->id, "/podman");
 	run = run_path(s->place, s->id, "/p");
 	c.root = root;
 	c.run = run;
+	c.images = buf_text(&images);
 	network_path(&netns, s->place->networks.dir, s->id);
 	c.netns = buf_text(&netns);
 	s->podman = podman_open(&c);
 	buf_release(&netns);
+	buf_release(&images);
 	free(root);
 	free(run);
 	return s->podman ? 0 : -1;

@@ -4,7 +4,8 @@
  *
  * A lease ID has a volume (volume.h) with podman's root in its encrypted folder and a folder
  * "out", where the container says how its run ended; a namespace (network.h); and a folder below
- * RUN, on a tmpfs, with podman's socket and a folder "in", which the container sees as /run/rnp
+ * RUN, on a tmpfs, with podman's socket a link "images" to the root in
+ * which its image is, and a folder "in", which the container sees as /run/rnp
  * and cannot write. Its command is to begin with SANDBOX_GATE, which lets nothing of the image run
  * before its time. */
 #ifndef RNP_REGISTER_AGENT_SANDBOX_H
@@ -22,9 +23,19 @@
 struct sandbox_place {
 	struct volume_place volumes;
 	struct network_place networks;
-	const char *run;    /* folder on a tmpfs; at most 20 bytes long */
-	const char *images; /* podman's root of the node's store */
+	const char *run; /* folder on a tmpfs; at most 20 bytes long */
 };
+
+/* Says in which root of podman the image of a lease is, or will be (images.h), before anything else
+ * of it is made. Returns 0, or -1 with err_set. */
+int sandbox_set_images(const struct sandbox_place *place, const char *id,
+	const char *root);
+
+/* Appends that root. Returns 0, or -1 with err_set (66): nobody has said. */
+int sandbox_images(struct buf *out, const struct sandbox_place *place, const char *id);
+
+/* Whether a lease has its image there. */
+bool sandbox_uses(const struct sandbox_place *place, const char *root);
 
 /* Returns the engine of lease id, which sandbox_close ends and the caller must; place is borrowed.
  * Nothing is made yet, and what an earlier process made is found. NULL with err_set. */
