@@ -340,6 +340,7 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 		return -1;
 	if (version == latest)
 		return 0;
+	s->older = read_only;
 	if (read_only)
 		return err_set(EX_DATAERR,
 			"'%s' was written by an earlier version of rnp", s->path);
@@ -356,6 +357,7 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	s->until_ns = 0;
 	s->failed_ns = 0;
 	s->read_only = read_only;
+	s->older = false;
 	s->path = xstrdup(path);
 	if (sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
 		store_fail(s, "cannot open the database");

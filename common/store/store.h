@@ -15,6 +15,7 @@ struct store {
 	sqlite3 *db; /* NULL: closed */
 	char *path;
 	bool read_only;
+	bool older; /* it could not be opened to read, as an earlier version has written it */
 	int64_t until_ns; /* see store_limit */
 	/* when it could not be written, until something is; 0: it can; what was changed before */
 	_Atomic int64_t failed_ns;

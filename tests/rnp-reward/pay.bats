@@ -804,6 +804,32 @@ rude() {
 	done
 }
 
+@test "pay: what a run has seen of a blockhash the next one knows: it ends what is in flight when that has gone" {
+	owe 3
+	front 8 5
+	is() { rnp-reward pay --store db --status | grep -q "\"$1\""; }
+	noted() { (($(sqlite3 db 'SELECT count(*) FROM good_hash' || echo 0) == $1)); }
+	control '{"lies": [["ahead", "drop"], ["ahead", "drop"], ["drop"]], "block_ms": 1000}' >/dev/null
+	paying -q --timeout 120s
+	"${command[@]}" >out 2>err 3>&- &
+	pid=$!
+	wait_until 'it is sent' is sent
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+	wait_until 'all have said that it is good' noted 3
+	kill -9 "$pid"
+	wait "$pid" || true
+	# its blockhash goes while nobody looks
+	passed=$(control '{"block_ms": 1}' | jq '.height + 400')
+	have_passed() { (($(control '{}' | jq .height) >= passed)); }
+	wait_until 'the blockhash to go' have_passed
+	control '{"lies": [[], [], []], "block_ms": 100}' >/dev/null
+	"${command[@]}" >out 2>err || fail "$(cat err)"
+	is expired
+	noted 0
+	audit
+	ledger_agrees
+}
+
 @test "pay: kill -9 at any instant, while servers lie: each wallet is paid once, none is lost" {
 	killed=0 seed=1
 	owe 40

@@ -156,8 +156,8 @@ int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 		near += pay_is_near(heights[i], heights, servers);
 	/* Which of them is right is unknown: the greatest height is safe, so that few that are far
 	 * behind do no harm, but one far ahead would keep a payment in flight forever. Where most
-	 * of them are far ahead it stays so until a run that was there while its blockhash was good
-	 * sees it go (pay_hash_note); a later run cannot know whether a server is behind. */
+	 * of them are far ahead it stays so until a run sees its blockhash go that was good in this
+	 * run or in one before (pay_hash_note). */
 	if (greatest < 0 || near < majority(servers) || claimed < 0 ||
 		claimed > greatest + 2 * PAY_VALID_BLOCKS)
 		return -1;

@@ -113,6 +113,18 @@ static const char *const steps[] = {
 	" tx INTEGER REFERENCES tx(id)) STRICT;"
 	"CREATE TRIGGER supply_order_stays BEFORE UPDATE OF id, action, base_units ON supply_order"
 	" BEGIN SELECT RAISE(ABORT, 'an order does not change'); END;",
+
+	/* what servers said of blockhashes, see hashes.h */
+	"CREATE TABLE good_hash("
+	" blockhash BLOB NOT NULL CHECK(length(blockhash) = 32),"
+	" server TEXT NOT NULL,"
+	" slot INTEGER NOT NULL CHECK(slot > 0),"
+	" PRIMARY KEY(blockhash, server)) STRICT, WITHOUT ROWID;"
+	"CREATE TRIGGER good_hash_goes AFTER UPDATE OF status ON tx"
+	" WHEN new.status IN ('finalised', 'failed', 'expired')"
+	" BEGIN DELETE FROM good_hash WHERE blockhash NOT IN (SELECT blockhash FROM tx"
+	"  WHERE status NOT IN ('finalised', 'failed', 'expired') AND blockhash IS NOT NULL);"
+	" END;",
 	NULL
 };
 
@@ -164,7 +176,15 @@ int ledger_open(struct ledger *l, const char *path, bool read_only)
 	*l = (struct ledger)LEDGER_INIT;
 	if (refuse_lines(path) < 0)
 		return -1;
-	return store_open(&l->store, path, steps, read_only);
+	if (store_open(&l->store, path, steps, read_only) == 0)
+		return 0;
+	if (!l->store.older)
+		return -1;
+	/* who only reads has no use for a refusal where the file can be upgraded */
+	if (store_open(&l->store, path, steps, false) < 0)
+		return -1;
+	store_close(&l->store);
+	return store_open(&l->store, path, steps, true);
 }
 
 int ledger_open_existing(struct ledger *l, const char *path, bool read_only)

@@ -421,8 +421,8 @@ static int ask_nonces(struct pay_run *run, int server, const struct ledger_tx *l
 }
 
 /* Asks one server: its finalised height, nonces and blockhashes first, then the statuses of the
- * signatures. */
-static void ask_server(struct pay_run *run, int server, const struct ledger_tx *list,
+ * signatures. Returns 0, whatever it says, or -1: the ledger cannot be written. */
+static int ask_server(struct pay_run *run, int server, const struct ledger_tx *list,
 	struct views *v, int n)
 {
 	enum pay_seen seen[PAY_IN_FLIGHT_MAX];
@@ -433,22 +433,23 @@ static void ask_server(struct pay_run *run, int server, const struct ledger_tx *
 			heights[i] = height;
 	else
 		n = 0;
-	if (n)
-		pay_ask_hashes(run, server);
+	if (n && pay_ask_hashes(run, server) < 0)
+		return -1;
 	if (!n || ask_nonces(run, server, list, n, heights) < 0 ||
 		rpc_statuses(&run->servers[server], v->signatures, n, seen) < 0) {
 		prog_detail("%s", err_get()->text);
 		err_clear();
-		return;
+		return 0;
 	}
 	for (int i = 0; i < n; i++) {
 		v->list[i].final_height[server] = heights[i];
 		v->list[i].hash_gone[server] = pay_hash_gone(run, server, &list[i]);
 		v->list[i].seen[server] = seen[i];
 	}
+	return 0;
 }
 
-static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
+static int ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 	struct views *v)
 {
 	memset(v, 0, sizeof *v);
@@ -465,9 +466,12 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 		}
 	}
 	for (int s = 0; s < run->n; s++)
-		ask_server(run, s, list, v, n);
+		if (ask_server(run, s, list, v, n) < 0)
+			return -1;
 	for (int i = 0; i < n; i++)
-		pay_watch_hash(run, &list[i], &v->list[i]);
+		if (pay_watch_hash(run, &list[i], &v->list[i]) < 0)
+			return -1;
+	return 0;
 }
 
 static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view *v)
@@ -505,8 +509,7 @@ static int follow(struct pay_run *run, struct ledger_tx *list, int n)
 	run->ndoubts = 0;
 	if (!n)
 		return 0;
-	ask_all(run, list, n, &views);
-	if (store_begin(&run->ledger->store) < 0)
+	if (ask_all(run, list, n, &views) < 0 || store_begin(&run->ledger->store) < 0)
 		return -1;
 	for (int i = 0; i < n && rc == 0; i++)
 		rc = move(run, &list[i], &views.list[i]);

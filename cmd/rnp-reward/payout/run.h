@@ -219,13 +219,13 @@ const char *pay_denied(const struct pay_run *run, int64_t tx);
 /* --- hashes.c: whether blockhashes have gone ------------------------------------------------- */
 
 /* Watches the blockhash of a transaction from now on, if any server's finalised height is far below
- * its last valid one. */
-void pay_watch_hash(struct pay_run *run, const struct ledger_tx *tx,
+ * its last valid one; from where an earlier run has left it. Returns 0, or -1. */
+int pay_watch_hash(struct pay_run *run, const struct ledger_tx *tx,
 	const struct pay_view *v);
 
 /* Asks a server about all blockhashes that are watched; one that does not answer has said
- * nothing. */
-void pay_ask_hashes(struct pay_run *run, int server);
+ * nothing. Notes in the ledger when one is good. Returns 0, or -1: the ledger cannot be written. */
+int pay_ask_hashes(struct pay_run *run, int server);
 
 /* Whether this server has seen the blockhash of a transaction go. */
 bool pay_hash_gone(const struct pay_run *run, int server, const struct ledger_tx *tx);
