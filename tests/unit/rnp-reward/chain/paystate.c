@@ -80,6 +80,11 @@ static void check_rules(void)
 	/* what is over stays so */
 	v = view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 2000);
 	CHECK(pay_decide(PAY_EXPIRED, &v, NULL) == PAY_EXPIRED);
+	/* a server may have the bytes of what is only known to be signed */
+	CHECK(pay_decide(PAY_SIGNED, &v, NULL) == PAY_FINALISED);
+	/* the first block has height 0, which is one */
+	CHECK(pay_is_near(0, (int64_t[]){ 0, -1 }, 2));
+	CHECK(!pay_is_near(-1, (int64_t[]){ 0, -1 }, 2));
 	/* one server alone: final by its word, never given up */
 	v.servers = v.given = 1;
 	CHECK(pay_decide(PAY_SENT, &v, NULL) == PAY_FINALISED);

@@ -362,6 +362,9 @@ static void check_bad_policies(void)
 		"{\"table\":\"none\",\"of\":\"gpu_model\",\"otherwise\":0}",
 		"{\"tiers\":[{\"name\":\"a\",\"more_than\":{\"none\":1},\"value\":1}],"
 		"\"otherwise\":0}" };
+	static const char *const needs[] = { "\"field\":\"gpu_model\",\"at_least\":1",
+		"\"field\":\"up_s\",\"one_of\":[\"1\"]",
+		"\"field\":\"up_s\",\"known\":true,\"override\":\"nothing\"" };
 	struct buf text = BUF_INIT;
 	struct policy p;
 	struct rules r;
@@ -376,7 +379,159 @@ static void check_bad_policies(void)
 		CHECK(policy_parse(&p, text.data, text.len, "x") == 0);
 		CHECK_FAILS(EX_DATAERR, rules_compile(&r, &p));
 	}
+	for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+		buf_reset(&text);
+		buf_addf(&text,
+			"{\"kind\":\"rnp.policy\",\"v\":1,\"name\":\"x\",\"title\":\"t\","
+			"\"epoch\":{\"seconds\":60},\"requires\":[{\"name\":\"a\",%s}],"
+			"\"terms\":[],\"pay\":{}}",
+			needs[i]);
+		CHECK(policy_parse(&p, text.data, text.len, "x") == 0);
+		CHECK_FAILS(EX_DATAERR, rules_compile(&r, &p));
+	}
 	buf_release(&text);
+}
+
+/* --- limits --------------------------------------------------------------------------------- */
+
+/* Compiles a policy that pays worked_s x 1 token, with more of its own. */
+static void start_with(const char *pay, const char *more)
+{
+	struct buf text = BUF_INIT;
+	struct policy p;
+
+	rules_release(&rules);
+	usage_rows_release(&usages);
+	buf_addf(&text,
+		"{\"kind\":\"rnp.policy\",\"v\":1,\"name\":\"x\",\"title\":\"t\","
+		"\"epoch\":{\"seconds\":604800},\"requires\":[],\"terms\":[{\"name\":\"a\","
+		"\"value\":{\"field\":\"worked_s\"}}],\"pay\":{\"job\":{\"%s\":{\"term\":\"a\"}}}%s}",
+		pay, more);
+	CHECK(policy_parse(&p, text.data, text.len, "x") == 0);
+	CHECK(rules_compile(&rules, &p) == 0);
+	buf_release(&text);
+}
+
+#define TOKEN INT64_C(100000000)
+
+static void check_limits(void)
+{
+	struct epoch e;
+
+	/* a claimant's cap, of the last one, too; without a pool what is above was never minted */
+	start_with("amount", ",\"caps\":{\"wallet\":\"5\"}");
+	add("\"worked_s\":3");
+	add("\"worked_s\":4");
+	add("\"worked_s\":7");
+	CHECK(compute(&e, -1) == 0);
+	CHECK_I64(3 * TOKEN, epoch_total(&e, 0));
+	CHECK_I64(5 * TOKEN, epoch_total(&e, 2));
+	CHECK_I64(1, (int64_t)e.capped);
+	CHECK_I64(12 * TOKEN, e.total_base_units);
+	CHECK_I64(12 * TOKEN, e.pool_base_units);
+	epoch_release(&e);
+	/* with one it stays in the pool */
+	CHECK(compute(&e, 20 * TOKEN) == 0);
+	CHECK_I64(12 * TOKEN, e.total_base_units);
+	CHECK_I64(20 * TOKEN, e.pool_base_units);
+	epoch_release(&e);
+	/* nothing for each node is a limit, too */
+	start_with("share", ",\"pool\":{\"per_qualified_node\":\"0\"}");
+	add("\"worked_s\":3");
+	CHECK(compute(&e, 1000) == 0);
+	CHECK_I64(0, e.pool_base_units);
+	CHECK_I64(0, epoch_total(&e, 0));
+	CHECK_I64(0, (int64_t)e.claimants);
+	epoch_release(&e);
+	start_with("share", ",\"pool\":{\"per_month\":\"0\"}");
+	add("\"worked_s\":3");
+	CHECK(compute(&e, 1000) == 0);
+	CHECK_I64(0, e.pool_base_units);
+	epoch_release(&e);
+}
+
+/* Leaves are made in slices: of some claimants nothing is paid, and some have two nodes. */
+static void check_slices(void)
+{
+	unsigned char root[MERKLE_HASH_BYTES];
+	struct usage u = { .model = RULES_NO_MODEL,
+		.has_wallet = true,
+		.known = UINT32_C(1) << FIELD_WORKED_S,
+		.from_ms = -1,
+		.to_ms = -1 };
+	struct merkle_leaf *leaves;
+	struct epoch e;
+	size_t n;
+
+	for (int more = -1; more <= 1; more++) {
+		start_with("amount", "");
+		for (int i = 0; i < 3 * (2 * MERKLE_SLICE + more); i++) {
+			u.node[0] = (unsigned char)(i >> 8);
+			u.node[1] = (unsigned char)i;
+			/* a claimant of two nodes, and one that is not paid, in turns */
+			memcpy(u.wallet, u.node, sizeof u.wallet);
+			if (i % 3 == 1)
+				u.wallet[1]--;
+			if (i % 3 == 1 && !(i & 255))
+				u.wallet[0]--;
+			u.value[FIELD_WORKED_S] = i % 3 == 2 ? 0 : 1 + i % 7;
+			usage_rows_add(&usages, &u);
+		}
+		CHECK(compute(&e, -1) == 0);
+		CHECK_I64(2 * MERKLE_SLICE + more, (int64_t)e.claimants);
+		n = epoch_leaves(&e, &leaves);
+		CHECK_I64((int64_t)e.claimants, (int64_t)n);
+		merkle_root(leaves, n, root, 0, NULL, NULL);
+		CHECK(memcmp(root, e.root, sizeof root) == 0);
+		free(leaves);
+		epoch_release(&e);
+	}
+}
+
+/* --- rows ----------------------------------------------------------------------------------- */
+
+/* What is packed is what was added: the largest rows, pages full of them, times that only one end
+ * has, and all addresses in their order. */
+static void check_rows(void)
+{
+	struct usage u, back;
+	struct usage_ref *refs;
+
+	usage_rows_release(&usages);
+	memset(&u, 255, sizeof u);
+	u.has_wallet = true;
+	u.overridden = (1u << FACTOR_N) - 1;
+	u.known = (UINT32_C(1) << FIELD_USAGE) - 1;
+	u.model = RULES_NO_MODEL - 1;
+	for (int k = 0; k < FIELD_USAGE; k++)
+		u.value[k] = INT64_MAX;
+	for (int k = 0; k < FACTOR_N; k++)
+		u.factor_nano[k] = INT64_MAX;
+	for (int i = 0; i < 300; i++) {
+		u.from_ms = i;
+		u.to_ms = i % 3 ? -1 : i + 1;
+		u.node[0] = (unsigned char)(i % 5);
+		u.node[31] = (unsigned char)(255 - i % 251);
+		usage_rows_add(&usages, &u);
+	}
+	for (int i = 0; i < 300; i++) {
+		usage_rows_get(&usages, (size_t)i, &back);
+		CHECK(back.from_ms == i && back.to_ms == (i % 3 ? -1 : i + 1));
+		CHECK(back.node[0] == i % 5 && back.node[31] == 255 - i % 251);
+		CHECK(back.model == u.model && back.known == u.known);
+		CHECK(memcmp(back.value, u.value, sizeof u.value) == 0);
+		CHECK(memcmp(back.factor_nano, u.factor_nano, sizeof u.factor_nano) == 0);
+	}
+	refs = usage_rows_sort(&usages, usage_rows_node);
+	for (size_t i = 1; i < usages.n; i++) {
+		int order = memcmp(usage_rows_node(&usages, refs[i - 1].row),
+			usage_rows_node(&usages, refs[i].row), ADDRESS_BYTES);
+
+		CHECK(order < 0 || (order == 0 && refs[i - 1].row < refs[i].row));
+		CHECK(refs[i].first == (order != 0));
+	}
+	free(refs);
+	usage_rows_release(&usages);
 }
 
 /* --- groups of GPUs ------------------------------------------------------------------------- */
@@ -522,7 +677,16 @@ static bool split_is_exact(void)
 
 static void check_shares(void)
 {
+	struct frac largest[2] = { { (u128)1 << 124, 1 }, FRAC_ZERO };
+	int64_t parts[2];
 	long bad = 0;
+
+	/* the largest sum that there may be, and one more */
+	CHECK(split_fracs(7, largest, 2, parts) == 0);
+	CHECK_I64(7, parts[0]);
+	largest[0] = (struct frac){ (u128)1 << 124, 1 };
+	largest[1] = (struct frac){ 1, 1 };
+	CHECK_FAILS(EX_DATAERR, split_fracs(7, largest, 2, parts));
 
 	for (long i = 0; i < 1000000; i++)
 		bad += !split_is_exact();
@@ -543,6 +707,9 @@ int main(void)
 	check_score();
 	check_fractions();
 	check_bad_policies();
+	check_limits();
+	check_slices();
+	check_rows();
 	check_groups();
 	check_bad_epochs();
 	rules_release(&rules);

@@ -144,6 +144,33 @@ static void prove_gpu(struct collect *g)
 	CHECK(collect_take(g, &verdict, "verdict") == 0);
 }
 
+/* Of two records of one instant the one of the greater hash counts, whichever comes first. */
+static void test_one_instant(void)
+{
+	struct collect_item a = { .kind = COLLECT_NODE,
+		.node = NODE,
+		.text = "{\"at\":\"1970-01-01T00:00:00Z\",\"cpu\":{\"cores\":3},\"wallet\":\"" NODE
+			"\"}" };
+	struct collect_item b = a, *first[2] = { &a, &b };
+
+	a.sha256[0] = 1;
+	b.sha256[0] = 2;
+	b.text = "{\"at\":\"1970-01-01T00:00:00Z\"}";
+	for (int i = 0; i < 2; i++) {
+		struct buf text = BUF_INIT;
+		struct collect g;
+
+		collect_init(&g, 0, EPOCH_MS, NULL);
+		CHECK(collect_take(&g, first[i], "a") == 0);
+		CHECK(collect_take(&g, first[1 - i], "b") == 0);
+		collect_finish(&g);
+		collect_usage_write(&g, 0, -1, &text);
+		CHECK(!strstr(text.data, "\"wallet\":\"" NODE));
+		buf_release(&text);
+		collect_release(&g);
+	}
+}
+
 /* Three receipts of one start: one GPU cannot have done both short ones, whichever comes first. */
 static void test_order(void)
 {
@@ -221,6 +248,7 @@ static void test_many(void)
 int main(void)
 {
 	test_facts();
+	test_one_instant();
 	test_order();
 	test_refused();
 	test_many();
