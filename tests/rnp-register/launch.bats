@@ -63,7 +63,7 @@ job() {
 	assert_equal "$(wc -l <launched.out)" 1
 	jq -e --arg cluster "$cluster" '.kind == "rnp.launch" and .state == "done" and .exit == 0 and .restarts == 0 and
 		.cluster == $cluster and (.uusd | type) == "number"' launched.out
-	grep -q 'plan    1 node with 2 GPUs, 0.825000 \$/h, at most 3.30 \$' launched.err
+	grep -q 'plan    2 x RTX 4090 (SI), 0.825000 \$/h, at most 3.30 \$' launched.err
 	grep -q 'rank 0  pulling' launched.err
 }
 

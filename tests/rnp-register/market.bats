@@ -689,6 +689,25 @@ teardown() {
 	assert_equal "$status_code" 200
 }
 
+@test "market: of offers at one price the one whose node has the image is first, and plan says so" {
+	start_market
+	sells a
+	sells b 1 500000 '{images: ["sha256:\("0" * 64)", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]}'
+	sells d 1 400000
+	plans
+	jq -e '[.offers[].nodes[0].node] as $n | $n == [$d, $b, $a]' --arg a "$a" --arg b "$b" --arg d "$d" proposal.json
+	jq -e '[.offers[].nodes[0] | .image_there // false] == [false, true, false] and .offers[1].nodes[0].country == "SI"' proposal.json
+	# whoever lists again without it has lost it
+	lists b
+	plans '{exclude: ["'"$d"'"]}'
+	jq -e '[.offers[].nodes[0] | .image_there // false] == [false, false]' proposal.json
+	lists a '{images: ["sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]}'
+	make_key c
+	pays c 5000000
+	rnp-register book --registry "$url" --key c.json --hours 1 job.json >booked 2>book.err
+	grep -q '1 x RTX 4090 (SI), image there' book.err || fail "$(cat book.err)"
+}
+
 @test "market: a gateway that is trusted learns who may do what, as it changes" {
 	make_key_there() { cd "$BATS_TEST_TMPDIR" && make_key gate && make_key other; }
 	make_key_there

@@ -2,11 +2,13 @@
 #include "cmd/rnp-register/customer/offer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cmd/rnp-register/customer/customer.h"
 #include "common/base/err.h"
 #include "common/base/money.h"
+#include "common/base/utf8.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/signature.h"
@@ -180,18 +182,77 @@ static void add_left_out(struct buf *out, const json_t *left)
 			names[i]);
 }
 
+/* Notes a text with how often it is there, in an object. Nodes may say what they like. */
+static void count_text(json_t *counts, const char *text, json_int_t n)
+{
+	char clean[64];
+
+	if (!text || !n)
+		return;
+	snprintf(clean, sizeof clean, "%s", text);
+	utf8_clean_line(clean);
+	json_set_i64(counts, clean,
+		json_integer_value(json_object_get(counts, clean)) + n);
+}
+
+/* "2 x NVIDIA GeForce RTX 4090, 1 x NVIDIA L4"; of GPUs whose model is not said "3 GPUs". */
+static void add_gpus(struct buf *out, const json_t *models, size_t gpus)
+{
+	const char *model;
+	json_int_t named = 0;
+	json_t *n;
+
+	json_object_foreach((json_t *)models, model, n) {
+		buf_addf(out, "%s%lld x %s", named ? ", " : "",
+			(long long)json_integer_value(n), model);
+		named += json_integer_value(n);
+	}
+	if ((size_t)named < gpus)
+		buf_addf(out, "%s%zu GPU%s", named ? ", " : "", gpus - (size_t)named,
+			gpus - (size_t)named == 1 ? "" : "s");
+}
+
+/* "2 x NVIDIA GeForce RTX 4090 on 2 nodes (SI), image there". */
+static void add_nodes(struct buf *out, const json_t *nodes)
+{
+	json_t *models = json_object(), *places = json_object(), *node, *any;
+	size_t gpus = 0, there = 0, i, n = json_array_size(nodes);
+	const char *place, *between = " (";
+
+	json_array_foreach((json_t *)nodes, i, node) {
+		size_t own = json_array_size(json_object_get(node, "gpus"));
+
+		gpus += own;
+		there += json_is_true(json_object_get(node, "image_there"));
+		count_text(models, json_string_value(json_object_get(node, "gpu_model")),
+			(json_int_t)own);
+		count_text(places, json_string_value(json_object_get(node, "country")),
+			1);
+	}
+	add_gpus(out, models, gpus);
+	if (!gpus || n != 1)
+		buf_addf(out, "%s%zu node%s", gpus ? " on " : "", n, n == 1 ? "" : "s");
+	json_object_foreach(places, place, any) {
+		buf_addf(out, "%s%s", between, place);
+		between = ", ";
+	}
+	if (json_object_size(places))
+		buf_adds(out, ")");
+	if (there && there == n)
+		buf_adds(out, ", image there");
+	else if (there)
+		buf_addf(out, ", image on %zu of them", there);
+	json_decref(models);
+	json_decref(places);
+}
+
 void offer_words(struct buf *out, const json_t *proposal)
 {
 	const json_t *offers = json_object_get(proposal, "offers"),
 		     *offer = json_array_get(offers, 0),
-		     *next = json_array_get(offers, 1), *node;
-	size_t gpus = 0, i, n = json_array_size(json_object_get(offer, "nodes"));
+		     *next = json_array_get(offers, 1);
 
-	json_array_foreach(json_object_get(offer, "nodes"), i, node)
-		gpus += json_array_size(json_object_get(node, "gpus"));
-	buf_addf(out, "%zu node%s", n, n == 1 ? "" : "s");
-	if (gpus)
-		buf_addf(out, " with %zu GPU%s", gpus, gpus == 1 ? "" : "s");
+	add_nodes(out, json_object_get(offer, "nodes"));
 	buf_adds(out, ", ");
 	add_dollars(out, whole(offer, "uusd_per_hour", 0));
 	buf_adds(out, " $/h, at most ");
@@ -205,20 +266,57 @@ void offer_words(struct buf *out, const json_t *proposal)
 	add_left_out(out, json_object_get(proposal, "left_out"));
 }
 
+/* What the nearest wish is called in words, and what one of its units is: 0: dollars. */
+static const struct {
+	const char *wish, *before, *after;
+	double unit;
+} nearest_words[] = {
+	{ "memory_bytes", "", " GB of memory", 1e9 },
+	{ "disk_bytes", "a disk of ", " GB", 1e9 },
+	{ "gpu_memory_bytes", "GPUs of ", " GB", 1e9 },
+	{ "cpu_cores", "", " cores", 1 },
+	{ "gpu_count", "", " GPUs", 1 },
+	{ "nodes", "", " nodes", 1 },
+	{ "nodes_max", "the GPUs on ", " nodes", 1 },
+	{ "ping_us", "a ping of ", " ms", 1e3 },
+	{ "max_uusd_per_hour", "", " $ an hour", 0 },
+	{ "max_uusd", "", " $ in all", 0 },
+};
+
+/* "64 GB of memory"; a wish that has no words of its own: "tier 2", or its name. */
+static void add_wish(struct buf *out, const char *wish, const json_t *to)
+{
+	struct buf value = BUF_INIT;
+
+	for (size_t i = 0; i < sizeof nearest_words / sizeof *nearest_words; i++) {
+		if (strcmp(wish, nearest_words[i].wish) != 0 || !json_is_integer(to))
+			continue;
+		buf_adds(out, nearest_words[i].before);
+		if (nearest_words[i].unit > 0)
+			buf_addf(out, "%.4g",
+				(double)json_integer_value(to) / nearest_words[i].unit);
+		else
+			add_dollars(out, json_integer_value(to));
+		buf_adds(out, nearest_words[i].after);
+		return;
+	}
+	if (to)
+		json_write(&value, to);
+	buf_addf(out, "%.60s%s%.60s", wish, to ? " " : "", buf_text(&value));
+	buf_release(&value);
+}
+
 void offer_none_words(struct buf *out, const json_t *proposal)
 {
 	const json_t *nearest = json_object_get(proposal, "nearest"),
 		     *to = json_object_get(nearest, "to");
 	const char *wish = json_string_value(json_object_get(nearest, "wish"));
-	struct buf value = BUF_INIT;
 
 	buf_adds(out, "nothing fits");
 	add_left_out(out, json_object_get(proposal, "left_out"));
 	if (!wish)
 		return;
-	if (to)
-		json_write(&value, to);
-	buf_addf(out, "; %s %.60s%s%.60s %lld would", to ? "with" : "without", wish,
-		to ? " " : "", buf_text(&value), (long long)whole(nearest, "nodes", 0));
-	buf_release(&value);
+	buf_addf(out, "; %lld would %s ", (long long)whole(nearest, "nodes", 0),
+		to ? "with" : "without");
+	add_wish(out, wish, to);
 }

@@ -37,8 +37,16 @@ static int read_wish(const struct supply *s, const json_t *job, int64_t now_ms,
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
+static bool has_image(const struct sale *n, uint64_t image)
+{
+	for (int i = 0; i < n->nimages; i++)
+		if (image && n->images[i] == image)
+			return true;
+	return false;
+}
+
 static json_t *part_json(const struct supply *s, const struct match_part *p,
-	int64_t *uusd_per_hour)
+	uint64_t image, int64_t *uusd_per_hour)
 {
 	const struct match_node *m = match_index_at(s->ix, p->node);
 	const struct sale *n = supply_find(s, m->id);
@@ -60,6 +68,12 @@ static json_t *part_json(const struct supply *s, const struct match_part *p,
 	json_set_i64(part, "uusd_per_hour", uusd);
 	json_set_i64(part, "node_uusd_per_hour",
 		n->gpus ? sale_node_uusd(n, p->gpus) : n->ask_uusd);
+	if (n->gpus && n->model)
+		json_set_text(part, "gpu_model", n->model);
+	if (n->country)
+		json_set_text(part, "country", n->country);
+	if (has_image(n, image))
+		json_set_bool(part, "image_there", true);
 	if (n->proven_ms)
 		json_set_time(part, "proven_at", n->proven_ms);
 	*uusd_per_hour += uusd;
@@ -67,13 +81,13 @@ static json_t *part_json(const struct supply *s, const struct match_part *p,
 }
 
 static json_t *offer_json(const struct supply *s, const struct match_offer *o,
-	int64_t hours)
+	uint64_t image, int64_t hours)
 {
 	json_t *offer = json_object(), *nodes = json_array();
 	int64_t uusd = 0, all;
 
 	for (size_t i = 0; i < o->nparts; i++)
-		json_push(nodes, part_json(s, &o->parts[i], &uusd));
+		json_push(nodes, part_json(s, &o->parts[i], image, &uusd));
 	if (money_muldiv(uusd, hours, 1, MONEY_CEIL, &all) < 0) {
 		err_clear();
 		all = JSON_SAFE_INTEGER_MAX;
@@ -105,16 +119,46 @@ static json_t *nearest_json(const struct match_nearest *n, const json_t *job,
 	return nearest;
 }
 
+/* How many of an offer's nodes have the image. */
+static size_t images_there(const json_t *offer)
+{
+	const json_t *nodes = json_object_get(offer, "nodes"), *node;
+	size_t i, n = 0;
+
+	json_array_foreach((json_t *)nodes, i, node)
+		n += json_is_true(json_object_get(node, "image_there"));
+	return n;
+}
+
+/* Appends an offer, before those that cost the same and have the image on fewer nodes: they begin
+ * later. */
+static void add_offer(json_t *offers, json_t *offer)
+{
+	size_t at = json_array_size(offers);
+
+	for (; at > 0; at--) {
+		const json_t *before = json_array_get(offers, at - 1);
+
+		if (!json_equal(json_object_get(before, "uusd_per_hour"),
+			    json_object_get(offer, "uusd_per_hour")) ||
+			images_there(before) >= images_there(offer))
+			break;
+	}
+	json_array_insert_new(offers, at, offer);
+}
+
 static void write_answer(const struct supply *s, const struct match_answer *a,
 	const json_t *job, int64_t hours, json_t *proposal)
 {
 	json_t *offers = json_array(), *spares = json_array(), *left_out = json_object();
+	uint64_t image = supply_image(
+		json_string_value(json_object_get(proposal, "image")));
 	int64_t unused = 0;
 
 	for (size_t i = 0; i < a->noffers; i++)
-		json_push(offers, offer_json(s, &a->offers[i], hours));
+		add_offer(offers, offer_json(s, &a->offers[i], image, hours));
 	for (size_t i = 0; i < a->nspares; i++)
-		json_push(spares, part_json(s, &a->spares[i], &unused));
+		json_push(spares, part_json(s, &a->spares[i], image, &unused));
 	for (int i = 0; i < MATCH_REASONS; i++)
 		if (a->left_out[i])
 			json_set_i64(left_out, match_reason_names[i],

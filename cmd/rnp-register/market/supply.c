@@ -93,7 +93,7 @@ void supply_free(struct supply *s)
 	if (!s)
 		return;
 	for (size_t i = 0; i < s->n; i++)
-		forget_record(&s->sales[i]);
+		forget_record(&s->sales[i]), free(s->sales[i].images);
 	free(s->sales);
 	hash_index_release(&s->by_node);
 	match_index_free(s->ix);
@@ -291,6 +291,29 @@ void supply_quote(struct supply *s, const json_t *record, const char *sha256)
 	pthread_rwlock_unlock(&s->lock);
 }
 
+uint64_t supply_image(const char *text)
+{
+	static const char prefix[] = "sha256:";
+	const char *hex = text ? strstr(text, prefix) : NULL;
+	char first[17];
+
+	snprintf(first, sizeof first, "%s", hex ? hex + sizeof prefix - 1 : "");
+	return strtoull(first, NULL, 16);
+}
+
+static void take_images(struct sale *n, const json_t *images)
+{
+	size_t i;
+	json_t *image;
+
+	free(n->images);
+	n->nimages = 0;
+	n->images = xcalloc(json_array_size(images) + 1, sizeof *n->images);
+	json_array_foreach((json_t *)images, i, image)
+		if (json_is_string(image))
+			n->images[n->nimages++] = supply_image(json_string_value(image));
+}
+
 void supply_listing(struct supply *s, const json_t *record)
 {
 	const char *node = text_of(record, "node");
@@ -310,6 +333,7 @@ void supply_listing(struct supply *s, const json_t *record)
 	n->disk_bytes = whole_of(record, "disk_bytes");
 	n->part_gpus = (int)whole_of(record, "part_gpus");
 	n->spot = json_is_true(json_object_get(record, "spot"));
+	take_images(n, json_object_get(record, "images"));
 	refresh(s, n, clock_now_ms());
 	pthread_rwlock_unlock(&s->lock);
 }

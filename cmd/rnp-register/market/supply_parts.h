@@ -36,6 +36,8 @@ struct sale {
 	int64_t listed_until_ms, max_hours, cpu_cores, memory_bytes, disk_bytes;
 	int part_gpus;
 	bool spot;
+	uint64_t *images; /* that are there: the first 8 bytes of their digests */
+	int nimages;
 	/* of its heartbeats */
 	int64_t received_ms, interval_ms;
 	int64_t proven_ms;
@@ -64,6 +66,10 @@ bool sale_is_silent(const struct sale *n, int64_t since_ms, int64_t now_ms);
 /* The prices of a part of so many GPUs. */
 int64_t sale_customer_uusd(const struct sale *n, int gpus);
 int64_t sale_node_uusd(const struct sale *n, int gpus);
+
+/* By what an image is known here: the first 8 bytes of the digest in a reference, or that is one;
+ * 0: it has none. */
+uint64_t supply_image(const char *text);
 
 /* The uuid of the GPU at a place of the record. */
 const char *sale_uuid(const struct sale *n, int place);

@@ -21,13 +21,13 @@ static void check_choice(void)
 {
 	json_t *none = parse(
 		"{\"offers\":[],\"left_out\":{\"price\":7,\"memory\":22,\"place\":12},"
-		"\"nearest\":{\"wish\":\"memory_bytes\",\"to\":64,\"nodes\":9}}");
+		"\"nearest\":{\"wish\":\"memory_bytes\",\"to\":64000000000,\"nodes\":9}}");
 	json_t *dear = parse(
-		"{\"offers\":[{\"nodes\":[{\"gpus\":[\"a\",\"b\"]},{\"gpus\":[\"c\"]}],"
+		"{\"offers\":[{\"nodes\":[{\"gpus\":[\"a\",\"b\"],\"gpu_model\":\"GPU A\",\"country\":\"DE\"},{\"gpus\":[\"c\"],\"country\":\"SI\",\"image_there\":true}],"
 		"\"uusd_per_hour\":820000,\"up_to_uusd\":3280000},"
 		"{\"nodes\":[],\"uusd_per_hour\":910000}],\"left_out\":{\"price\":1}}");
 	json_t *cheap = parse(
-		"{\"offers\":[{\"nodes\":[{}],\"uusd_per_hour\":5,\"up_to_uusd\":20}]}");
+		"{\"offers\":[{\"nodes\":[{\"image_there\":true}],\"uusd_per_hour\":5,\"up_to_uusd\":20}]}");
 	const json_t *all[] = { none, dear, cheap, cheap };
 	struct buf words = BUF_INIT;
 
@@ -36,15 +36,16 @@ static void check_choice(void)
 	CHECK_I64(1, (int64_t)offer_choose(all, 1, false));
 	offer_words(&words, dear);
 	CHECK_TEXT(
-		"2 nodes with 3 GPUs, 0.82 $/h, at most 3.28 $; next 0.91 $/h; 1 node left out: 1 price",
+		"2 x GPU A, 1 GPU on 2 nodes (DE, SI), image on 1 of them, 0.82 $/h, at most 3.28 $; next 0.91 $/h; 1 node left out: 1 price",
 		buf_text(&words));
 	buf_reset(&words);
 	offer_words(&words, cheap);
-	CHECK_TEXT("1 node, 0.000005 $/h, at most 0.000020 $", buf_text(&words));
+	CHECK_TEXT("1 node, image there, 0.000005 $/h, at most 0.000020 $",
+		buf_text(&words));
 	buf_reset(&words);
 	offer_none_words(&words, none);
 	CHECK_TEXT(
-		"nothing fits; 41 nodes left out: 22 memory, 12 place, 7 price; with memory_bytes 64 9 would",
+		"nothing fits; 41 nodes left out: 22 memory, 12 place, 7 price; 9 would with 64 GB of memory",
 		buf_text(&words));
 	buf_release(&words);
 	json_decref(none);
