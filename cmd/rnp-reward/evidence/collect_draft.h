@@ -1,5 +1,5 @@
-/* collect_draft.h - the usage of a node while it is written: what collect_usage.c and collect_gpus.c
- * share. */
+/* collect_draft.h - the usage of a node while it is written: what collect_usage.c and
+ * collect_gpus.c share. */
 #ifndef RNP_CMD_REWARD_EVIDENCE_COLLECT_DRAFT_H
 #define RNP_CMD_REWARD_EVIDENCE_COLLECT_DRAFT_H
 
@@ -45,8 +45,8 @@ void draft_object_release(struct draft_object *o);
 void draft_sourced(struct draft_object *o, const char *key, int64_t v,
 	const char *source);
 
-/* Adds what the proven record says of a fact, or why it does not; group: for facts of GPUs, NULL: it
- * has none that is paid. how: "as challenged". */
+/* Adds what the proven record says of a fact, or why it does not; group: for facts of GPUs, NULL:
+ * it has none that is paid. how: "as challenged". */
 void draft_fact(struct draft *d, struct draft_object *o, const json_t *node,
 	const struct gpu_group *group, const char *name, const char *how);
 

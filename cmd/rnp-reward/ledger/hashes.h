@@ -1,5 +1,5 @@
-/* hashes.h - at which servers the blockhashes of transactions in flight were good: a later run goes on
- * from there. No row of the chain, since nothing is paid by it alone. Uses ledger. */
+/* hashes.h - at which servers the blockhashes of transactions in flight were good: a later run
+ * goes on from there. No row of the chain, since nothing is paid by it alone. Uses ledger. */
 #ifndef RNP_CMD_REWARD_LEDGER_HASHES_H
 #define RNP_CMD_REWARD_LEDGER_HASHES_H
 
