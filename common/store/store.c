@@ -356,6 +356,7 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	s->db = NULL;
 	s->until_ns = 0;
 	s->failed_ns = 0;
+	s->kept = NULL;
 	s->read_only = read_only;
 	s->older = false;
 	s->path = xstrdup(path);
@@ -367,8 +368,43 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	return -1;
 }
 
+/* Statements by the address of their text; there are not many texts. */
+#define KEPT_MAX 256
+
+struct store_kept {
+	const char *sql[KEPT_MAX];
+	sqlite3_stmt *q[KEPT_MAX];
+};
+
+sqlite3_stmt *store_keep(struct store *s, const char *sql)
+{
+	size_t at = (uintptr_t)sql / 8 % KEPT_MAX, seen = 0;
+
+	if (!s->kept)
+		s->kept = xcalloc(1, sizeof *s->kept);
+	while (s->kept->sql[at] && s->kept->sql[at] != sql) {
+		at = (at + 1) % KEPT_MAX;
+		if (++seen == KEPT_MAX)
+			bug("more than %d statements are kept", KEPT_MAX);
+	}
+	if (!s->kept->q[at] && store_prepare(s, &s->kept->q[at], sql) < 0)
+		return NULL;
+	s->kept->sql[at] = sql;
+	sqlite3_reset(s->kept->q[at]);
+	return s->kept->q[at];
+}
+
+static void finalize_kept(struct store *s)
+{
+	for (int i = 0; s->kept && i < KEPT_MAX; i++)
+		sqlite3_finalize(s->kept->q[i]);
+	free(s->kept);
+	s->kept = NULL;
+}
+
 void store_close(struct store *s)
 {
+	finalize_kept(s);
 	if (s->db && sqlite3_close(s->db) != SQLITE_OK)
 		bug("store_close: a statement of '%s' is still open", s->path);
 	free(s->path);

@@ -20,6 +20,7 @@ struct store {
 	/* when it could not be written, until something is; 0: it can; what was changed before */
 	_Atomic int64_t failed_ns;
 	int changes;
+	struct store_kept *kept; /* see store_keep */
 };
 #define STORE_INIT \
 	{          \
@@ -34,7 +35,8 @@ struct store {
  * absent, 77 not permitted, 65 not a database or damaged, 74, 75 busy. */
 int store_open(struct store *s, const char *path, const char *const *steps,
 	bool read_only);
-void store_close(struct store *s); /* statements must be finalised before */
+void store_close(
+	struct store *s); /* statements that were prepared must be finalised before */
 
 /* Compares tables, indexes and triggers with what those steps make of an empty file, as a database
  * may lose a rule and still open. Writes the first that is missing, changed or not one of them to
@@ -63,6 +65,11 @@ void store_rollback(struct store *s); /* keeps the pending error */
 /* Prepares a statement that is kept and used again; release it with sqlite3_finalize (NULL is
  * fine). */
 int store_prepare(struct store *s, sqlite3_stmt **out, const char *sql);
+
+/* Returns the statement of that text, reset, which is prepared the first time and kept until
+ * store_close; a text is known by its address alone, and lives as long. Whoever has read from it
+ * resets it. Returns NULL with err_set. */
+sqlite3_stmt *store_keep(struct store *s, const char *sql);
 
 /* Resets q and binds its parameters in order, one letter each: 't' const char * (NULL binds
  * NULL), 'i' int64_t, 'r' double, 'b' const void * and size_t, 'n' nothing (NULL). Texts and

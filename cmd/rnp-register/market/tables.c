@@ -287,16 +287,15 @@ void rows_open(struct rows *r, struct store *s)
 
 void rows_close(struct rows *r)
 {
+	/* one that is at a row would keep its view of the database */
 	for (int i = 0; i < ROWS_STATEMENTS; i++)
-		sqlite3_finalize(r->q[i]);
+		sqlite3_reset(r->q[i]);
 	memset(r, 0, sizeof *r);
 }
 
 sqlite3_stmt *rows_get(struct rows *r, enum rows_statement which)
 {
-	if (!r->q[which] && store_prepare(r->s, &r->q[which], texts[which]) < 0)
-		return NULL;
-	sqlite3_reset(r->q[which]);
+	r->q[which] = store_keep(r->s, texts[which]);
 	return r->q[which];
 }
 

@@ -64,8 +64,7 @@ int64_t member_own_ms(const struct member_row *w, int64_t now_ms);
 /* The number of a lease on its gateway (place.h), while it lives. */
 int64_t member_number(int64_t id);
 
-/* Statements, prepared when they are first used. The writer's live as long as the market, a
- * reader's as long as its question. */
+/* Statements, which a connection keeps (store_keep). */
 enum rows_statement {
 	ROWS_CLUSTER_BY_NAME,
 	ROWS_CLUSTER_BY_ID,
