@@ -66,12 +66,18 @@ blob() {
 	echo "$sha"
 }
 
-# directory NAME TEXT: keeps a directory of one file at the registry, prints the name of its manifest
+# directory [DIR/]NAME TEXT: keeps a directory of one file at the registry, prints the name of its manifest
 directory() {
 	local sha
 	sha=$(blob "$2")
 	blob "$(jq -nc --arg path "$1" --arg sha "$sha" --argjson n "${#2}" '{kind: "rnp.manifest", v: 1, bytes: $n,
-		blobs: [{bytes: $n, sha256: $sha}], files: [{path: $path, mode: 420, bytes: $n, sha256: $sha}]}')"
+		blobs: [{bytes: $n, sha256: $sha}], files: ([$path | select(contains("/")) | {path: split("/")[0], dir: true, mode: 493}] +
+			[{path: $path, mode: 420, bytes: $n, sha256: $sha}])}')"
+}
+
+# kept KEY MANIFEST [RANK [CLUSTER]]: prints the event by which a node says what it kept of a rank
+kept() {
+	signed "$1" "{kind: \"rnp.event\", cluster: \"${4:-$C}\", rank: ${3:-0}, seq: 7, to: \"ready\", artifacts: \"$2\"}"
 }
 
 # booking SCRIPT [JQ]: prints a booking of one node for that script, signed by the customer; the jq program changes it
@@ -105,6 +111,7 @@ change() {
 
 C=$(printf 'c%.0s' {1..32})
 D=$(printf 'd%.0s' {1..32})
+HASH=$(printf '5%.0s' {1..64})
 
 # told CLUSTER JQ: the node has told an event of which this is true
 told() {

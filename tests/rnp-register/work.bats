@@ -50,6 +50,8 @@ load work
 	local good other
 	good=$(booking 'true')
 	make_key other
+	# what lies about others is refused likewise: ranks that are no nodes of the booking, artifacts that none of them has signed for
+	# this rank of this cluster
 	# signed by another; a lower price than quoted; a quote that nobody signed; another node's part; a GPU that is not here;
 	# hours that are over; an altered command; no digest
 	assign "$(printf '1%.0s' {1..32})" "$(booking true . other)"
@@ -61,7 +63,23 @@ load work
 	assign "$(printf '7%.0s' {1..32})" "$good" '.booking.run_sha256 = ("0" * 64)'
 	assign "$(printf '8%.0s' {1..32})" "$(booking true '.image = "docker.io/library/debian:12"')"
 	start_agent
-	for n in 1:'not signed by customer' 2:'and this node quoted 100000' 3:'has not quoted' 4:'no such part for this node' \
+	local cluster
+	cluster=$(printf '9%.0s' {1..32})
+	assign "$cluster" "$good" ".peers = [{rank: 0, node: \"$node\"}, {rank: 1, node: \"$other\"}]"
+	cluster=$(printf 'a%.0s' {1..32})
+	assign "$cluster" "$good" ".peers = [{rank: 0, node: \"$other\", address: \"192.0.2.1\"}]"
+	cluster=$(printf 'b%.0s' {1..32})
+	good=$(booking 'true' '.artifacts = {paths: ["x"], every_s: 60}')
+	assign "$cluster" "$good" ".kept = $(kept other "$HASH" 0 "$cluster")"
+	cluster=$(printf 'c%.0s' {1..32})
+	assign "$cluster" "$good" ".kept = ($(kept node "$HASH" 0 "$cluster") | .artifacts = (\"1\" * 64))"
+	cluster=$(printf 'd%.0s' {1..32})
+	assign "$cluster" "$good" ".kept = $(kept node "$HASH" 1 "$cluster")"
+	cluster=$(printf 'e%.0s' {1..32})
+	assign "$cluster" "$good" ".kept = $(kept node "$HASH" 0 "$(printf '0%.0s' {1..32})")"
+	for n in 9:"names '$other' as rank 1 of 1" a:"names '$other' as rank 0 of 1" b:'no node of the booking has signed' \
+		c:'no node of the booking has signed' d:'another rank or cluster' e:'another rank or cluster' \
+		1:'not signed by customer' 2:'and this node quoted 100000' 3:'has not quoted' 4:'no such part for this node' \
 		5:"no GPU 'GPU-1'" 6:'hours are over' 7:'not signed by customer' 8:'has no digest'; do
 		wait_until "refusal $n" told "$(printf "${n%%:*}%.0s" {1..32})" ".to == \"failed\" and (.cause | contains(\"${n#*:}\"))"
 	done
@@ -161,6 +179,23 @@ load work
 	wait_until "an empty machine" nothing_left
 	assign "$D" "$(booking true ".proposal.request.disk_bytes = 33554432 | .blobs = [\"$work\"]")"
 	wait_until "another's failure" told "$D" '.to == "failed" and (.cause | contains("more than the 33554432 allowed"))'
+	wait_until "an empty machine" nothing_left
+}
+
+@test "work: what a node of the booking kept is back before run; what the registry says of others later is passed over, and named" {
+	local back
+	back=$(directory work/seed 'kept before')
+	assign "$C" "$(booking 'cat seed; while [ ! -e on ]; do sleep 0.1; done; exit 3' '.artifacts = {paths: ["x"], every_s: 3600}')" \
+		".kept = $(kept node "$back")"
+	make_key other
+	start_agent
+	wait_until "its first line" grep -q 'kept before' "reg/log-$C-0"
+	change "$C" ".peers = [{rank: 0, node: \"$other\", address: \"127.0.0.1\"}]"
+	wait_until "a doubt" told "$C" ".to == \"ready\" and ((.cause // \"\") | contains(\"passed over: the registry names '$other' as rank 0\"))"
+	touch "$BOX/work/volumes/$C-0-0/data/work/on"
+	wait_until "its end" told "$C" '.exit == 3'
+	# whoever is to end does so, whatever else is said
+	wait_until "its release" told "$C" '.to == "released"'
 	wait_until "an empty machine" nothing_left
 }
 

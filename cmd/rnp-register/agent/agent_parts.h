@@ -38,7 +38,8 @@ struct lease {
 	/* of its thread alone */
 	json_t *entry; /* what now is read from */
 	struct assignment now;
-	bool ends; /* vanished, as its thread has seen it */
+	bool ends;    /* vanished, as its thread has seen it */
+	bool doubted; /* that the registry names others than the booking was said */
 	struct engine *engine;
 	struct http http;
 	struct engine_log log;

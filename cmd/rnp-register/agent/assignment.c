@@ -15,7 +15,7 @@
 #include "common/record/signature.h"
 
 #define WHERE     "work"
-#define RANK_MAX  63
+#define RANK_MAX  (ASSIGNMENT_RANKS_MAX - 1)
 #define TURN_MAX  1000
 #define CORES_MAX 65536
 #define HOUR_MS   INT64_C(3600000)
@@ -140,6 +140,25 @@ static int read_booking(struct assignment *a)
 		&a->disk_bytes);
 }
 
+static int read_peers(struct assignment *a, const json_t *entry)
+{
+	const json_t *list = json_object_get(entry, "peers"), *peer;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, peer) {
+		int64_t rank;
+
+		if (json_get_i64(peer, "peer", "rank", 0, RANK_MAX, &rank) < 0)
+			return -1;
+		if (a->peers[rank])
+			return err_set(EX_DATAERR, "work: rank %d is there twice",
+				(int)rank);
+		a->peers[rank] = peer;
+	}
+	a->kept = json_object_get(entry, "kept");
+	return 0;
+}
+
 int assignment_parse(struct assignment *a, const json_t *entry)
 {
 	json_t *booking;
@@ -151,8 +170,12 @@ int assignment_parse(struct assignment *a, const json_t *entry)
 		json_get_object(entry, WHERE, "booking", &booking) < 0)
 		return -1;
 	a->booking = booking;
-	a->peers = json_object_get(entry, "peers");
-	return read_booking(a);
+	return read_peers(a, entry) < 0 ? -1 : read_booking(a);
+}
+
+void assignment_address(const struct assignment *a, int rank, char out[PLACE_TEXT_MAX])
+{
+	place_text(place_rank(a->cluster, PLACE_RANKS_APART, rank), out);
 }
 
 /* --- what is owed ---------------------------------------------------------------------------- */
@@ -207,21 +230,35 @@ static bool is_part(const struct assignment *a, const json_t *part, const char *
 		same_gpus(a, part);
 }
 
-/* The customer took an offer that has this node, or it is one of the spares. */
-static int check_offer(const struct assignment *a, const char *address)
+static const json_t *nodes_of(const struct assignment *a)
 {
-	const json_t *proposal = json_object_get(a->booking, "proposal");
-	const json_t *offers = json_object_get(proposal, "offers");
+	const json_t *offers = json_object_get(json_object_get(a->booking, "proposal"),
+		"offers");
 	json_int_t offer = json_integer_value(json_object_get(a->booking, "offer"));
+
+	return json_object_get(json_array_get(offers, (size_t)offer), "nodes");
+}
+
+/* Whether a part of the offer that the customer took, or one of the spares, is such a one. */
+static bool has_part(const struct assignment *a, const char *address,
+	bool (*is)(const struct assignment *a, const json_t *part, const char *address))
+{
 	const json_t *lists[] = {
-		json_object_get(json_array_get(offers, (size_t)offer), "nodes"),
-		json_object_get(proposal, "spares"),
+		nodes_of(a),
+		json_object_get(json_object_get(a->booking, "proposal"), "spares"),
 	};
 
 	for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
 		for (size_t i = 0; i < json_array_size(lists[l]); i++)
-			if (is_part(a, json_array_get(lists[l], i), address))
-				return 0;
+			if (is(a, json_array_get(lists[l], i), address))
+				return true;
+	return false;
+}
+
+static int check_offer(const struct assignment *a, const char *address)
+{
+	if (has_part(a, address, is_part))
+		return 0;
 	return REFUSE(
 		"the booking has no such part for this node: quote %.12s, %lld uusd/h, %zu GPUs",
 		a->quote, (long long)a->node_uusd_per_hour, a->ngpus);
@@ -266,12 +303,69 @@ static int check_gpus(const struct assignment *a, const struct assignment_node *
 	return 0;
 }
 
+static bool is_node(const struct assignment *a, const json_t *part, const char *address)
+{
+	const char *node = json_string_value(json_object_get(part, "node"));
+
+	(void)a;
+	return node && strcmp(node, address) == 0;
+}
+
+static int check_peers(const struct assignment *a)
+{
+	int nodes = (int)json_array_size(nodes_of(a));
+
+	for (int rank = 0; rank < ASSIGNMENT_RANKS_MAX; rank++) {
+		const char *node = json_string_value(
+			json_object_get(a->peers[rank], "node"));
+
+		if (!a->peers[rank])
+			continue;
+		if (!node || rank >= nodes || !has_part(a, node, is_node))
+			return REFUSE(
+				"the registry names '%.60s' as rank %d of %d, which the booking does not",
+				node ? node : "", rank, nodes);
+	}
+	return 0;
+}
+
+/* A manifest is what start.sh puts back into places of the container's root. */
+static int check_kept(const struct assignment *a)
+{
+	const json_t *e = a->kept;
+	const char *node, *cluster;
+	struct signature_result r;
+	int64_t rank;
+
+	if (!e)
+		return 0;
+	if (schema_check(e, "kept", "rnp.event") < 0 ||
+		json_get_text(e, "kept", "node", &node) < 0 ||
+		json_get_text(e, "kept", "cluster", &cluster) < 0 ||
+		json_get_i64(e, "kept", "rank", 0, RANK_MAX, &rank) < 0)
+		return -1;
+	signature_verify(e, &r);
+	if (!r.ok || !signature_is_by(&r, node) || !has_part(a, node, is_node))
+		return REFUSE(
+			"the registry gives artifacts that no node of the booking has signed");
+	if (strcmp(cluster, a->cluster) != 0 || rank != a->rank ||
+		!json_object_get(e, "artifacts"))
+		return REFUSE("the registry gives artifacts of another rank or cluster");
+	return 0;
+}
+
+int assignment_verify_others(const struct assignment *a)
+{
+	return check_peers(a) < 0 ? -1 : check_kept(a);
+}
+
 int assignment_verify(const struct assignment *a, const struct assignment_node *node)
 {
 	struct image_name image;
 
 	if (check_signature(a) < 0 || check_offer(a, node->address) < 0 ||
-		check_price(a, node) < 0 || check_gpus(a, node) < 0)
+		check_price(a, node) < 0 || check_gpus(a, node) < 0 ||
+		assignment_verify_others(a) < 0)
 		return -1;
 	if (a->booked_ms > node->now_ms + SKEW_MS)
 		return REFUSE("the booking is of a time to come: whose clock is wrong?");
@@ -291,7 +385,7 @@ bool assignment_same(const struct assignment *a, const struct assignment *b)
 		a->node_uusd_per_hour == b->node_uusd_per_hour && a->ngpus == b->ngpus;
 
 	for (size_t i = 0; same && i < a->ngpus; i++)
-		same = strcmp(a->gpus[i], b->gpus[i]) == 0;
+		same = strcasecmp(a->gpus[i], b->gpus[i]) == 0;
 	return same && json_equal(a->booking, b->booking);
 }
 

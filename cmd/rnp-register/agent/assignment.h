@@ -9,9 +9,11 @@
 #include <stdint.h>
 
 #include "cmd/rnp-register/agent/journal.h"
+#include "cmd/rnp-register/market/place.h"
 #include "common/record/key.h"
 
 #define ASSIGNMENT_BLOBS_MAX 256
+#define ASSIGNMENT_RANKS_MAX 64
 #define ASSIGNMENT_BYTES_MAX ((size_t)1 << 20)
 
 enum assignment_failure { ASSIGNMENT_RESTART, ASSIGNMENT_CONTINUE, ASSIGNMENT_END };
@@ -29,7 +31,11 @@ struct assignment {
 	int64_t uusd_per_hour, node_uusd_per_hour;
 	const char *gpus[LEASE_GPUS_MAX];
 	size_t ngpus;
-	const json_t *booking, *peers;
+	const json_t *booking;
+	/* the ranks that have a node at present, by their numbers; NULL: has none. One that is not
+	 * said is alone */
+	const json_t *peers[ASSIGNMENT_RANKS_MAX];
+	const json_t *kept; /* the event of what was kept of this rank last, or NULL */
 	/* of the booking, which the customer has signed */
 	const char *image, *run, *setup; /* run, setup: hashes of blobs, or NULL */
 	const char *blobs[ASSIGNMENT_BLOBS_MAX];
@@ -65,6 +71,13 @@ struct assignment_node {
  * its customer's, not for this node, not at its price, for GPUs that it has not, or over; 65:
  * its image has no digest. */
 int assignment_verify(const struct assignment *a, const struct assignment_node *node);
+
+/* What changes while a lease runs: its peers have to be nodes of the booking, and what was kept has
+ * to be the signed word of one about this rank. Part of assignment_verify; returns as that. */
+int assignment_verify_others(const struct assignment *a);
+
+/* Writes the address of a rank among the others: it follows from cluster and rank. */
+void assignment_address(const struct assignment *a, int rank, char out[PLACE_TEXT_MAX]);
 
 /* Whether b is about what a is about: the same booking, devices, price and place. What a node has
  * verified once must not change under it. */

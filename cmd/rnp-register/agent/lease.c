@@ -34,16 +34,41 @@ bool lease_is_unwanted(void *lease)
 	return lease_is_ending(l);
 }
 
+/* What the registry says of others is not so: it is named, to the customer too. */
+static void doubt(struct lease *l)
+{
+	char cause[LEASE_CAUSE_MAX], line[LEASE_CAUSE_MAX + 80];
+	bool told = l->doubted;
+
+	snprintf(cause, sizeof cause, "passed over: %.400s", err_get()->text);
+	err_clear();
+	l->doubted = true;
+	if (told)
+		return;
+	snprintf(line, sizeof line, "lease %s: %s", l->row.id, cause);
+	l->agent->c->say(line);
+	if (event_say(l->agent, &l->row, l->row.state, cause) < 0)
+		l->agent->c->say(err_get()->text);
+	err_clear();
+}
+
 /* Reads what the registry says now. What does not read, or is about another booking, devices or
- * price than those that were verified, is passed over: the last word stands. */
+ * price than those that were verified, or names others than those, is passed over: the last word
+ * stands. */
 static void take_news(struct lease *l, char *text)
 {
 	json_t *entry = json_parse_object(text, strlen(text), "work");
 	struct assignment now;
-
-	if (entry && assignment_parse(&now, entry) == 0 &&
+	bool same = entry && assignment_parse(&now, entry) == 0 &&
 		strcmp(now.id, l->row.id) == 0 &&
-		(!l->entry || assignment_same(&l->now, &now))) {
+		(!l->entry || assignment_same(&l->now, &now));
+
+	/* whoever is to end does so, whatever else is said */
+	if (same && !now.release && assignment_verify_others(&now) < 0) {
+		doubt(l);
+		same = false;
+	}
+	if (same) {
 		json_decref(l->entry);
 		l->entry = entry;
 		l->now = now;

@@ -8,6 +8,7 @@
 
 #include "cmd/rnp-register/agent/agent_parts.h"
 #include "cmd/rnp-register/agent/cell.h"
+#include "cmd/rnp-register/market/artifacts.h"
 #include "cmd/rnp-register/pack/transfer.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -38,9 +39,9 @@ void lease_artifact_lines(struct buf *paths, struct buf *every, const struct lea
 
 const char *lease_artifacts_before(const struct lease *l)
 {
-	const char *name = json_string_value(json_object_get(l->entry, "artifacts"));
-
-	return artifacts_of(l) && name && strlen(name) == 64 ? name : NULL;
+	return artifacts_of(l) ?
+		json_string_value(json_object_get(l->now.kept, "artifacts")) :
+		NULL;
 }
 
 /* What a cell has packed is read from there while it is sent. */
@@ -69,7 +70,8 @@ static int send_packed(struct lease *l, struct cell *cell, char name[65])
 	struct manifest_blob *blobs = NULL;
 	struct sending s = { .l = l, .cell = cell };
 	struct transfer_source from = { .read = read_blob, .ctx = &s };
-	int rc = cell_pack(cell, "artifacts", lease_disk_bytes(l), &blobs, &from.n);
+	int64_t most = artifact_bytes_max(l->now.booking), disk = lease_disk_bytes(l);
+	int rc = cell_pack(cell, "artifacts", most < disk ? most : disk, &blobs, &from.n);
 
 	if (rc == 0) {
 		s.blobs = from.blobs = blobs;

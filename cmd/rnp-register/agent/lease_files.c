@@ -206,15 +206,14 @@ static int add_secrets(struct buf *out, const struct lease *l)
  * ranks there are. */
 static size_t add_addresses(struct buf *out, const struct lease *l)
 {
-	size_t n = 0, i;
-	json_t *peer;
+	char address[PLACE_TEXT_MAX];
+	size_t n = 0;
 
-	json_array_foreach((json_t *)l->now.peers, i, peer) {
-		const char *address = json_string_value(json_object_get(peer, "address"));
-
-		if (address && strspn(address, "0123456789abcdef.:") != strlen(address))
-			address = NULL;
-		buf_addf(out, "%s%s", n++ ? "\n" : "", address ? address : ADDRESS_ALONE);
+	for (int rank = 0; rank < ASSIGNMENT_RANKS_MAX; rank++) {
+		if (!l->now.peers[rank])
+			continue;
+		assignment_address(&l->now, rank, address);
+		buf_addf(out, "%s%s", n++ ? "\n" : "", address);
 	}
 	if (!n)
 		buf_adds(out, ADDRESS_ALONE);

@@ -101,23 +101,22 @@ static json_t *ask_gateway(struct lease *l)
 /* The other ranks whose listings name a host key, signed by themselves. */
 static json_t *make_peers(const struct lease *l)
 {
-	json_t *peers = json_array(), *peer;
-	size_t i;
+	json_t *peers = json_array();
 
-	json_array_foreach((json_t *)l->now.peers, i, peer) {
-		const json_t *listing = json_object_get(peer, "listing");
+	for (int rank = 0; rank < ASSIGNMENT_RANKS_MAX; rank++) {
+		const json_t *peer = l->now.peers[rank],
+			     *listing = json_object_get(peer, "listing");
 		const char *node = json_string_value(json_object_get(peer, "node"));
 		json_t *one, *key = json_object_get(listing, "host_key");
 		struct signature_result signers;
 
-		if (json_integer_value(json_object_get(peer, "rank")) == l->now.rank ||
-			!node || !key)
+		if (rank == l->now.rank || !node || !key)
 			continue;
 		signature_verify(listing, &signers);
 		if (!signers.ok || !signature_is_by(&signers, node))
 			continue;
 		one = json_object();
-		json_set(one, "rank", json_incref(json_object_get(peer, "rank")));
+		json_set_i64(one, "rank", rank);
 		json_set(one, "number", json_incref(json_object_get(peer, "number")));
 		json_set_text(one, "node", node);
 		json_set(one, "host_key", json_incref(key));
@@ -189,16 +188,16 @@ static int write_file(struct lease *l)
 /* The rules of the lease's network let it reach its peers, and them it. */
 static int let_peers(struct lease *l)
 {
-	const char *addresses[ASSIGNMENT_BLOBS_MAX];
-	json_t *peer;
-	size_t i, n = 0;
+	char texts[ASSIGNMENT_RANKS_MAX][PLACE_TEXT_MAX];
+	const char *addresses[ASSIGNMENT_RANKS_MAX];
+	size_t n = 0;
 
-	json_array_foreach((json_t *)l->now.peers, i, peer) {
-		const char *a = json_string_value(json_object_get(peer, "address"));
-
-		if (a && n < ASSIGNMENT_BLOBS_MAX &&
-			json_integer_value(json_object_get(peer, "rank")) != l->now.rank)
-			addresses[n++] = a;
+	for (int rank = 0; rank < ASSIGNMENT_RANKS_MAX; rank++) {
+		if (!l->now.peers[rank] || rank == l->now.rank)
+			continue;
+		assignment_address(&l->now, rank, texts[n]);
+		addresses[n] = texts[n];
+		n++;
 	}
 	return network_set_peers(&l->agent->place.networks, l->row.id, addresses, n);
 }

@@ -114,8 +114,11 @@ static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 		snprintf(w->address, sizeof w->address, "%s", a->address);
 	if (a->ssh)
 		snprintf(w->ssh, sizeof w->ssh, "%s", a->ssh);
-	if (a->artifacts)
+	if (a->artifacts) {
 		snprintf(w->artifacts, sizeof w->artifacts, "%s", a->artifacts);
+		if (rows_run(&m->rows, ROWS_KEPT_PUT, "ti", text, w->id) < 0)
+			return -1;
+	}
 	if (a->bytes >= 0)
 		w->bytes = a->bytes;
 	if (a->bytes_total >= 0)

@@ -137,6 +137,8 @@ static const char *const steps[] = {
 	/* what was answered */
 	"ALTER TABLE actions ADD COLUMN status INTEGER NOT NULL DEFAULT 200;"
 	"ALTER TABLE actions ADD COLUMN why TEXT NOT NULL DEFAULT '';",
+	/* the event by which its node said what it kept last */
+	"ALTER TABLE members ADD COLUMN kept TEXT NOT NULL DEFAULT '';",
 	NULL,
 };
 
@@ -199,6 +201,9 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_MEMBERS_LEAVE] =
 		"UPDATE members SET leaves = ?2 WHERE cluster = ?1 AND " LIVE
 		" AND (?3 < 0 OR rank = ?3)",
+	[ROWS_KEPT_PUT] = "UPDATE members SET kept = ? WHERE id = ?",
+	[ROWS_KEPT] = "SELECT kept FROM members WHERE cluster = ? AND rank = ? AND "
+		      "kept <> '' ORDER BY turn DESC LIMIT 1",
 	[ROWS_MEMBERS_AGAIN] =
 		"UPDATE members SET exit = -1 WHERE cluster = ? AND state = 4",
 	/* whatever happens to one, its peers hear of it */

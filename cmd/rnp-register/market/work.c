@@ -64,6 +64,27 @@ static int set_booking(struct rows *rows, json_t *to, int64_t cluster)
 	return 0;
 }
 
+/* Sets the event by which a node said what it kept of this rank last: its word, not ours. */
+static int set_kept(struct rows *rows, json_t *to, const struct member_row *w)
+{
+	sqlite3_stmt *q = rows_get(rows, ROWS_KEPT);
+	int rc = -1;
+
+	if (q) {
+		store_bind(q, "ii", w->cluster, w->rank);
+		rc = store_step(rows->s, q);
+	}
+	if (rc == 1) {
+		const char *text = store_text(q, 0);
+
+		json_set(to, "kept", json_parse_object(text, strlen(text), "event"));
+		err_clear();
+	}
+	if (q)
+		sqlite3_reset(q);
+	return rc < 0 ? -1 : 0;
+}
+
 static void set_lease(json_t *to, const struct member_row *w)
 {
 	json_set_i64(to, "rank", w->rank);
@@ -77,8 +98,6 @@ static void set_lease(json_t *to, const struct member_row *w)
 	json_set_text(to, "state", node_state_names[w->state]);
 	json_set_text(to, "want", w->state == NODE_RELEASING ? "release" : "run");
 	json_set_text(to, "cause", w->cause);
-	if (w->artifacts[0])
-		json_set_text(to, "artifacts", w->artifacts);
 	json_set_i64(to, "seq", w->node_seq);
 	json_set_i64(to, "ready_ms", w->ready_ms);
 }
@@ -94,7 +113,7 @@ static int add_work(struct rows *rows, const struct member_row *w, json_t *list)
 	set_lease(one, w);
 	if (rc == 1 &&
 		(members_each(rows, c.id, add_peer, &p) < 0 ||
-			set_booking(rows, one, c.id) < 0))
+			set_booking(rows, one, c.id) < 0 || set_kept(rows, one, w) < 0))
 		rc = -1;
 	if (rc == 1) {
 		json_set_text(one, "cluster", c.name);
