@@ -22,6 +22,7 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/map.h"
+#include "common/cli/notify.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
@@ -81,7 +82,8 @@ static int answer(char **args)
 
 /* What the threads share. */
 static struct {
-	atomic_bool stop, changed;
+	atomic_bool stop, changed, away;
+	atomic_size_t keys, numbers; /* that the table has */
 	struct http_abort abort;
 	struct gateway_feed feed;
 	/* who we are */
@@ -163,7 +165,10 @@ static void *keep_table(void *arg)
 
 		if (atomic_load(&shared.stop))
 			break;
+		atomic_store(&shared.away, turn < 0);
 		if (turn == GATEWAY_CHANGED) {
+			atomic_store(&shared.keys, counts.keys);
+			atomic_store(&shared.numbers, counts.numbers);
 			atomic_store(&shared.changed, true);
 			prog_info("%zu keys for %zu addresses", counts.keys,
 				counts.numbers);
@@ -205,6 +210,10 @@ static void sweep(bool all)
 	else if (swept.ended)
 		prog_info("%zu of %zu connections ended: their key has lost a right",
 			swept.ended, swept.open);
+	notify_status("%zu keys for %zu addresses, %zu connections%s",
+		atomic_load(&shared.keys), atomic_load(&shared.numbers),
+		swept.open - swept.ended,
+		atomic_load(&shared.away) ? "; the registry is away" : "");
 	err_clear();
 	buf_release(&path);
 }

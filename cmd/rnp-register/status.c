@@ -15,6 +15,7 @@
 #include "common/record/key.h"
 
 #define WEEK_MS INT64_C(604800000)
+#define SALE_MS 10000
 
 static const char *registry, *node, *key_path, *passphrase_file, *ca_file;
 static bool own = true; /* the node is that of this user's key or settings */
@@ -79,6 +80,62 @@ static int add_receipt(void *ctx, const json_t *record)
 	if (__builtin_add_overflow(e->uusd, uusd, &e->uusd))
 		e->uusd = INT64_MAX;
 	return 0;
+}
+
+/* How it stands with a node that sells. */
+struct selling {
+	json_t *sale; /* as the registry says it; NULL: it does not sell */
+	int64_t leases;
+};
+
+/* Counts those that are open. */
+static int add_lease(void *ctx, const json_t *lease)
+{
+	struct selling *s = ctx;
+
+	s->leases += !json_object_get(lease, "end");
+	return 0;
+}
+
+/* A registry without a market, and one that is older, says nothing of it. */
+static void get_selling(struct http *http, struct selling *s)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct http_request q = { .ca_file = ca_file, .timeout_ms = SALE_MS };
+	struct buf path = BUF_INIT, url = BUF_INIT;
+	json_t *reply = NULL;
+
+	buf_addf(&path, "/v1/leases?node=%s", node);
+	if (http_url(&url, registry, path.data) == 0) {
+		q.url = url.data;
+		if (http_fetch(http, &q, &r) == 0)
+			reply = json_parse_object(buf_text(&r.body), r.body.len,
+				registry);
+	}
+	s->sale = json_incref(json_object_get(reply, "sale"));
+	if (s->sale &&
+		registry_each(http, registry, ca_file, path.data, "leases", add_lease,
+			s) < 0)
+		s->leases = 0;
+	err_clear();
+	json_decref(reply);
+	buf_release(&path);
+	buf_release(&url);
+	http_response_release(&r);
+}
+
+static void add_selling(json_t *status, const struct selling *s)
+{
+	if (!s->sale)
+		return;
+	json_set_bool(status, "for_sale",
+		json_is_true(json_object_get(s->sale, "for_sale")));
+	json_set_text(status, "not_for_sale",
+		json_string_value(json_object_get(s->sale, "why")));
+	if (json_object_get(s->sale, "price_uusd"))
+		json_set(status, "price_uusd",
+			json_incref(json_object_get(s->sale, "price_uusd")));
+	json_set_i64(status, "leases", s->leases);
 }
 
 static int add_uptime(void *ctx, const json_t *item)
@@ -187,7 +244,7 @@ static void add_advice(struct buf *out, const json_t *reply, const struct verdic
 
 /* Takes v->last. */
 static json_t *make_status(const json_t *reply, int64_t up_ms, const struct earnings *e,
-	struct verdicts *v)
+	const struct selling *selling, struct verdicts *v)
 {
 	static const char *const as_they_are[] = { "seen_at", "state", "online",
 		"pending", "pool", "twin_ms", NULL };
@@ -208,6 +265,7 @@ static json_t *make_status(const json_t *reply, int64_t up_ms, const struct earn
 	json_set_i64(status, "earned_uusd", e->uusd);
 	json_set_i64(status, "challenges_passed", v->passed);
 	json_set_i64(status, "challenges_failed", v->failed);
+	add_selling(status, selling);
 	add_last_verdict(status, v->last);
 	add_advice(&next, reply, v);
 	if (next.len)
@@ -253,6 +311,7 @@ static int print_status(struct http *http)
 {
 	struct verdicts verdicts = { 0 };
 	struct earnings earnings = { 0 };
+	struct selling selling = { 0 };
 	struct buf path = BUF_INIT;
 	int64_t now_ms = clock_now_ms(), up_ms = 0;
 	char from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
@@ -283,10 +342,12 @@ static int print_status(struct http *http)
 	if (registry_each(http, registry, ca_file, path.data, "records", add_receipt,
 		    &earnings) < 0)
 		goto out;
-	status = make_status(reply, up_ms, &earnings, &verdicts);
+	get_selling(http, &selling);
+	status = make_status(reply, up_ms, &earnings, &selling, &verdicts);
 	rc = out_record(status);
 out:
 	json_decref(verdicts.last);
+	json_decref(selling.sale);
 	json_decref(reply);
 	json_decref(status);
 	buf_release(&path);

@@ -12,6 +12,7 @@
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/cli/notify.h"
 #include "common/cli/prog.h"
 #include "common/hw/gpus.h"
 #include "common/record/key.h"
@@ -84,6 +85,11 @@ static void say(const char *line)
 	prog_info("%s", line);
 }
 
+static void stands(const char *line)
+{
+	notify_status("%s", line);
+}
+
 /* What is not given is what the machine has, but for what it needs itself. */
 static int fill_sizes(struct agent_config *c)
 {
@@ -128,7 +134,8 @@ static int run(int n, char **args)
 		.grace_ms = grace_ms,
 		.resolvers = resolvers.n ? resolvers.items : NULL,
 		.nresolvers = (size_t)resolvers.n,
-		.say = say };
+		.say = say,
+		.stands = stands };
 	int rc = -1;
 
 	(void)n, (void)args;

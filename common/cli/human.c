@@ -247,7 +247,8 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		}
 	if (ends_with(key, "uusd") || strncmp(key, "uusd_per_", 9) == 0) {
 		human_usd(out, llround(v));
-		if (strcmp(key, "floor_uusd") == 0 || strcmp(key, "ask_uusd") == 0)
+		if (strcmp(key, "floor_uusd") == 0 || strcmp(key, "ask_uusd") == 0 ||
+			strcmp(key, "price_uusd") == 0)
 			buf_adds(out, " an hour");
 	} else if (strcmp(key, "lr") == 0 || strcmp(key, "learning_rate") == 0) {
 		buf_addf(out, "%.2e", v);

@@ -708,6 +708,42 @@ teardown() {
 	grep -q '1 x RTX 4090 (SI), image there' book.err || fail "$(cat book.err)"
 }
 
+@test "market: status of a node that sells says so, or why customers are not offered it" {
+	start_market
+	sells a 2
+	make_key c
+	pays c 9000000
+	status_of() { rnp-register status --registry "$url" --node "$a" >status; }
+	status_of
+	jq -e '.for_sale and .leases == 0 and .price_uusd == 500000 and (has("not_for_sale") | not)' status
+	rnp-register --schema rnp.status >schema
+	python3 -c 'import json, jsonschema
+jsonschema.Draft202012Validator(json.load(open("schema"))).validate(json.load(open("status")))'
+	plans '{gpu_count: 2}'
+	books c
+	status_of
+	jq -e '.for_sale and .leases == 1' status
+	# three starts that fail
+	for i in 1 2 3; do
+		[[ $i == 1 ]] || { plans '{gpu_count: 2}' && books c; }
+		says a 0 proving
+		says a 0 failed '{cause: "no such image"}'
+		[[ $status_code == 201 ]] || fail "$(cat answer.json)"
+	done
+	status_of
+	jq -e '(.for_sale | not) and (.not_for_sale | startswith("three starts on it failed within a day")) and .leases == 0' status
+	# whoever does not sell reads nothing of it
+	make_key d
+	node_record d '{gpus: []}' >d.node
+	post /v1/nodes d.node
+	rnp-register status --registry "$url" --node "$d" | jq -e 'has("for_sale") | not'
+	sells b
+	signed b '{kind: "rnp.listing", until: $now, engine: "podman", cpu_cores: 8}' >b.listing
+	post /v1/listings b.listing
+	rnp-register status --registry "$url" --node "$b" |
+		jq -e '.not_for_sale == "its agent (rnp-work.service) has ended, or cannot reach the registry"'
+}
+
 @test "market: a gateway that is trusted learns who may do what, as it changes" {
 	make_key_there() { cd "$BATS_TEST_TMPDIR" && make_key gate && make_key other; }
 	make_key_there

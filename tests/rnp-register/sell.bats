@@ -157,7 +157,7 @@ unit() {
 			sed "s|/usr/local/bin/|$RNP_BUILD/bin/|g; ${2:-}"
 	} >"$1.sh"
 	[[ -e credentials ]] || { mkdir credentials && in_machine install -m 600 /etc/rnp/key.json credentials/key; }
-	CREDENTIALS_DIRECTORY=$PWD/credentials "${IN_MACHINE[@]}" setsid bash "$1.sh" 2>>"$1.err" >/dev/null 3>&- &
+	NOTIFY_SOCKET=$PWD/notify CREDENTIALS_DIRECTORY=$PWD/credentials "${IN_MACHINE[@]}" setsid bash "$1.sh" 2>>"$1.err" >/dev/null 3>&- &
 	pids+=("-$!")
 }
 
@@ -197,6 +197,14 @@ unit() {
 	sell_here --price 0.80
 	jq -e '.sells == "written" and .lacks == []' out || fail "$(cat out)"
 	in_machine sed -i 's/^RNP_WORK_OPTIONS=.*/RNP_WORK_OPTIONS="--memory 512MiB --disk 256MiB --cpu-cores 1 --grace 5s"/' /etc/rnp/work.env
+	# what systemctl status says of the agent
+	python3 -c '
+import os, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify.part"); os.rename("notify.part", "notify")
+while True: print(s.recv(4096).decode(), flush=True)' >notified 3>&- &
+	pids+=($!)
+	wait_file_there() { [[ -S notify ]]; }
+	wait_until "who listens" wait_file_there
 	unit rnp-work.service
 	unit rnp-heartbeat.service 's/heartbeat --/heartbeat --interval 1s --/'
 	printf '%s\n' 'resources: {cpus: 1, memory: 0.125, disk_size: 0.0625}' 'run: "echo begun; sleep 1000"' >job.yaml
@@ -207,6 +215,7 @@ unit() {
 	pids+=($!)
 	state_is() { rnp-register status --registry "$url" --node "$node" | jq -e --arg s "$1" '.state == $s'; }
 	wait_until "a busy node" state_is busy
+	rnp-register status --registry "$url" --node "$node" | jq -e '.price_uusd == 800000 and .leases == 1'
 	rnp-register setup --registry "$url" --policy testnet --bench bench.jsonl --no-start --no-sell >ends 2>ends.err
 	grep -q 'what customers have booked runs to its end' ends.err
 	gone() { ! rnp-register plan --registry "$url" job.yaml >planned 2>plan.err; }
@@ -216,7 +225,9 @@ unit() {
 	jq -e '.state | IN("reserved", "proving", "pulling", "starting", "ready")' clusters
 	rnp-register release --registry "$url" --key c.json "$cluster" >released
 	# it ends by itself
-	ended_well() { ! kill -0 -- "${pids[1]}" 2>/dev/null; }
+	ended_well() { ! kill -0 -- "${pids[2]}" 2>/dev/null; }
 	wait_until "an end of the agent" ended_well
 	wait_until "an idle node" state_is idle
+	said=$(grep -vF '; the registry is away' notified | paste -sd'|')
+	[[ $said == 'STATUS=0 leases|STATUS=1 lease|STATUS=sells no more; 1 lease'* ]] || fail "$said"
 }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
-#include "cmd/rnp-register/agent/sell.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -456,36 +455,6 @@ static void pause_ms(const struct agent *a, int64_t ms)
 		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
-/* Looks whether its operator has ended the sale, or begun it again. */
-static void look_closed(struct agent *a)
-{
-	struct buf path = BUF_INIT;
-	bool closed;
-
-	buf_addf(&path, "%s/" SELL_CLOSED, a->c->dir);
-	closed = access(path.data, F_OK) == 0;
-	if (closed && !a->closed)
-		say(a, "nothing new is taken on; %zu leases run to their end",
-			a->nleases);
-	if (closed != a->closed)
-		a->listed_ns = 0;
-	a->closed = closed;
-	buf_release(&path);
-}
-
-/* Whether nothing is left to be done: what was booked last it has heard of, and refused. */
-static bool is_over(struct agent *a)
-{
-	char lease[LEASE_ID_MAX];
-	struct buf text = BUF_INIT;
-	int64_t id;
-	bool over = a->closed && !a->nleases &&
-		journal_next_event(&a->journal, 0, &id, lease, &text) == 0;
-
-	buf_release(&text);
-	return over;
-}
-
 static void work(struct agent *a)
 {
 	struct http http = HTTP_INIT;
@@ -494,11 +463,12 @@ static void work(struct agent *a)
 	while (!agent_is_stopping(a)) {
 		bury(a);
 		reconcile(a);
-		look_closed(a);
+		listing_look_closed(a);
 		listing_tell(a, &http);
+		listing_tell_stand(a, away);
 		if (ask_for_work(a, &http) == 0) {
 			away = false;
-			if (is_over(a))
+			if (listing_is_over(a))
 				a->ends = 1;
 			continue;
 		}

@@ -34,6 +34,8 @@ struct agent_config {
 	size_t nresolvers;
 	void (*say)(
 		const char *line); /* what a person should know; any thread calls it */
+	/* how it stands, in a line; the thread of agent_run calls it */
+	void (*stands)(const char *line);
 };
 
 /* Works until *stop is set (by a signal), then returns: containers run on and are found again.

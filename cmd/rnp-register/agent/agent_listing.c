@@ -1,8 +1,10 @@
 /* agent_listing.c - what this node sells, signed, and told to the registry as long as it works. */
 #include <stdio.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "cmd/rnp-register/agent/agent_parts.h"
+#include "cmd/rnp-register/agent/sell.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -101,4 +103,44 @@ void listing_tell(struct agent *a, struct http *http)
 	if (err_get()->code == EX_TEMPFAIL || err_get()->code == EX_UNAVAILABLE)
 		a->listed_ns = 0;
 	err_clear();
+}
+
+/* Looks whether its operator has ended the sale, or begun it again. */
+void listing_look_closed(struct agent *a)
+{
+	struct buf path = BUF_INIT;
+	bool closed;
+
+	buf_addf(&path, "%s/" SELL_CLOSED, a->c->dir);
+	closed = access(path.data, F_OK) == 0;
+	if (closed && !a->closed)
+		a->c->say("nothing new is taken on; what is leased runs to its end");
+	if (closed != a->closed)
+		a->listed_ns = 0;
+	a->closed = closed;
+	buf_release(&path);
+}
+
+/* How it stands, for whoever asks the service manager. */
+void listing_tell_stand(const struct agent *a, bool away)
+{
+	char line[200];
+
+	snprintf(line, sizeof line, "%s%zu lease%s%s", a->closed ? "sells no more; " : "",
+		a->nleases, a->nleases == 1 ? "" : "s",
+		away ? "; the registry is away" : "");
+	a->c->stands(line);
+}
+
+/* Whether nothing is left to be done: what was booked last it has heard of, and refused. */
+bool listing_is_over(struct agent *a)
+{
+	char lease[LEASE_ID_MAX];
+	struct buf text = BUF_INIT;
+	int64_t id;
+	bool over = a->closed && !a->nleases &&
+		journal_next_event(&a->journal, 0, &id, lease, &text) == 0;
+
+	buf_release(&text);
+	return over;
 }

@@ -111,6 +111,12 @@ int event_refuse(struct agent *a, const struct assignment *as, enum lease_state 
 
 /* Says what this node sells, where it was not said lately (agent_listing.c). */
 void listing_tell(struct agent *a, struct http *http);
+/* Looks whether its operator has ended the sale, or begun it again. */
+void listing_look_closed(struct agent *a);
+/* Says how it stands; away: the registry is. */
+void listing_tell_stand(const struct agent *a, bool away);
+/* Whether the sale has ended and nothing is left to be done. */
+bool listing_is_over(struct agent *a);
 
 /* Opens the disk for images, and says how large it is (agent_images.c). Returns 0, or -1. */
 int agent_open_images(struct agent *a, const char *dir, const char *run);

@@ -125,14 +125,37 @@ static bool is_left_out(const struct sale *n, int64_t now_ms)
 	return n->failed_ms[0] && n->failed_ms[0] > now_ms - DAY_MS;
 }
 
+/* Why a node is not for sale, for its operator; NULL: it is. */
+static const char *why_not(const struct sale *n, int64_t now_ms)
+{
+	if (!n->known)
+		return "it is not registered";
+	if (!n->listed_until_ms)
+		return "it has not said what it sells: its agent (rnp-work.service) does";
+	if (n->listed_until_ms <= now_ms)
+		return "its agent (rnp-work.service) has ended, or cannot reach the registry";
+	if (!n->quote_at_ms)
+		return "it has told no price: rnp-register setup --sell --price USD does";
+	if (n->customer_uusd < n->ask_uusd || n->customer_uusd > MARKET_UUSD_MAX)
+		return "its quote pays it more than its customer pays, or has no price that one can pay";
+	if (n->priced && !(n->model && strcmp(n->priced, n->model) == 0))
+		return "its price is for GPUs of another model than it has";
+	if (n->nameless)
+		return "a GPU of its record has no uuid, by which it would be leased";
+	if (n->away)
+		return "its heartbeats say that it does something else";
+	if (!n->received_ms || sale_is_silent(n, 0, now_ms))
+		return "its heartbeats do not come";
+	if (now_ms < n->disputed_until_ms)
+		return "another node has proven a GPU that it claims";
+	if (is_left_out(n, now_ms))
+		return "three starts on it failed within a day: it is left out for a day";
+	return NULL;
+}
+
 static bool is_for_sale(const struct sale *n, int64_t now_ms)
 {
-	return n->known && !n->away && !n->nameless && n->quote_at_ms &&
-		n->customer_uusd >= n->ask_uusd && n->customer_uusd <= MARKET_UUSD_MAX &&
-		(!n->priced || (n->model && strcmp(n->priced, n->model) == 0)) &&
-		n->listed_until_ms > now_ms && n->received_ms &&
-		now_ms >= n->disputed_until_ms && !sale_is_silent(n, 0, now_ms) &&
-		!is_left_out(n, now_ms);
+	return !why_not(n, now_ms);
 }
 
 static void put(struct supply *s, struct sale *n)
@@ -336,6 +359,26 @@ void supply_listing(struct supply *s, const json_t *record)
 	take_images(n, json_object_get(record, "images"));
 	refresh(s, n, clock_now_ms());
 	pthread_rwlock_unlock(&s->lock);
+}
+
+json_t *supply_sale(struct supply *s, const char *node, int64_t now_ms)
+{
+	json_t *sale = NULL;
+	const struct sale *n;
+	const char *why;
+
+	pthread_rwlock_rdlock(&s->lock);
+	n = supply_find(s, node);
+	if (n && n->listed_until_ms) {
+		why = why_not(n, now_ms);
+		sale = json_object();
+		json_set_bool(sale, "for_sale", !why);
+		json_set_text(sale, "why", why);
+		if (n->quote_at_ms)
+			json_set_i64(sale, "price_uusd", n->ask_uusd);
+	}
+	pthread_rwlock_unlock(&s->lock);
+	return sale;
 }
 
 void supply_proven(struct supply *s, const char *node, int64_t at_ms)

@@ -66,6 +66,10 @@ int supply_propose(struct supply *s, const json_t *job, int64_t now_ms, json_t *
 /* Takes off the market whoever is not for sale any more: silent, or with a listing that is over. */
 void supply_sweep(struct supply *s, int64_t now_ms);
 
+/* How it stands with a node that has ever listed: "for_sale", or "why" not, for its operator, and
+ * "price_uusd", which it gets for an hour. Returns a new object, or NULL: it never has. */
+json_t *supply_sale(struct supply *s, const char *node, int64_t now_ms);
+
 /* How many nodes are for sale. */
 int64_t supply_count(struct supply *s);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/market/supply.h"
 #include "cmd/rnp-register/market/cluster.h"
 #include "cmd/rnp-register/market/reach.h"
 #include "cmd/rnp-register/market/watch.h"
@@ -220,7 +221,8 @@ enum httpd_when market_get_work(void *ctx, struct httpd_request *q, struct httpd
 /* --- GET /v1/leases --------------------------------------------------------------------------- */
 
 /* Appends the page of a node's leases, without whose they were. */
-static int write_leases(struct store *s, const char *node, int64_t after, struct buf *out)
+static int write_leases(struct store *s, const char *node, int64_t after,
+	const json_t *sale, struct buf *out)
 {
 	sqlite3_stmt *q = NULL;
 	int64_t last = 0;
@@ -253,6 +255,10 @@ static int write_leases(struct store *s, const char *node, int64_t after, struct
 		json_decref(one);
 	}
 	buf_addc(out, ']');
+	if (sale) {
+		buf_adds(out, ",\"sale\":");
+		json_write(out, sale);
+	}
 	if (rc == 1)
 		buf_addf(out, ",\"next\":\"%lld\"", (long long)last);
 	buf_adds(out, "}\n");
@@ -266,6 +272,7 @@ enum httpd_when market_get_leases(void *ctx, struct httpd_request *q,
 	struct registry *g = ctx;
 	const char *node = httpd_query(q, "node"), *cursor = httpd_query(q, "cursor");
 	struct store *s;
+	json_t *sale;
 	int64_t after = 0;
 
 	if (!market_is_here(g, r) ||
@@ -276,13 +283,15 @@ enum httpd_when market_get_leases(void *ctx, struct httpd_request *q,
 		return httpd_error(r, 400, "node: is missing");
 	if (cursor && num_i64(cursor, "cursor", 0, INT64_MAX, &after) < 0)
 		return httpd_error(r, 400, "%s", err_get()->text);
+	sale = supply_sale(g->market->supply, node, clock_now_ms());
 	s = registry_db_reader(&g->db);
-	if (write_leases(s, node, after, &r->body) < 0) {
+	if (write_leases(s, node, after, sale, &r->body) < 0) {
 		buf_reset(&r->body);
 		registry_unavailable(r);
 	} else {
 		registry_etag(r);
 	}
 	registry_db_reader_done(&g->db, s);
+	json_decref(sale);
 	return HTTPD_NOW;
 }
