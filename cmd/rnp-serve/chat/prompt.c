@@ -140,6 +140,7 @@ static json_t *message_of(const struct model_slot *m, const json_t *given, size_
 struct showing {
 	bool parsed;  /* arguments of calls are objects */
 	bool in_user; /* tools that the template does not know are told by the user */
+	bool plain;   /* types of tools' parameters are shown without "null" */
 };
 
 /* With tool_choice "none" the model does not see the tools. */
@@ -149,7 +150,9 @@ static void add_tools(json_t *v, const struct model_slot *m, const struct reques
 	const json_t *tools = q->tools_read.mode == TOOLS_OFF ? NULL : q->tools;
 
 	if (tools && m->calls.shows_tools)
-		json_object_set(v, "tools", (json_t *)tools);
+		json_set(v, "tools",
+			how->plain ? tool_prompt_plain(tools) :
+				     json_incref((json_t *)tools));
 	if (tools ? m->calls.shows_tools : m->calls.knows_calls)
 		return;
 	json_set(v, "messages",
@@ -211,8 +214,8 @@ static bool renders_without_tools(const struct model_slot *m, json_t *v, int64_t
 static int render(const struct model_slot *m, const struct request *q, struct buf *text,
 	struct buf *ids, struct api_error *e)
 {
-	static const struct showing ways[] = { { true, false }, { false, false },
-		{ true, true } };
+	static const struct showing ways[] = { { true, false, false },
+		{ false, false, false }, { true, true, false }, { true, false, true } };
 	size_t text_len = text->len, ids_len = ids ? ids->len : 0;
 	bool of_tools = false;
 	int64_t now_s = clock_now_ms() / 1000;
@@ -223,6 +226,8 @@ static int render(const struct model_slot *m, const struct request *q, struct bu
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		if (ways[i].in_user &&
 			(m->calls.shows_tools || q->tools_read.mode == TOOLS_OFF))
+			continue;
+		if (ways[i].plain && !of_tools)
 			break;
 		v = variables(m, q, &ways[i], e);
 		if (!v)

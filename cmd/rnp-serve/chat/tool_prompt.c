@@ -152,3 +152,86 @@ json_t *tool_prompt(const json_t *messages, const json_t *tools,
 		tell(out, tools, f, in_user ? "user" : "system");
 	return out;
 }
+
+/* --- without null --------------------------------------------------------------------------- */
+
+static bool is_null_type(const json_t *v)
+{
+	const char *text = json_string_value(
+		json_is_object(v) ? json_object_get(v, "type") : v);
+
+	return json_is_null(v) || (text && strcmp(text, "null") == 0);
+}
+
+/* Returns a list without its nulls: one that remains alone stands for itself if it may. NULL: there
+ * is nothing to take out, or nothing that would be left. */
+static json_t *without_nulls(const json_t *list, bool alone)
+{
+	json_t *some = json_array(), *v, *one = NULL;
+	size_t i;
+
+	json_array_foreach(list, i, v)
+		if (!is_null_type(v))
+			json_array_append(some, v);
+	if (json_array_size(some) && json_array_size(some) < json_array_size(list))
+		one = json_array_size(some) == 1 && alone ? json_array_get(some, 0) :
+							    some;
+	json_incref(one);
+	json_decref(some);
+	return one;
+}
+
+static void make_plain(json_t *v);
+
+/* Puts the only branch that is not null, if there is one, in the place of the choice. */
+static void take_branch(json_t *schema, const char *choice)
+{
+	json_t *rest = without_nulls(json_object_get(schema, choice), true);
+
+	if (json_is_object(rest)) {
+		json_object_del(schema, choice);
+		json_object_update_missing(schema, rest);
+		json_decref(rest);
+	} else if (rest) {
+		json_object_set_new(schema, choice, rest);
+	}
+}
+
+static void make_plain_object(json_t *schema)
+{
+	json_t *type, *words, *v;
+	const char *key;
+
+	take_branch(schema, "anyOf");
+	take_branch(schema, "oneOf");
+	type = without_nulls(json_object_get(schema, "type"), true);
+	words = without_nulls(json_object_get(schema, "enum"), false);
+	if (type)
+		json_object_set_new(schema, "type", type);
+	if (words)
+		json_object_set_new(schema, "enum", words);
+	if (json_is_boolean(json_object_get(schema, "nullable")))
+		json_object_del(schema, "nullable");
+	json_object_foreach(schema, key, v)
+		make_plain(v);
+}
+
+/* The depth is that of the request, which is bounded. */
+static void make_plain(json_t *v)
+{
+	json_t *one;
+	size_t i;
+
+	if (json_is_object(v))
+		make_plain_object(v);
+	json_array_foreach(v, i, one)
+		make_plain(one);
+}
+
+json_t *tool_prompt_plain(const json_t *tools)
+{
+	json_t *copy = json_deep_copy(tools);
+
+	make_plain(copy);
+	return copy;
+}

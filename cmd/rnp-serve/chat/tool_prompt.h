@@ -15,4 +15,10 @@
 json_t *tool_prompt(const json_t *messages, const json_t *tools,
 	const struct call_format *f, bool in_user);
 
+/* Returns a copy of tools whose parameters may be null without that: "string" for ["string",
+ * "null"], the other branch of an anyOf with null, enums without null, no nullable. For templates
+ * that show types in words of their own and have none for null; what a call may hold stays as it
+ * was. The caller owns it. */
+json_t *tool_prompt_plain(const json_t *tools);
+
 #endif
