@@ -26,7 +26,7 @@
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state_to;
 static const char *dir = SELL_DIR, *run_dir = SELL_RUN, *cdi = CDI_DEFAULT;
-static bool spot, files;
+static bool spot, files, private_images;
 static int64_t part_gpus, max_hours;
 static int64_t cpu_cores, memory_bytes, disk_bytes, images_bytes, up_bits,
 	grace_ms = GRACE_MS;
@@ -46,6 +46,8 @@ static const struct opt opts[] = {
 	OPT(SIZE, "disk", &disk_bytes, "S", "likewise (default half of what is free)"),
 	OPT(SIZE, "images", &images_bytes, "S",
 		"for images (default a quarter of what is free, up to 64GiB)"),
+	OPT_SWITCH("private-images", &private_images,
+		"images may come from private addresses"),
 	OPT_IN(I64, "up-bps", &up_bits, "N", 1, INT64_C(1) << 50,
 		"bits a second that a lease may send (default no bound)"),
 	OPT_IN(I64, "part-gpus", &part_gpus, "N", 1, 64,
@@ -127,6 +129,7 @@ static int run(int n, char **args)
 		.cdi = cdi,
 		.gpus = names,
 		.images_bytes = images_bytes,
+		.private_images = private_images,
 		.up_bits_per_s = up_bits,
 		.part_gpus = part_gpus,
 		.max_hours = max_hours,

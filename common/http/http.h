@@ -145,6 +145,9 @@ struct http_request {
 	/* a redirect may not lead to an address that is not on the public internet, unless it is
 	 * that of the server that redirects (65) */
 	bool public_redirects;
+	/* nor may anything else that is asked for, by whatever name, nor to this machine; the
+	 * same holds for a proxy (65) */
+	bool public_only;
 	/* with sink: the server may compress the answer, and the sink gets what was compressed; a
 	 * try that breaks off then restarts the sink */
 	bool compressed;

@@ -8,23 +8,31 @@
 #include "common/http/parts.h"
 #include "common/net/net.h"
 
+static bool refuses(const struct http *h, const struct http_request *q,
+	const struct sockaddr *to, bool redirected)
+{
+	if (q->public_only)
+		return net_is_private(to) || net_is_own(to);
+	return redirected && q->public_redirects && net_is_private(to) &&
+		!net_same_host(to, (const struct sockaddr *)&h->first);
+}
+
 /* A server must not make us ask a neighbour of ours: another machine of this network, or another
  * service of this machine, that trusts whoever can reach it. */
 bool http_may_connect(struct http *h, const struct curl_sockaddr *address)
 {
 	struct http_transfer *t = h->now;
 	const struct sockaddr *to = &address->addr;
+	bool redirected = t && t->r->status >= 300 && t->r->status < 400;
 	char text[INET6_ADDRSTRLEN + 1] = "";
 
-	if (!t || t->r->status < 300 || t->r->status >= 400) {
+	if (!redirected) {
 		memset(&h->first, 0, sizeof h->first);
 		memcpy(&h->first, to,
 			address->addrlen < sizeof h->first ? address->addrlen :
 							     sizeof h->first);
-		return true;
 	}
-	if (!t->q->public_redirects || !net_is_private(to) ||
-		net_same_host(to, (const struct sockaddr *)&h->first))
+	if (!t || !refuses(h, t->q, to, redirected))
 		return true;
 	if (to->sa_family == AF_INET)
 		inet_ntop(AF_INET,
@@ -35,7 +43,8 @@ bool http_may_connect(struct http *h, const struct curl_sockaddr *address)
 			&((const struct sockaddr_in6 *)(const void *)to)->sin6_addr, text,
 			sizeof text);
 	t->callback_failed = true;
-	err_set(EX_DATAERR, "'%s' redirects to the private address %s", t->q->url, text);
+	err_set(EX_DATAERR, "'%s' %s the private address %s", t->q->url,
+		redirected ? "redirects to" : "is at", text);
 	return false;
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -301,4 +302,19 @@ bool net_same_host(const struct sockaddr *a, const struct sockaddr *b)
 	memcpy(&y, b, sizeof y);
 	return memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr) == 0 &&
 		x.sin6_scope_id == y.sin6_scope_id;
+}
+
+bool net_is_own(const struct sockaddr *address)
+{
+	struct ifaddrs *all = NULL;
+	bool own = false;
+
+	/* who cannot look takes it for one */
+	if (getifaddrs(&all) < 0)
+		return true;
+	for (struct ifaddrs *a = all; a && !own; a = a->ifa_next)
+		own = a->ifa_addr && a->ifa_addr->sa_family == address->sa_family &&
+			net_same_host(a->ifa_addr, address);
+	freeifaddrs(all);
+	return own;
 }

@@ -46,6 +46,9 @@ int net_receive(int fd, void *data, size_t bytes);
  * Families other than IPv4 and IPv6 count as private. Pure. */
 bool net_is_private(const struct sockaddr *address);
 
+/* Whether an address is one of this machine's, whatever it is to others. */
+bool net_is_own(const struct sockaddr *address);
+
 /* Whether two addresses are of one host, whatever their ports. Pure. */
 bool net_same_host(const struct sockaddr *a, const struct sockaddr *b);
 

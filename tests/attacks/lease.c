@@ -436,7 +436,8 @@ static int images(int n, char **args)
 	struct buf dir = BUF_INIT, leases = BUF_INIT, run = BUF_INIT;
 	struct images s = { 0 };
 	struct sandbox_place place = { 0 };
-	struct images_config c = { .size_bytes = number(args[2]) };
+	struct images_config c = { .size_bytes = number(args[2]),
+		.private_too = !getenv("PUBLIC_IMAGES") };
 	int rc;
 
 	buf_addf(&dir, "%s/kept", args[1]);

@@ -53,7 +53,7 @@ teardown() {
 agent() {
 	mkdir -p "$RUN/$1"
 	"${IN_MACHINE[@]}" rnp-register work --registry "$url" --key "$1.json" --dir "$BOX/$1" --run-dir "$RUN/$1" --state-to "$1.state" \
-		--memory 512MiB --disk 256MiB --images 256MiB --cpu-cores 1 --grace 5s "${@:2}" 2>>"$1.err" 3>&- &
+		--memory 512MiB --disk 256MiB --images 256MiB --private-images --cpu-cores 1 --grace 5s "${@:2}" 2>>"$1.err" 3>&- &
 	agents+=($!)
 }
 

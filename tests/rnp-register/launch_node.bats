@@ -46,7 +46,7 @@ node_works() {
 	post /v1/heartbeats a.beat
 	make_key c
 	pays c 5000000
-	nsenter --net="$MACHINE" rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rl-$$" \
+	nsenter --net="$MACHINE" rnp-register work --images 64MiB --private-images --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rl-$$" \
 		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>agent.err 3>&- &
 	agent=$!
 	wait_until "an offer" is_offered

@@ -27,7 +27,7 @@ teardown() {
 }
 
 start_agent() {
-	"${IN_MACHINE[@]}" rnp-register work --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rt-$$" \
+	"${IN_MACHINE[@]}" rnp-register work --images 64MiB --private-images --registry "$url" --key a.json --dir "$BATS_TEST_TMPDIR/work" --run-dir "/run/rt-$$" \
 		--memory 512MiB --disk 128MiB --cpu-cores 1 --grace 5s "$@" 2>>agent.err 3>&- &
 	agent=$!
 }

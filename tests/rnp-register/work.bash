@@ -47,7 +47,7 @@ sha_of() {
 # shellcheck disable=SC2120 # some tests give options
 start_agent() {
 	"${IN_MACHINE[@]}" rnp-register work --registry "$url" --key node.json --dir "$BOX/work" --run-dir "$RUN" --state-to "$BOX/state" \
-		--memory 512MiB --disk 128MiB --images 64MiB --cpu-cores 1 --grace 5s "$@" 2>>"$BATS_TEST_TMPDIR/agent.err" 3>&- &
+		--memory 512MiB --disk 128MiB --images 64MiB --private-images --cpu-cores 1 --grace 5s "$@" 2>>"$BATS_TEST_TMPDIR/agent.err" 3>&- &
 	agent=$!
 }
 

@@ -24,10 +24,14 @@ load work
 	assign "$C" "$(booking 'echo job')" '.go = false'
 	start_agent
 	wait_until "ready" told "$C" '.to == "ready"'
-	# users of the agent's first lease, which none else has: only our own program, and no memory to speak of
-	local pid pids
-	pids=$(pgrep -U $((1 << 28)))
-	assert [ -n "$pids" ]
+	# all in its name space of processes: only our own program, and no memory to speak of
+	local first pid pids='' own
+	first=$(pgrep -P "$(pgrep -f "conmon .*$RUN/l/")")
+	own=$(readlink "/proc/$first/ns/pid")
+	for pid in $(pgrep -U "$((1 << 28))"); do
+		[[ $(readlink "/proc/$pid/ns/pid") != "$own" ]] || pids+=" $pid"
+	done
+	[[ $pids == *" $first"* ]]
 	for pid in $pids; do
 		assert_equal "$(readlink "/proc/$pid/exe")" /run/rnp-gate
 		(($(awk '/^VmSize/ { print $2 }' "/proc/$pid/status") < 256))

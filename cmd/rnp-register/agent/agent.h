@@ -24,6 +24,7 @@ struct agent_config {
 	const char *const *gpus; /* uuids of this machine's */
 	size_t ngpus;
 	int64_t cpu_cores, memory_bytes, disk_bytes; /* for all leases together */
+	bool private_images;                         /* see images_config */
 	int64_t images_bytes;  /* of the disk that images have; 0: images_open chooses */
 	int64_t up_bits_per_s; /* of each; 0: no bound */
 	int64_t part_gpus;     /* sold in parts of so many; 0: whole */

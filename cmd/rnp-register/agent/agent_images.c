@@ -7,7 +7,8 @@
 int agent_open_images(struct agent *a, const char *dir, const char *run)
 {
 	int64_t wished = a->c->images_bytes;
-	struct images_config c = { dir, run, wished, a->place.volumes.keep_bytes };
+	struct images_config c = { dir, run, wished, a->place.volumes.keep_bytes,
+		a->c->private_images };
 	char line[200];
 
 	if (images_open(&a->images, &c, &a->place) < 0)

@@ -42,6 +42,7 @@ struct engine_pull_call {
 	void *ctx;
 	int64_t stall_ms, limit_ms; /* without a byte; in all. 0: 10 min, 2 h */
 	uint32_t ids;               /* users that a container has: 0 to ids - 1 */
+	bool public_only;           /* nothing is asked of a private address (65) */
 	/* Called before anything comes, once it is known how much is sent; NULL: nobody. */
 	void (*make_room)(void *room_ctx, int64_t bytes);
 	void *room_ctx;

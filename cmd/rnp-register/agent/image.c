@@ -96,6 +96,7 @@ int image_name_parse(struct image_name *out, const char *reference)
 		path);
 	snprintf(out->digest, sizeof out->digest, "%s", at + 1);
 	out->local = is_loopback(out->host);
+	out->public_only = false;
 	if (!is_path(path) || !is_host(out->host))
 		return err_set(EX_DATAERR, "'%.300s' is not the name of an image",
 			reference);

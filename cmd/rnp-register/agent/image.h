@@ -23,6 +23,7 @@ struct image_name {
 	char path[IMAGE_NAME_MAX];
 	char digest[IMAGE_DIGEST_MAX];
 	bool local; /* the host is this machine's loopback, where registries speak plain HTTP */
+	bool public_only; /* set by the caller: no private address is asked for it (65) */
 };
 
 /* Parses a reference. "name@sha256:..." is docker.io's, as everywhere, and "library/" is put before

@@ -51,6 +51,7 @@ static int get_token(struct http *h, const char *challenge, const struct image_n
 	struct buf url = BUF_INIT;
 	struct http_request q = { .tries = FETCH_TRIES,
 		.public_redirects = true,
+		.public_only = n->public_only,
 		.response_bytes_max = TOKEN_BYTES_MAX };
 	const char *token = NULL;
 	json_t *reply = NULL;
@@ -91,6 +92,7 @@ static int get_manifest(struct http *h, const struct image_name *n, const char *
 	struct http_request q = { .headers = headers,
 		.tries = FETCH_TRIES,
 		.public_redirects = true,
+		.public_only = n->public_only,
 		.response_bytes_max = MANIFEST_BYTES_MAX };
 	char challenge[HTTP_AUTHENTICATE_MAX];
 	int rc;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/rnp-register/agent/egress.h"
 #include "cmd/rnp-register/agent/image.h"
 #include "cmd/rnp-register/agent/mounts.h"
 #include "cmd/rnp-register/agent/podman.h"
@@ -204,24 +205,43 @@ static int write_mark(const char *root, const char *reference)
 	return rc;
 }
 
+/* What the customer has to know of a connection that was not made. */
+static void say_refused(struct egress *e)
+{
+	char where[EGRESS_WHERE_MAX];
+
+	if (e && egress_refused(e, where))
+		err_set(EX_DATAERR,
+			"the image's registry leads to the private address %s", where);
+}
+
 /* Brings an image into its root. Returns 0; on failure nothing of it stays. */
 static int bring(struct images *s, const char *root, const struct engine_pull_call *call)
 {
-	struct podman_config c = { .root = root, .run = s->run };
+	bool apart = !s->private_too && !getenv("https_proxy") && !getenv("HTTPS_PROXY");
+	struct egress *egress = apart ? egress_open(s->netns) : NULL;
+	struct podman_config c = { .root = root,
+		.run = s->run,
+		.netns = apart ? s->netns : NULL,
+		.proxy = egress ? egress_proxy(egress) : NULL };
 	struct engine_pull_call with = *call;
-	struct engine *e = podman_open(&c);
+	struct engine *e = apart && !egress ? NULL : podman_open(&c);
 	struct err why = { 0 };
 	int rc = -1;
 
 	with.make_room = make_room;
 	with.room_ctx = s;
+	with.public_only = !s->private_too;
 	if (e)
 		rc = e->ops->pull(e, &with);
+	if (rc < 0)
+		say_refused(egress);
 	if (rc == 0)
 		rc = write_mark(root, call->image);
 	if (rc < 0)
 		err_save(&why);
 	podman_quit(e);
+	egress_close(egress);
 	if (rc < 0)
 		drop_root(s, root);
 	else
@@ -341,15 +361,20 @@ static int make_disk(struct images *s, int64_t size_bytes)
 int images_open(struct images *s, const struct images_config *c,
 	const struct sandbox_place *place)
 {
-	struct buf data = BUF_INIT;
+	struct buf data = BUF_INIT, netns = BUF_INIT;
 	int rc;
 
 	s->place = place;
 	s->dir = xstrdup(c->dir);
 	s->run = xstrdup(c->run);
+	buf_addf(&netns, "%s.net", c->run);
+	s->netns = buf_take(&netns);
+	s->private_too = c->private_too;
 	s->volumes = (struct volume_place){ s->dir, c->keep_bytes };
 	volume_data(&data, s->dir, DISK);
 	s->data = buf_take(&data);
+	if (io_make_dirs(c->run, 0700) < 0)
+		return -1;
 	rc = volume_adopt(&s->volumes, DISK);
 	err_clear();
 	s->size_bytes = size_there(s);
@@ -365,5 +390,6 @@ void images_close(struct images *s)
 	free(s->dir);
 	free(s->data);
 	free(s->run);
+	free(s->netns);
 	*s = (struct images){ 0 };
 }

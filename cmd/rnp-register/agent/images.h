@@ -15,8 +15,9 @@
 struct images {
 	struct volume_place volumes;       /* of one volume */
 	const struct sandbox_place *place; /* of the leases */
-	char *dir, *data, *run;
+	char *dir, *data, *run, *netns;
 	int64_t size_bytes; /* of the disk */
+	bool private_too;
 };
 
 /* What is asked for where a disk is made. */
@@ -24,6 +25,10 @@ struct images_config {
 	const char *dir, *run; /* folder of the disk; podman's, on a tmpfs */
 	int64_t size_bytes; /* 0: as it is, else a quarter of what is free, up to 64 GiB */
 	int64_t keep_bytes; /* of the machine's disk, never used */
+	/* images may come from private addresses, which are what only this machine or its network
+	 * reaches; else every connection is to the Internet (egress.h). Where the environment names
+	 * a proxy, that decides, but for the registry's own address */
+	bool private_too;
 };
 
 /* Makes the disk, or goes on with that of an earlier process; one of another size than is asked for

@@ -280,6 +280,7 @@ static void free_podman(struct podman *p)
 	free(p->run);
 	free(p->images);
 	free(p->netns);
+	free(p->proxy);
 	free(p->program);
 	free(p->socket);
 	free(p);
@@ -304,6 +305,7 @@ struct engine *podman_open(const struct podman_config *c)
 	p->run = xstrdup(c->run);
 	p->images = c->images ? xstrdup(c->images) : NULL;
 	p->netns = c->netns ? xstrdup(c->netns) : NULL;
+	p->proxy = c->proxy ? xstrdup(c->proxy) : NULL;
 	p->program = xstrdup(c->program ? c->program : "/usr/bin/podman");
 	p->socket = join(c->run, "podman.sock");
 	p->idle_ms = c->idle_ms;

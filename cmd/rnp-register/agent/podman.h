@@ -19,6 +19,7 @@ struct podman_config {
 	 * that of a running container (exec) after its users, and may then enter no network of
 	 * ours. NULL: containers have none. */
 	const char *netns;
+	const char *proxy;   /* for images, in that namespace; NULL: our environment's */
 	const char *program; /* NULL: /usr/bin/podman */
 	int64_t idle_ms;     /* the service ends after; 0: 30 s */
 };

@@ -12,7 +12,7 @@
 
 struct podman {
 	struct engine engine; /* the first member: engine_ops get a pointer to it */
-	char *root, *run, *images, *program, *socket, *netns;
+	char *root, *run, *images, *program, *socket, *netns, *proxy;
 	int64_t idle_ms;
 	struct http http;
 	pid_t service; /* that we started; 0: none, or somebody else's child */

@@ -362,6 +362,7 @@ int podman_pull(struct engine *e, const struct engine_pull_call *call)
 
 	if (image_name_parse(&name, call->image) < 0)
 		return -1;
+	name.public_only = call->public_only;
 	image_name_write(&image, &name);
 	there = inspect_image(p, buf_text(&image), &absent);
 	if (!there && absent && fetch_image(p, call, &name, buf_text(&image)) == 0) {

@@ -113,13 +113,19 @@ static void pause_shortly(void)
 /* The service gets what it needs of our environment, and its configuration. */
 static void fill_environment(const struct podman *p, char **env, struct buf *text)
 {
+	static const char *const proxies[] = { "http_proxy", "https_proxy" };
 	static const char *const passed[] = { "http_proxy", "https_proxy", "no_proxy",
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
 		"SSL_CERT_DIR" };
 	size_t starts[ENV_MAX], n = 0;
 
+	for (size_t i = 0; p->proxy && i < sizeof proxies / sizeof *proxies; i++) {
+		starts[n++] = text->len;
+		buf_addf(text, "%s=%s", proxies[i], p->proxy);
+		buf_addc(text, '\0');
+	}
 	for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-		if (getenv(passed[i])) {
+		if (getenv(passed[i]) && !(p->proxy && strcasestr(passed[i], "_proxy"))) {
 			starts[n++] = text->len;
 			buf_addf(text, "%s=%s", passed[i], getenv(passed[i]));
 			buf_addc(text, '\0');
