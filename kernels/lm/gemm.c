@@ -3,6 +3,8 @@
 
 void lm_gemm_ref(const struct lm_gemm *g, uint64_t from, uint64_t to)
 {
+	double scale = lm_gemm_scale(g);
+
 	for (uint64_t i = from; i < to; i++)
 		for (uint64_t j = 0; j < g->n; j++) {
 			double sum = g->from ? g->from[i * g->ldc + j] : 0;
@@ -15,7 +17,7 @@ void lm_gemm_ref(const struct lm_gemm *g, uint64_t from, uint64_t to)
 				uint64_t b = g->form == LM_XWT ? j * g->ldb + t :
 								 t * g->ldb + j;
 
-				sum += lm_at(g->dtype, g->a, a) *
+				sum += scale * lm_at(g->dtype, g->a, a) *
 					lm_at(g->dtype, g->b, b);
 			}
 			lm_set(g->out, g->c, i * g->ldc + j, sum);

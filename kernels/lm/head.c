@@ -25,7 +25,7 @@ void lm_head_ref(const struct lm_head *h)
 {
 	double *l = h->scratch, *dh = l + h->vocab;
 
-	if (h->dh && h->fresh)
+	if (h->dh && h->dw && h->fresh)
 		memset(h->dw, 0, h->vocab * h->dim * sizeof *h->dw);
 	for (uint64_t r = 0; r < h->rows; r++) {
 		uint32_t target = h->target[r];
@@ -41,8 +41,9 @@ void lm_head_ref(const struct lm_head *h)
 
 			for (uint64_t i = 0; i < h->dim; i++) {
 				dh[i] += dl * lm_at(h->dtype, h->w, v * h->dim + i);
-				h->dw[v * h->dim + i] += (float)(dl *
-					lm_at(h->dtype, h->h, r * h->dim + i));
+				if (h->dw)
+					h->dw[v * h->dim + i] += (float)(dl *
+						lm_at(h->dtype, h->h, r * h->dim + i));
 			}
 		}
 		for (uint64_t i = 0; i < h->dim; i++)

@@ -33,7 +33,7 @@ HD uint64_t lm_dtype_bytes(enum lm_dtype dtype)
 
 /* --- products ------------------------------------------------------------------------------ */
 
-/* C[i][j] = from[i][j] + bias[j] + sum over t < k of A(i,t) B(t,j); C is m x n.
+/* C[i][j] = from[i][j] + bias[j] + scale sum over t < k of A(i,t) B(t,j); C is m x n.
  *
  * form    A stored    B stored    used for
  * XWT     m x k       n x k       forward: activations times a weight [outputs, inputs]
@@ -41,8 +41,9 @@ HD uint64_t lm_dtype_bytes(enum lm_dtype dtype)
  * XTX     k x m       k x n       gradient of a weight: dW = dY^T X
  *
  * A and B have type `dtype`, C has type `out`; from (f32, stride ldc) and bias (f32, n) may be
- * NULL; from may be c when out is f32. C overlaps nothing else. m, n, k may be 0. Error: (k +
- * 4) 4 u S with S = |from| + |bias| + sum |A B| (the factor as in product.h), + k 2^-126. */
+ * NULL; from may be c when out is f32. C overlaps nothing else. m, n, k may be 0. A scale of 0
+ * means 1. Error: (k + 5) 4 u S with S = |from| + |bias| + |scale| sum |A B| (the factor as in
+ * product.h), + (1 + |scale|) k 2^-126. */
 enum lm_gemm_form { LM_XWT, LM_XW, LM_XTX };
 
 struct lm_gemm {
@@ -52,7 +53,13 @@ struct lm_gemm {
 	const void *a, *b;
 	const float *from, *bias;
 	uint64_t m, n, k, lda, ldb, ldc;
+	float scale;
 };
+
+HD float lm_gemm_scale(const struct lm_gemm *g)
+{
+	return g->scale == 0 ? 1 : g->scale;
+}
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
@@ -447,7 +454,7 @@ struct lm_paged_attend {
  *
  * A target of LM_NO_TARGET has loss 0 and no gradient. h is [rows, dim], w [vocab, dim], dh as
  * h, all of `dtype`; loss and dw are f32. dh may be NULL (evaluation: dw is not touched
- * either). fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how
+ * either), and dw alone (the output does not learn). fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how
  * many rows are computed at once. Error of loss: (dim + 8) 16 u (1 + S) + vocab 2^-32, S the
  * largest sum |h w|; dl is rounded to `dtype`. For BF16 with dh all logits but the target's may be
  * rounded to bf16 before the softmax: a further 2^-8 S. */

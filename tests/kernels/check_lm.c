@@ -218,6 +218,7 @@ static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
 	if (more) {
 		const void *there;
 
+		h.scale = g.scale = n % 2 ? -1.5f : 0;
 		h.bias = numbers(&b, LM_DTYPE_F32, n, 2, &there);
 		g.bias = there;
 		h.from = numbers(&b, LM_DTYPE_F32, m * n, 3, &there);
@@ -235,14 +236,15 @@ static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
 					  0;
 
 			for (uint64_t t = 0; t < kk; t++)
-				s += fabs(lm_at(dtype, h.a,
+				s += fabs((double)lm_gemm_scale(&g)) *
+					fabs(lm_at(dtype, h.a,
 						  form == LM_XTX ? t * g.lda + i :
 								   i * g.lda + t) *
 					lm_at(dtype, h.b,
 						form == LM_XWT ? j * g.ldb + t :
 								 t * g.ldb + j));
-			bound[i * n + j] = (float)((double)(kk + 4) * 4 * U * s +
-				(double)kk * 0x1p-126);
+			bound[i * n + j] = (float)((double)(kk + 5) * 4 * U * s +
+				(double)kk * 0x1p-124);
 		}
 	raw_result(&b, &r, m, n);
 	r.op = &g;
@@ -1303,14 +1305,14 @@ static int run_head(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
 	struct lm_head h = *(const struct lm_head *)r->op;
-	float *f = out;
+	float *f = out, *dh = f + h.rows + h.vocab * h.dim;
 
 	h.loss = f;
-	h.dw = f + h.rows;
-	h.dh = r->raw ? r->raw : (void *)(h.dw + h.vocab * h.dim);
+	h.dw = h.dw ? f + h.rows : NULL;
+	h.dh = r->raw ? r->raw : (void *)dh;
 	if (begin(d, out, r) < 0 || d->ops->lm->head(d, &h) < 0)
 		return -1;
-	return widen(d, h.dw + h.vocab * h.dim, r);
+	return widen(d, dh, r);
 }
 
 /* The S of lm_head: the largest sum |h w|. */
@@ -1331,7 +1333,7 @@ static float largest_sum(const struct lm_head *h)
 }
 
 static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim,
-	uint32_t vocab, bool fresh)
+	uint32_t vocab, bool fresh, bool learns)
 {
 	uint64_t n = rows + vocab * dim + rows * dim, bytes = 0;
 	/* dl is rounded: 2^-8, and the sum over a row is at most 1 */
@@ -1362,7 +1364,8 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	want = numbers(&b, LM_DTYPE_F32, n, 1, &r.start);
 	r.start_bytes = n * 4;
 	h.loss = want;
-	h.dw = want + rows;
+	h.dw = learns ? want + rows : NULL;
+	x.dw = learns ? want : NULL; /* only whether it is NULL matters here */
 	h.dh = dh = hold(&b, rows * dim * 4);
 	h.scratch = hold(&b, LM_HEAD_SCRATCH_REF(dim, vocab));
 	lm_head_ref(&h);
@@ -1381,9 +1384,9 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	b.dtype = dtype;
 	raw_result(&b, &r, rows, dim);
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "head %s %llu x %llu, vocab %u%s",
+	snprintf(b.c.label, sizeof b.c.label, "head %s %llu x %llu, vocab %u%s%s",
 		name(dtype), (unsigned long long)rows, (unsigned long long)dim, vocab,
-		fresh ? ", fresh" : "");
+		fresh ? ", fresh" : "", learns ? "" : ", frozen");
 	b.c.run = run_head;
 	b.c.arguments = &r;
 	b.c.want = want;
@@ -1567,10 +1570,11 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 	if (on_chip(k))
 		swiglu_product(k, dtype, 1536, 1152, 96, true);
 	bias_back(k, dtype, 200, 300);
-	head(k, dtype, 1, 8, 3, true);
-	head(k, dtype, 5, 24, 50, false);
-	head(k, dtype, 40, 64, 512, true);
-	head(k, dtype, 70, 32, 1001, false);
+	head(k, dtype, 1, 8, 3, true, true);
+	head(k, dtype, 5, 24, 50, false, true);
+	head(k, dtype, 5, 24, 50, true, false);
+	head(k, dtype, 40, 64, 512, true, true);
+	head(k, dtype, 70, 32, 1001, false, true);
 }
 
 void check_lm(struct kcheck *k)

@@ -755,6 +755,8 @@ static int head_back(struct dev *d, const struct lm_head *h, struct head_work *w
 		.dim = h->dim };
 	if (head_scale(d, w, rows) < 0)
 		return -1;
+	if (!h->dw)
+		return 0;
 	w->scale.from_dtype = h->dtype;
 	w->scale.to = base + r->scaled;
 	w->scale.from = (const char *)h->h + at;

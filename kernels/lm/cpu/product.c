@@ -138,6 +138,7 @@ static void end_of(const struct plan *x, const float *c, uint64_t i, uint64_t ro
 		.to = (char *)g->c + at * (x->p.out == LM_OUT_F32 ? 4 : 2),
 		.from = g->from ? g->from + at : NULL,
 		.bias = g->bias ? g->bias + j : NULL,
+		.scale = lm_gemm_scale(g),
 		.ld = g->ldc,
 		.rows = rows,
 		.columns = columns };

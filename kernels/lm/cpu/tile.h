@@ -18,14 +18,14 @@
 #define LM_TILE  32 /* rows and columns of a block of C */
 #define LM_PANEL 16
 
-/* The last operation on a finished block: to[i][j] = C (x row_scale[i]) (+ bias[j]) (+
- * from[i][j]). */
+/* The last operation on a finished block: to[i][j] = scale C (+ bias[j]) (+ from[i][j]). */
 enum lm_out { LM_OUT_F32, LM_OUT_BF16, LM_OUT_F16 };
 
 struct lm_done {
 	enum lm_out out;
 	void *to;
 	const float *from, *bias; /* or NULL */
+	float scale;
 	uint64_t ld;              /* of to and from, in elements */
 	uint64_t rows, columns;
 };

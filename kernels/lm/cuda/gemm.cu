@@ -1,9 +1,9 @@
 /* gemm.cu - matrix products: by cuBLASLt (kernels/dev/cuda/lt.cu) if it is present, else by our own
  * kernels on tensor cores (kernels/dev/cuda/mma.cu), else by one that runs on every GPU and for
  * every alignment, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a thread. What the
- * library does not support (a bias, or an f32 addend for a bf16 result) goes through f32, a few
- * rows at a time. Contraction (-fmad) makes the steps of the plain kernel's sums multiply-adds,
- * within the bound of ops.h. */
+ * library does not support (a bias, a scale, or an f32 addend for a bf16 result) goes through f32,
+ * a few rows at a time. Contraction (-fmad) makes the steps of the plain kernel's sums
+ * multiply-adds, within the bound of ops.h. */
 #include "kernels/dev/cuda/lt.cuh"
 #include "kernels/dev/cuda/mma.cuh"
 #include "kernels/lm/cuda/cuda.cuh"
@@ -39,6 +39,7 @@ __device__ void load_tile(float *tile, const T *from, uint64_t ld, uint64_t rows
 __device__ __forceinline__ void put(const struct lm_gemm *g, uint64_t i, uint64_t j,
 	float sum)
 {
+	sum *= lm_gemm_scale(g);
 	if (g->from)
 		sum += g->from[i * g->ldc + j];
 	if (g->bias)
@@ -177,13 +178,14 @@ static int in_pieces(struct dev *d, const struct lm_gemm *g)
 
 int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g)
 {
-	bool plain = !g->bias && (!g->from || g->out == LM_DTYPE_F32);
+	bool scaled = lm_gemm_scale(g) != 1;
+	bool plain = !g->bias && !scaled && (!g->from || g->out == LM_DTYPE_F32);
 	int rc;
 
 	if (!g->m || !g->n)
 		return 0;
 	rc = plain ? by_library(d, g) : in_pieces(d, g);
-	if (rc > 0)
+	if (rc > 0 && !scaled)
 		rc = by_ours(d, g);
 	return rc > 0 ? cuda_lm_gemm_plain(d, g) : rc;
 }

@@ -291,6 +291,8 @@ static int multiply(struct dev *d, const struct lm_head *h, uint64_t row, uint64
 	g.lda = stride, g.ldb = g.ldc = h->dim;
 	if (cuda_lm_gemm(d, &g) < 0)
 		return -1;
+	if (!h->dw)
+		return 0;
 	g.form = LM_XTX;
 	g.out = LM_DTYPE_F32;
 	g.c = h->dw;
@@ -304,7 +306,7 @@ int cuda_lm_head(struct dev *d, const struct lm_head *h)
 {
 	struct head_plan plan = head_plan(h);
 
-	if (!h->rows && h->dh && h->fresh)
+	if (!h->rows && h->dh && h->dw && h->fresh)
 		CUDA_TRY(cudaMemsetAsync(h->dw, 0, h->vocab * h->dim * sizeof *h->dw,
 			cuda_of(d)->stream));
 	for (uint64_t row = 0; row < h->rows; row += plan.rows) {
