@@ -178,7 +178,7 @@ struct lm_swiglu {
 HD struct lm_gemm lm_swiglu_inputs(const struct lm_swiglu *s)
 {
 	struct lm_gemm g = { LM_XWT, s->dtype, s->dtype, s->product, s->in, s->w, NULL,
-		NULL, s->rows, 2 * s->hidden, s->dim, s->dim, s->dim, 2 * s->hidden };
+		NULL, s->rows, 2 * s->hidden, s->dim, s->dim, s->dim, 2 * s->hidden, 0 };
 
 	return g;
 }
@@ -206,7 +206,7 @@ struct lm_swiglu_back {
 HD struct lm_gemm lm_swiglu_product(const struct lm_swiglu_back *s)
 {
 	struct lm_gemm g = { LM_XW, s->dtype, s->dtype, s->product, s->dout, s->w, NULL,
-		NULL, s->rows, s->hidden, s->dim, s->dim, s->hidden, s->hidden };
+		NULL, s->rows, s->hidden, s->dim, s->dim, s->hidden, s->hidden, 0 };
 
 	return g;
 }

@@ -75,7 +75,7 @@ static int read_config(struct reading *r, const json_t *config)
 		if (is_set(config, unsupported[i]))
 			return err_set(EX_DATAERR, "%s: '%s' is not supported", r->where,
 				unsupported[i]);
-	if (json_get_i64(config, r->where, "r", 1, LM_ADAPTER_RANK_MAX, &r->rank) < 0 ||
+	if (json_get_i64(config, r->where, "r", 1, LM_LORA_RANK_MAX, &r->rank) < 0 ||
 		json_get_f64(config, r->where, "lora_alpha", &alpha) < 0)
 		return -1;
 	r->scale = (float)(alpha /

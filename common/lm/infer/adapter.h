@@ -7,22 +7,8 @@
 #ifndef RNP_COMMON_LM_INFER_ADAPTER_H
 #define RNP_COMMON_LM_INFER_ADAPTER_H
 
-#include "common/lm/model/config.h"
+#include "common/lm/model/lora.h"
 #include "kernels/dev/dev.h"
-
-#define LM_ADAPTER_RANK_MAX 1024
-
-/* The matrices of a layer that can be adapted. */
-enum lm_adapted {
-	LM_ADAPTED_Q,
-	LM_ADAPTED_K,
-	LM_ADAPTED_V,
-	LM_ADAPTED_O,
-	LM_ADAPTED_GATE,
-	LM_ADAPTED_UP,
-	LM_ADAPTED_DOWN,
-	LM_ADAPTED
-};
 
 /* What an adapter adds to one matrix, f32 in device memory; b contains the scale. a NULL:
  * nothing. */

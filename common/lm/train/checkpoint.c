@@ -32,21 +32,21 @@ static const struct {
 #define STATES (sizeof states / sizeof *states)
 
 /* Tensor i of a checkpoint: first all parameters, then all of m, then all of v. */
-static void describe(struct lm_tensor *out, const struct lm_config *c, uint64_t i)
+static void describe(struct lm_tensor *out, const struct lm_train *t, uint64_t i)
 {
-	uint32_t n = lm_layout_count(c);
+	uint32_t n = lm_train_tensors(t);
 	const char *prefix = states[i / n].prefix;
 	char name[LM_NAME_BYTES_MAX];
-	struct lm_place p;
+	struct lm_learned p;
 
-	lm_layout_at(c, (uint32_t)(i % n), &p);
-	lm_layout_hf_name(name, &p);
+	lm_train_tensor(t, (uint32_t)(i % n), &p);
+	lm_learned_name(name, &p);
 	memset(out, 0, sizeof *out);
-	snprintf(out->name, sizeof out->name, "%s%.100s", prefix, name);
+	snprintf(out->name, sizeof out->name, "%s%.150s", prefix, name);
 	out->type = LM_F32;
-	out->dims = p.dims;
-	memcpy(out->shape, p.shape, sizeof p.shape);
-	out->count = p.count;
+	out->dims = p.place.dims;
+	memcpy(out->shape, p.place.shape, sizeof p.place.shape);
+	out->count = p.place.count;
 }
 
 /* --- the numbers ---------------------------------------------------------------------------- */
@@ -187,17 +187,16 @@ static int read_numbers(const struct safetensors *s, const char *path,
 static int fill(void *ctx, uint64_t i, struct io_part *out)
 {
 	struct lm_train *t = ctx;
-	const struct lm_config *c = lm_train_config(t);
-	uint32_t n = lm_layout_count(c);
-	struct lm_place p;
+	uint32_t n = lm_train_tensors(t);
+	struct lm_learned p;
 	float *values;
 	int rc;
 
-	lm_layout_at(c, (uint32_t)(i % n), &p);
-	values = xmalloc(p.count * sizeof *values);
+	lm_train_tensor(t, (uint32_t)(i % n), &p);
+	values = xmalloc(p.place.count * sizeof *values);
 	rc = lm_train_get(t, states[i / n].what, (uint32_t)(i % n), values);
 	if (rc == 0)
-		rc = io_part_write(out, values, p.count * sizeof *values);
+		rc = io_part_write(out, values, p.place.count * sizeof *values);
 	free(values);
 	return rc;
 }
@@ -206,7 +205,7 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	const json_t *more)
 {
 	const struct lm_config *c = lm_train_config(t);
-	uint64_t n = STATES * (uint64_t)lm_layout_count(c);
+	uint64_t n = STATES * (uint64_t)lm_train_tensors(t);
 	struct lm_tensor *tensors = xcalloc(n, sizeof *tensors);
 	json_t *metadata = numbers(at, c);
 	int rc;
@@ -215,7 +214,7 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 		set_number(metadata, OPTIMISER_STEPS, lm_train_steps(t));
 
 	for (uint64_t i = 0; i < n; i++)
-		describe(&tensors[i], c, i);
+		describe(&tensors[i], t, i);
 	if (more)
 		json_object_update_missing(metadata, (json_t *)more);
 	rc = safetensors_write(path, tensors, n, metadata, fill, t);
@@ -242,14 +241,13 @@ static int check_values(const float *values, uint64_t n, enum lm_state what,
 static int load_tensor(const struct safetensors *s, const char *path, struct lm_train *t,
 	uint64_t i)
 {
-	const struct lm_config *c = lm_train_config(t);
-	uint32_t n = lm_layout_count(c);
+	uint32_t n = lm_train_tensors(t);
 	const struct lm_tensor *found;
 	struct lm_tensor want;
 	float *values;
 	int rc;
 
-	describe(&want, c, i);
+	describe(&want, t, i);
 	found = safetensors_find(s, want.name);
 	if (!found || found->type != LM_F32 || found->dims != want.dims ||
 		memcmp(found->shape, want.shape, want.dims * sizeof *want.shape) != 0)
@@ -281,7 +279,7 @@ int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress 
 {
 	struct safetensors *s;
 	uint64_t optimiser_steps = 0;
-	uint64_t n = STATES * (uint64_t)lm_layout_count(lm_train_config(t));
+	uint64_t n = STATES * (uint64_t)lm_train_tensors(t);
 	int rc = safetensors_open(&s, path);
 
 	if (rc == 0)
@@ -315,7 +313,9 @@ int lm_train_load(struct lm_train *t, const struct model_file *s)
 		float *values = xmalloc(from->count * sizeof *values);
 
 		lm_to_f32(values, from->data, from->type, from->count);
-		rc = lm_train_put(t, LM_STATE_PARAMETER, i, values);
+		rc = lm_train_frozen(t) ?
+			lm_train_put_base(t, i, values) :
+			lm_train_put(t, LM_STATE_PARAMETER, i, values);
 		free(values);
 	}
 	return rc;

@@ -34,15 +34,16 @@ static int walk(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
 	if (count > lm_flat_count(t) || from > lm_flat_count(t) - count)
 		bug("elements beyond the flat view");
 	for (uint32_t i = 0; i < t->tensors && first < end; i++) {
-		struct lm_place place;
+		struct lm_learned learned;
+		const struct lm_place *place = &learned.place;
 
-		lm_layout_at(&t->o.config, i, &place);
+		lm_learned_at(&t->o.config, &t->o.lora, i, &learned);
 		for (uint64_t k = from > first ? from - first : 0;
-			k < place.count && first + k < end;) {
+			k < place->count && first + k < end;) {
 			struct piece p = { .what = what,
 				.at = t->offset[i] + k,
 				.in_call = first + k - from,
-				.count = place.count - k };
+				.count = place->count - k };
 
 			p.device = base + p.at;
 			if (p.count > end - first - k)
@@ -53,14 +54,14 @@ static int walk(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
 				return -1;
 			k += p.count;
 		}
-		first += place.count;
+		first += place->count;
 	}
 	return 0;
 }
 
 uint64_t lm_flat_count(const struct lm_train *t)
 {
-	return lm_config_params(&t->o.config);
+	return lm_learned_params(&t->o.config, &t->o.lora);
 }
 
 static int get_piece(struct lm_train *t, const struct piece *p, void *arg)

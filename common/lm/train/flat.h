@@ -1,5 +1,5 @@
-/* flat.h - a trainer's parameters, or AdamW's state, as one flat array: all tensors in the
- * order of the layout, row-major, without the padding that lies between them on the device.
+/* flat.h - a trainer's parameters, or AdamW's state, as one flat array: all tensors that learn in
+ * their order (lora.h), row-major, without the padding that lies between them on the device.
  * Deltas, outer steps and the hash of a run over a network are computed on it. Uses train.h.
  *
  * Element ranges are [from, from + count) with from + count <= lm_flat_count. Every function
@@ -10,7 +10,7 @@
 
 #include "common/lm/train/train.h"
 
-/* Returns the number of elements: the model's parameters. */
+/* Returns the number of elements: the parameters that learn. */
 uint64_t lm_flat_count(const struct lm_train *t);
 
 /* Copy a range to and from the host. Setting parameters also updates the bf16 working copies of

@@ -7,6 +7,7 @@
 
 /* Memory by purpose, one allocation each. */
 enum lm_area {
+	LM_AREA_BASE,
 	LM_AREA_PARAMETERS,
 	LM_AREA_COPIES,
 	LM_AREA_GRADIENTS,
@@ -27,6 +28,13 @@ struct lm_saved_activations {
 	float *mid; /* [rows, dim]: the residual stream between attention and MLP */
 	void *gu;   /* of dtype, [rows, 2 hidden] */
 	void *act;  /* of dtype, [rows, hidden]: SwiGLU of gu */
+	void *low;  /* of dtype, [LM_ADAPTED][rows, rank]: what A makes of a matrix's inputs */
+};
+
+/* Matrices of a layer whose rows one product reads together. */
+struct lm_group {
+	uint32_t layer;
+	enum lm_adapted first, last;
 };
 
 /* A pass of a step as graphs of the device: one, or if grad_ready is called during the pass,
@@ -59,8 +67,12 @@ struct lm_train {
 	/* sizes */
 	uint64_t rows, dim, q, kv, qkv, hidden; /* q, kv: columns of all heads */
 	uint64_t flat;                          /* elements of the flat arrays */
-	uint64_t *offset;                       /* of each tensor, on the host */
-	uint32_t tensors;
+	uint64_t *offset;                       /* of each tensor that learns, on the host */
+	uint32_t tensors;                       /* that learn */
+	/* with an adapter: where each tensor of the layout begins in `base`, or in `vectors` */
+	uint64_t *base_offset;
+	uint64_t base_count, vector_count;
+	float low_scale; /* of B A */
 	float scale; /* of scores */
 
 	/* device memory */
@@ -68,6 +80,9 @@ struct lm_train {
 	uint64_t used[LM_AREAS];
 	float *p, *g, *m, *v;
 	uint16_t *copy; /* NULL with f32 */
+	/* with an adapter: the model, which is frozen. Matrices of dtype; norms and biases f32 */
+	void *base;
+	float *vectors;
 	float **x; /* [layers + 1], in host memory: the residual stream before each layer */
 	/* [layers], in host memory; all the same if layers are computed again */
 	struct lm_saved_activations *saved;
@@ -83,6 +98,9 @@ struct lm_train {
 	struct lm_rates *rates;
 	uint8_t *spared; /* of the flat arrays, for AdamW */
 	void *head_scratch;
+	float *wide; /* low-rank part of a product [rows, its columns] */
+	void *dlow;  /* of dtype, [3][rows, rank]: its gradients, of one group */
+	float *spare; /* [dim]: gradients of norms that do not learn */
 
 	struct lm_captured passes[LM_PASSES];
 	struct lm_captured *capturing; /* pass that is being captured; NULL: none */
@@ -100,10 +118,11 @@ struct lm_train {
  * with f32. */
 int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count);
 
-/* Return the offset of a part in the flat arrays, and where products read it: the parameter or
- * its bf16 copy. */
+/* Return the offset of a part in the flat arrays, if it learns; where products read a matrix: the
+ * parameter, its bf16 copy, or what is frozen; and where norms and biases are. */
 uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer);
 const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer);
+const float *lm_train_vector(const struct lm_train *t, enum lm_part part, uint32_t layer);
 
 /* Copies the device's last error to err. Returns -1. */
 int lm_train_failed(const struct lm_train *t);
@@ -129,6 +148,22 @@ void lm_train_drop(struct lm_train *t); /* frees all graphs */
 
 /* Runs the forward pass: from tokens on the device to hf. */
 int lm_train_forward(struct lm_train *t);
+
+/* The products of an adapter (adapt.c). x: the inputs [rows, in] of a group; dy: the gradient of
+ * its outputs [rows, columns of all].
+ *
+ * adapt: to [rows, columns] = from + the low-rank part, f32; *sum is what the product with the
+ * frozen matrices is added to: to, or `from` (which may be NULL) if none of them is adapted. from
+ * is for groups of one matrix.
+ *
+ * adapt_inputs: *sum is likewise the gradient [rows, in] of the inputs, or NULL; adapt_factors: then
+ * computes the gradients of A and B. */
+int lm_train_adapt(struct lm_train *t, const struct lm_group *g, const void *x, float *to,
+	const float *from, const float **sum);
+int lm_train_adapt_inputs(struct lm_train *t, const struct lm_group *g, const void *dy,
+	const float **sum);
+int lm_train_adapt_factors(struct lm_train *t, const struct lm_group *g, const void *dy,
+	const void *x);
 
 /* Computes the loss per row into t->loss; with back also dh and the output's gradient. */
 int lm_train_head(struct lm_train *t, bool back);

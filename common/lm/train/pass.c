@@ -34,26 +34,34 @@ static struct lm_gemm times_weight(const struct lm_train *t, void *c, const void
 
 /* Multiplies as above and adds the product to the residual stream, in f32. */
 static int add_to_stream(struct lm_train *t, float *to, const float *from, const void *a,
-	uint64_t k, enum lm_part part, uint32_t layer)
+	uint64_t k, enum lm_adapted which, uint32_t layer)
 {
-	struct lm_gemm g = times_weight(t, to, a, t->dim, k, part, layer);
+	struct lm_gemm g = times_weight(t, to, a, t->dim, k, lm_lora_part(which), layer);
+	struct lm_group group = { layer, which, which };
 
-	g.from = from;
 	g.out = LM_DTYPE_F32;
+	if (lm_train_adapt(t, &group, a, to, from, &g.from) < 0)
+		return -1;
 	return product(t, &g);
 }
 
-/* da [rows, k] = dy [rows, n] W for W [n, k] */
+/* da [rows, k] = dy [rows, n] W for W [n, k], which is that of a group, and what an adapter adds
+ * to it */
 static int back_to_inputs(struct lm_train *t, void *da, const void *dy, uint64_t n,
-	uint64_t k, enum lm_part part, uint32_t layer)
+	uint64_t k, const struct lm_group *group)
 {
+	const float *low;
+
+	if (lm_train_adapt_inputs(t, group, dy, &low) < 0)
+		return -1;
 	return product(t,
 		&(struct lm_gemm){ .form = LM_XW,
 			.dtype = t->o.dtype,
 			.out = t->o.dtype,
 			.c = da,
+			.from = low,
 			.a = dy,
-			.b = lm_train_weight(t, part, layer),
+			.b = lm_train_weight(t, lm_lora_part(group->first), group->layer),
 			.m = t->rows,
 			.n = k,
 			.k = n,
@@ -62,12 +70,16 @@ static int back_to_inputs(struct lm_train *t, void *da, const void *dy, uint64_t
 			.ldc = k });
 }
 
-/* dW [n, k] (+)= dy^T a */
+/* dW [n, k] (+)= dy^T a, or the gradients of the factors that adapt W. Of these the gradient of the
+ * inputs comes first. */
 static int back_to_weight(struct lm_train *t, const void *dy, const void *a, uint64_t n,
-	uint64_t k, enum lm_part part, uint32_t layer)
+	uint64_t k, const struct lm_group *group)
 {
-	float *dw = t->g + lm_train_at(t, part, layer);
+	float *dw;
 
+	if (lm_train_frozen(t))
+		return lm_train_adapt_factors(t, group, dy, a);
+	dw = t->g + lm_train_at(t, lm_lora_part(group->first), group->layer);
 	return product(t,
 		&(struct lm_gemm){ .form = LM_XTX,
 			.dtype = t->o.dtype,
@@ -91,7 +103,7 @@ static int norm(struct lm_train *t, void *y, float *rms, const float *x,
 		.y = y,
 		.rms = rms,
 		.x = x,
-		.w = t->p + lm_train_at(t, part, layer),
+		.w = lm_train_vector(t, part, layer),
 		.rows = t->rows,
 		.dim = t->dim,
 		.eps = (float)t->o.config.rms_eps };
@@ -106,24 +118,24 @@ static int norm(struct lm_train *t, void *y, float *rms, const float *x,
 static int norm_back(struct lm_train *t, const float *x, const void *h, const float *rms,
 	enum lm_part part, uint32_t layer)
 {
-	uint64_t at = lm_train_at(t, part, layer);
+	bool frozen = lm_train_frozen(t);
 	bool first = part == LM_OUT_NORM, last = part == LM_ATTN_NORM && layer == 0;
 	struct lm_norm_back n = { .dtype = t->o.dtype,
 		.dx = last || !t->dxc ? t->dx : NULL,
-		.dw = t->g + at,
+		.dw = frozen ? t->spare : t->g + lm_train_at(t, part, layer),
 		.copy = t->dxc,
 		.rest = t->dxr,
 		.dy = t->dh,
 		.y = t->dxc ? h : NULL,
 		.x = x,
-		.w = t->p + at,
+		.w = lm_train_vector(t, part, layer),
 		.rms = rms,
 		.from = first || t->dxc ? NULL : t->dx,
 		.halves = t->dxc && !first,
 		.whole = t->dxc && last,
 		.rows = t->rows,
 		.dim = t->dim,
-		.fresh = !t->adding };
+		.fresh = frozen || !t->adding };
 
 	TRY(t->lm->norm_back(t->d, &n));
 	return 0;
@@ -184,29 +196,32 @@ static int layer_inner(struct lm_train *t, uint32_t l, bool normed)
 	const struct lm_saved_activations *k = &t->saved[l];
 	struct lm_attend a = attention(t, k);
 	struct lm_gemm g = times_weight(t, k->qkv, k->h1, t->qkv, t->dim, LM_Q, l);
+	struct lm_group qkv = { l, LM_ADAPTED_Q, LM_ADAPTED_V };
 
 	if (t->o.config.qkv_bias)
-		g.bias = t->p + lm_train_at(t, LM_Q_BIAS, l);
+		g.bias = lm_train_vector(t, LM_Q_BIAS, l);
 	if ((!normed && norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0) ||
+		lm_train_adapt(t, &qkv, k->h1, t->wide, NULL, &g.from) < 0 ||
 		product(t, &g) < 0 || rotate_keys(t, k->qkv) < 0)
 		return -1;
 	a.turned = k->qkv;
 	a.table = t->table;
 	a.interleaved = t->o.config.rope.interleaved;
 	TRY(t->lm->attend(t->d, &a));
-	if (add_to_stream(t, k->mid, t->x[l], k->att, t->q, LM_O, l) < 0 ||
+	if (add_to_stream(t, k->mid, t->x[l], k->att, t->q, LM_ADAPTED_O, l) < 0 ||
 		norm(t, k->h2, k->rms2, k->mid, LM_FFN_NORM, l) < 0)
 		return -1;
 	return 0;
 }
 
-/* SwiGLU of a layer, with the product before it. */
-static struct lm_swiglu gates(struct lm_train *t, uint32_t l)
+/* SwiGLU of a layer, with the product before it; to NULL: the product alone. */
+static int gates(struct lm_train *t, uint32_t l, void *to)
 {
 	const struct lm_saved_activations *k = &t->saved[l];
-
-	return (struct lm_swiglu){ .dtype = t->o.dtype,
-		.y = k->act,
+	struct lm_group both = { l, LM_ADAPTED_GATE, LM_ADAPTED_UP };
+	const float *low;
+	struct lm_swiglu s = { .dtype = t->o.dtype,
+		.y = to,
 		.x = k->gu,
 		.rows = t->rows,
 		.hidden = t->hidden,
@@ -214,18 +229,27 @@ static struct lm_swiglu gates(struct lm_train *t, uint32_t l)
 		.in = k->h2,
 		.w = lm_train_weight(t, LM_GATE, l),
 		.product = k->gu };
+
+	if (lm_train_adapt(t, &both, k->h2, t->wide, NULL, &low) < 0)
+		return -1;
+	if (low) {
+		struct lm_gemm g = lm_swiglu_inputs(&s);
+
+		g.from = low;
+		if (product(t, &g) < 0)
+			return -1;
+		s.in = NULL;
+	}
+	if (s.in || s.y)
+		TRY(t->lm->swiglu(t->d, &s));
+	return 0;
 }
 
 /* Computes again what the backward pass of a layer needs. */
 static int layer_again(struct lm_train *t, uint32_t l)
 {
-	struct lm_swiglu s = gates(t, l);
-
-	s.y = NULL; /* swiglu_back makes it */
-	if (layer_inner(t, l, false) < 0)
-		return -1;
-	TRY(t->lm->swiglu(t->d, &s));
-	return 0;
+	/* what SwiGLU makes of it, swiglu_back makes again */
+	return layer_inner(t, l, false) < 0 ? -1 : gates(t, l, NULL);
 }
 
 int lm_train_forward(struct lm_train *t)
@@ -241,19 +265,16 @@ int lm_train_forward(struct lm_train *t)
 	if (t->o.config.layers) {
 		e.y = t->saved[0].h1;
 		e.rms = t->saved[0].rms1;
-		e.norm = t->p + lm_train_at(t, LM_ATTN_NORM, 0);
+		e.norm = lm_train_vector(t, LM_ATTN_NORM, 0);
 		e.eps = (float)t->o.config.rms_eps;
 	}
 	TRY(t->lm->embed(t->d, &e));
 	for (uint32_t l = 0; l < t->o.config.layers; l++) {
 		const struct lm_saved_activations *k = &t->saved[l];
-		struct lm_swiglu s = gates(t, l);
 
-		if (layer_inner(t, l, l == 0) < 0)
-			return -1;
-		TRY(t->lm->swiglu(t->d, &s));
-		if (add_to_stream(t, t->x[l + 1], k->mid, k->act, t->hidden, LM_DOWN, l) <
-			0)
+		if (layer_inner(t, l, l == 0) < 0 || gates(t, l, k->act) < 0 ||
+			add_to_stream(t, t->x[l + 1], k->mid, k->act, t->hidden,
+				LM_ADAPTED_DOWN, l) < 0)
 			return -1;
 	}
 	return norm(t, t->hf, t->rmsf, t->x[t->o.config.layers], LM_OUT_NORM, 0);
@@ -265,7 +286,7 @@ int lm_train_head(struct lm_train *t, bool back)
 
 	h.loss = t->loss;
 	h.dh = back ? t->dh : NULL;
-	h.dw = back ? t->g + lm_train_at(t, LM_OUTPUT, 0) : NULL;
+	h.dw = back && !lm_train_frozen(t) ? t->g + lm_train_at(t, LM_OUTPUT, 0) : NULL;
 	h.h = t->hf;
 	h.w = lm_train_weight(t, LM_OUTPUT, 0);
 	h.target = t->target;
@@ -286,7 +307,7 @@ static int bias_back(struct lm_train *t, uint32_t l)
 		.ld = t->qkv,
 		.fresh = !t->adding };
 
-	if (!t->o.config.qkv_bias)
+	if (!t->o.config.qkv_bias || lm_train_frozen(t))
 		return 0;
 	b.db = t->g + lm_train_at(t, LM_Q_BIAS, l);
 	TRY(t->lm->bias_back(t->d, &b));
@@ -308,11 +329,18 @@ static int ffn_back(struct lm_train *t, uint32_t l)
 		.dout = dy,
 		.w = lm_train_weight(t, LM_DOWN, l),
 		.product = t->dact };
+	struct lm_group down = { l, LM_ADAPTED_DOWN, LM_ADAPTED_DOWN };
+	struct lm_group both = { l, LM_ADAPTED_GATE, LM_ADAPTED_UP };
 
+	if (lm_train_frozen(t)) {
+		if (back_to_inputs(t, t->dact, dy, t->dim, t->hidden, &down) < 0)
+			return -1;
+		s.dout = NULL;
+	}
 	TRY(t->lm->swiglu_back(t->d, &s));
-	if (back_to_weight(t, dy, k->act, t->dim, t->hidden, LM_DOWN, l) < 0 ||
-		back_to_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l) < 0 ||
-		back_to_inputs(t, t->dh, k->gu, 2 * t->hidden, t->dim, LM_GATE, l) < 0)
+	if (back_to_weight(t, dy, k->act, t->dim, t->hidden, &down) < 0 ||
+		back_to_inputs(t, t->dh, k->gu, 2 * t->hidden, t->dim, &both) < 0 ||
+		back_to_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, &both) < 0)
 		return -1;
 	return norm_back(t, k->mid, k->h2, k->rms2, LM_FFN_NORM, l);
 }
@@ -329,14 +357,20 @@ static int attention_back(struct lm_train *t, uint32_t l)
 		.table = t->table,
 		.interleaved = t->o.config.rope.interleaved };
 
-	if (back_to_inputs(t, t->datt, dy, t->dim, t->q, LM_O, l) < 0 ||
-		back_to_weight(t, dy, k->att, t->dim, t->q, LM_O, l) < 0)
+	struct lm_group o = { l, LM_ADAPTED_O, LM_ADAPTED_O };
+	struct lm_group qkv = { l, LM_ADAPTED_Q, LM_ADAPTED_V };
+
+	if (back_to_inputs(t, t->datt, dy, t->dim, t->q, &o) < 0 ||
+		back_to_weight(t, dy, k->att, t->dim, t->q, &o) < 0)
 		return -1;
 	TRY(t->lm->attend_back(t->d, &a));
 	if (bias_back(t, l) < 0 ||
-		back_to_weight(t, t->dqkv, k->h1, t->qkv, t->dim, LM_Q, l) < 0 ||
-		back_to_inputs(t, t->dh, t->dqkv, t->qkv, t->dim, LM_Q, l) < 0)
+		back_to_inputs(t, t->dh, t->dqkv, t->qkv, t->dim, &qkv) < 0 ||
+		back_to_weight(t, t->dqkv, k->h1, t->qkv, t->dim, &qkv) < 0)
 		return -1;
+	/* nothing before the first layer learns */
+	if (l == 0 && lm_train_frozen(t))
+		return 0;
 	return norm_back(t, t->x[l], k->h1, k->rms1, LM_ATTN_NORM, l);
 }
 
@@ -368,20 +402,22 @@ static int embed_back(struct lm_train *t)
 
 int lm_train_backward(struct lm_train *t, bool last)
 {
+	bool frozen = lm_train_frozen(t);
 	uint32_t layers = t->o.config.layers;
-	uint64_t end = t->flat, at = lm_train_at(t, LM_OUT_NORM, 0);
+	uint64_t end = t->flat, at = frozen ? end : lm_train_at(t, LM_OUT_NORM, 0);
 
 	if (norm_back(t, t->x[layers], t->hf, t->rmsf, LM_OUT_NORM, 0) < 0 ||
 		ready(t, last, at, end) < 0)
 		return -1;
 	for (uint32_t l = layers; l-- > 0;) {
 		end = at;
-		at = lm_train_at(t, LM_ATTN_NORM, l);
+		at = frozen ? end : lm_train_at(t, LM_ATTN_NORM, l);
 		if ((t->o.recompute && layer_again(t, l) < 0) || ffn_back(t, l) < 0 ||
 			attention_back(t, l) < 0 || ready(t, last, at, end) < 0)
 			return -1;
 	}
-	if (embed_back(t) < 0)
+	if (!frozen && embed_back(t) < 0)
 		return -1;
+	/* of an adapter everything: its factors lie by kind, not by layer, and are few */
 	return ready(t, last, 0, at);
 }

@@ -40,27 +40,61 @@ static bool joins_last(enum lm_part part)
 		part == LM_UP;
 }
 
+static uint64_t aligned(uint64_t at)
+{
+	return (at + FLAT_ALIGN - 1) / FLAT_ALIGN * FLAT_ALIGN;
+}
+
+/* Returns where the next tensor of an array begins, and moves its end past it. */
+static uint64_t append(uint64_t *end, const struct lm_place *p, bool joins)
+{
+	uint64_t at = joins ? *end : aligned(*end);
+
+	*end = at + p->count;
+	return at;
+}
+
+/* Of a frozen model: matrices in one array, norms and biases in another. */
+static void base_offsets(struct lm_train *t)
+{
+	t->base_count = t->vector_count = 0;
+	for (uint32_t i = 0; i < lm_layout_count(&t->o.config); i++) {
+		struct lm_place p;
+		uint64_t at;
+
+		lm_layout_at(&t->o.config, i, &p);
+		at = append(p.dims == 2 ? &t->base_count : &t->vector_count, &p,
+			joins_last(p.part));
+		if (t->base_offset)
+			t->base_offset[i] = at;
+	}
+	t->base_count = aligned(t->base_count);
+	t->vector_count = aligned(t->vector_count);
+}
+
 void lm_train_offsets(struct lm_train *t)
 {
 	t->flat = 0;
 	for (uint32_t i = 0; i < t->tensors; i++) {
-		struct lm_place p;
+		struct lm_learned p;
+		uint64_t at;
 
-		lm_layout_at(&t->o.config, i, &p);
-		if (!joins_last(p.part))
-			t->flat = (t->flat + FLAT_ALIGN - 1) / FLAT_ALIGN * FLAT_ALIGN;
+		lm_learned_at(&t->o.config, &t->o.lora, i, &p);
+		at = append(&t->flat, &p.place,
+			p.factor == LM_FACTOR_WHOLE && joins_last(p.place.part));
 		if (t->offset)
-			t->offset[i] = t->flat;
-		t->flat += p.count;
+			t->offset[i] = at;
 	}
-	t->flat = (t->flat + FLAT_ALIGN - 1) / FLAT_ALIGN * FLAT_ALIGN;
+	t->flat = aligned(t->flat);
+	if (lm_train_frozen(t))
+		base_offsets(t);
 }
 
 void lm_train_sizes(struct lm_train *t)
 {
 	const struct lm_config *c = &t->o.config;
 
-	t->tensors = lm_layout_count(c);
+	t->tensors = lm_learned_count(c, &t->o.lora);
 	t->rows = (uint64_t)t->o.batch * t->o.positions;
 	t->dim = c->dim;
 	t->q = (uint64_t)c->heads * c->head_dim;
@@ -68,6 +102,8 @@ void lm_train_sizes(struct lm_train *t)
 	t->qkv = t->q + 2 * t->kv;
 	t->hidden = c->hidden;
 	t->scale = (float)(1 / sqrt((double)c->head_dim));
+	if (lm_train_frozen(t))
+		t->low_scale = (float)lm_lora_scale(&t->o.lora);
 }
 
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows)
@@ -85,6 +121,11 @@ static void place_parameters(struct lm_train *t)
 {
 	uint64_t bytes = bytes_of(t->flat, 4);
 
+	if (lm_train_frozen(t)) {
+		t->base = place(t, LM_AREA_BASE,
+			bytes_of(t->base_count, lm_dtype_bytes(t->o.dtype)));
+		t->vectors = place(t, LM_AREA_BASE, bytes_of(t->vector_count, 4));
+	}
 	t->p = place(t, LM_AREA_PARAMETERS, bytes);
 	if (t->o.dtype == LM_DTYPE_BF16)
 		t->copy = place(t, LM_AREA_COPIES, bytes / 2);
@@ -112,6 +153,10 @@ static struct lm_saved_activations place_saved(struct lm_train *t)
 			bytes_of(rows, 2 * t->hidden * dtype)),
 		.act = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->hidden * dtype)),
 	};
+
+	if (lm_train_frozen(t))
+		k.low = place(t, LM_AREA_ACTIVATIONS,
+			bytes_of(rows, LM_ADAPTED * t->o.lora.rank * dtype));
 
 	return k;
 }
@@ -144,6 +189,14 @@ static void place_activations(struct lm_train *t)
 	t->rmsf = place(t, LM_AREA_ACTIVATIONS, bytes_of(t->rows, 4));
 }
 
+/* Returns the most columns of a product. */
+static uint64_t widest(const struct lm_train *t)
+{
+	uint64_t most = t->qkv > 2 * t->hidden ? t->qkv : 2 * t->hidden;
+
+	return most > t->dim ? most : t->dim;
+}
+
 static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 {
 	uint64_t dtype = lm_dtype_bytes(t->o.dtype), rows = t->rows;
@@ -154,8 +207,15 @@ static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 	t->table = place(t, LM_AREA_SCRATCH,
 		bytes_of(t->o.positions, t->o.config.head_dim * UINT64_C(4)));
 	t->head_scratch = place(t, LM_AREA_SCRATCH, head_bytes);
+	if (lm_train_frozen(t))
+		t->wide = place(t, LM_AREA_SCRATCH, bytes_of(rows, widest(t) * 4));
 	if (t->o.eval_only)
 		return;
+	if (lm_train_frozen(t)) {
+		t->dlow = place(t, LM_AREA_SCRATCH,
+			bytes_of(rows, 3 * t->o.lora.rank * dtype));
+		t->spare = place(t, LM_AREA_SCRATCH, t->dim * 4);
+	}
 	t->dx = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 4));
 	if (t->o.dtype == LM_DTYPE_BF16)
 		t->dxc = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 2)),
@@ -178,7 +238,8 @@ int lm_train_place(struct lm_train *t)
 	if (t->lm->prepare(t->d, &device_bytes) < 0)
 		return lm_train_failed(t);
 	device_warn(t->d);
-	h.dh = t->o.eval_only ? NULL : t; /* only whether it is NULL matters here */
+	/* only whether they are NULL matters here */
+	h.dh = t->o.eval_only ? NULL : t;
 	if (t->lm->head_scratch(t->d, &h, &head_bytes) < 0)
 		return lm_train_failed(t);
 	for (int a = 0; a < LM_AREAS; a++)
@@ -192,7 +253,8 @@ int lm_train_place(struct lm_train *t)
 				"the model and its batch need more memory than there is on any machine");
 		total += t->used[a];
 	}
-	t->plan = (struct lm_train_plan){ .parameters = t->used[LM_AREA_PARAMETERS],
+	t->plan = (struct lm_train_plan){ .base = t->used[LM_AREA_BASE],
+		.parameters = t->used[LM_AREA_PARAMETERS],
 		.copies = t->used[LM_AREA_COPIES],
 		.gradients = t->used[LM_AREA_GRADIENTS],
 		.optimiser = t->used[LM_AREA_OPTIMISER],

@@ -8,7 +8,6 @@
 
 #include "common/base/err.h"
 #include "common/hw/device.h"
-#include "common/lm/model/init.h"
 #include "common/lm/model/rope.h"
 #include "common/lm/train/parts.h"
 #include "common/base/mem.h"
@@ -39,6 +38,21 @@ void lm_train_defaults(struct lm_train_options *o, const struct lm_config *c)
 		.clip = 1 };
 }
 
+static int check_lora(const struct lm_train_options *o)
+{
+	const struct lm_lora *l = &o->lora;
+
+	if (!l->rank)
+		return 0;
+	if (l->rank > LM_LORA_RANK_MAX)
+		return err_set(EX_USAGE, "a rank of %" PRIu32 " is above %d", l->rank,
+			LM_LORA_RANK_MAX);
+	/* as f32 it must be a usable factor */
+	if (!(fabs(lm_lora_scale(l)) >= 1e-30 && fabs(lm_lora_scale(l)) <= 1e30))
+		return err_set(EX_USAGE, "an alpha of %g is no usable scale", l->alpha);
+	return 0;
+}
+
 static int check_options(const struct lm_train_options *o)
 {
 	if (lm_config_check(&o->config, "model") < 0)
@@ -56,7 +70,7 @@ static int check_options(const struct lm_train_options *o)
 			"betas must be at least 0 and below 1, eps above 0, decay and clip not negative");
 	if (!o->grad_ready != !o->grad_sync)
 		bug("one hook without the other");
-	return 0;
+	return check_lora(o);
 }
 
 /* Sets everything but memory: what the plan needs. */
@@ -87,10 +101,13 @@ int lm_train_plan(struct lm_train_plan *plan, struct dev *d,
 
 static int allocate(struct lm_train *t)
 {
-	static const char *const names[] = { "parameters", "working copies", "gradients",
+	static const char *const names[] = { "the model", "parameters", "working copies", "gradients",
 		"the optimiser", "activations", "scratch" };
 
 	t->offset = xcalloc(t->tensors, sizeof *t->offset);
+	if (lm_train_frozen(t))
+		t->base_offset = xcalloc(lm_layout_count(&t->o.config),
+			sizeof *t->base_offset);
 	t->saved = xcalloc(t->o.config.layers, sizeof *t->saved);
 	t->x = xcalloc(t->o.config.layers + UINT64_C(1), sizeof *t->x);
 	for (int a = 0; a < LM_AREAS; a++) {
@@ -133,12 +150,12 @@ static int put_spared(struct lm_train *t)
 		return 0;
 	spared = xcalloc(count, 1);
 	for (uint32_t i = 0; i < t->tensors; i++) {
-		struct lm_place p;
+		struct lm_learned p;
 		uint64_t from = t->offset[i] / LM_SPARED;
 
-		lm_layout_at(&t->o.config, i, &p);
-		for (uint64_t b = from; b * LM_SPARED < t->offset[i] + p.count; b++)
-			spared[b] = p.dims != 2;
+		lm_learned_at(&t->o.config, &t->o.lora, i, &p);
+		for (uint64_t b = from; b * LM_SPARED < t->offset[i] + p.place.count; b++)
+			spared[b] = p.place.dims != 2;
 	}
 	rc = t->d->ops->put(t->d, t->spared, spared, count);
 	free(spared);
@@ -167,6 +184,7 @@ void lm_train_close(struct lm_train *t)
 	for (int a = 0; a < LM_AREAS; a++)
 		t->d->ops->free(t->d, t->areas[a]);
 	free(t->offset);
+	free(t->base_offset);
 	free(t->saved);
 	free(t->x);
 	t->d->ops->unpin(t->d, t->host_batch);
@@ -181,7 +199,28 @@ const struct lm_config *lm_train_config(const struct lm_train *t)
 	return &t->o.config;
 }
 
-uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer)
+const struct lm_lora *lm_train_lora(const struct lm_train *t)
+{
+	return &t->o.lora;
+}
+
+bool lm_train_frozen(const struct lm_train *t)
+{
+	return t->o.lora.rank > 0;
+}
+
+uint32_t lm_train_tensors(const struct lm_train *t)
+{
+	return t->tensors;
+}
+
+void lm_train_tensor(const struct lm_train *t, uint32_t i, struct lm_learned *out)
+{
+	lm_learned_at(&t->o.config, &t->o.lora, i, out);
+}
+
+/* Returns the index of a part in the layout. */
+static uint32_t index_of(const struct lm_train *t, enum lm_part part, uint32_t layer)
 {
 	int64_t i;
 
@@ -190,14 +229,31 @@ uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer
 	i = lm_layout_index(&t->o.config, part, layer);
 	if (i < 0)
 		bug("the model has no part %d", (int)part);
-	return t->offset[i];
+	return (uint32_t)i;
+}
+
+uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer)
+{
+	if (lm_train_frozen(t))
+		bug("part %d does not learn", (int)part);
+	return t->offset[index_of(t, part, layer)];
 }
 
 const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer)
 {
-	uint64_t at = lm_train_at(t, part, layer);
+	uint32_t i = index_of(t, part, layer);
 
-	return t->copy ? (const void *)(t->copy + at) : t->p + at;
+	if (lm_train_frozen(t))
+		return (const char *)t->base +
+			t->base_offset[i] * lm_dtype_bytes(t->o.dtype);
+	return t->copy ? (const void *)(t->copy + t->offset[i]) : t->p + t->offset[i];
+}
+
+const float *lm_train_vector(const struct lm_train *t, enum lm_part part, uint32_t layer)
+{
+	uint32_t i = index_of(t, part, layer);
+
+	return lm_train_frozen(t) ? t->vectors + t->base_offset[i] : t->p + t->offset[i];
 }
 
 uint64_t lm_train_flat_count(const struct lm_train *t)
@@ -246,34 +302,58 @@ static int lm_train_touched(struct lm_train *t)
 
 int lm_train_get(struct lm_train *t, enum lm_state what, uint32_t i, float *host)
 {
-	struct lm_place p;
+	struct lm_learned p;
 
-	lm_layout_at(&t->o.config, i, &p);
+	lm_learned_at(&t->o.config, &t->o.lora, i, &p);
 	TRY(t->d->ops->get(t->d, host, lm_train_flat(t, what) + t->offset[i],
-		p.count * sizeof *host));
+		p.place.count * sizeof *host));
 	return 0;
 }
 
 int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float *host)
 {
+	struct lm_learned p;
+
+	lm_learned_at(&t->o.config, &t->o.lora, i, &p);
+	TRY(t->d->ops->put(t->d, lm_train_flat(t, what) + t->offset[i], host,
+		p.place.count * sizeof *host));
+	return what == LM_STATE_PARAMETER ?
+		lm_train_narrow(t, t->offset[i], p.place.count) :
+		0;
+}
+
+int lm_train_put_base(struct lm_train *t, uint32_t i, const float *host)
+{
+	uint64_t at = t->base_offset[i];
 	struct lm_place p;
+	uint16_t *half;
+	int rc;
 
 	lm_layout_at(&t->o.config, i, &p);
-	TRY(t->d->ops->put(t->d, lm_train_flat(t, what) + t->offset[i], host,
-		p.count * sizeof *host));
-	return what == LM_STATE_PARAMETER ? lm_train_narrow(t, t->offset[i], p.count) : 0;
+	if (p.dims != 2 || t->o.dtype == LM_DTYPE_F32) {
+		float *to = p.dims == 2 ? (float *)t->base : t->vectors;
+
+		TRY(t->d->ops->put(t->d, to + at, host, p.count * sizeof *host));
+		return 0;
+	}
+	half = xmalloc(p.count * sizeof *half);
+	for (uint64_t k = 0; k < p.count; k++)
+		half[k] = bf16_from_f32(host[k]);
+	rc = t->d->ops->put(t->d, (uint16_t *)t->base + at, half, p.count * sizeof *half);
+	free(half);
+	return rc < 0 ? lm_train_failed(t) : 0;
 }
 
 static int init_tensor(struct lm_train *t, uint32_t i, float *w, uint64_t seed)
 {
-	struct lm_place p;
+	struct lm_learned p;
 
-	lm_layout_at(&t->o.config, i, &p);
-	for (uint64_t from = 0; from < p.count; from += INIT_BLOCK) {
-		uint64_t count = p.count - from < INIT_BLOCK ? p.count - from :
-							       INIT_BLOCK;
+	lm_learned_at(&t->o.config, &t->o.lora, i, &p);
+	for (uint64_t from = 0; from < p.place.count; from += INIT_BLOCK) {
+		uint64_t left = p.place.count - from;
+		uint64_t count = left < INIT_BLOCK ? left : INIT_BLOCK;
 
-		lm_init_read(w, &t->o.config, seed, i, from, count);
+		lm_learned_init(w, &t->o.config, &t->o.lora, seed, i, from, count);
 		TRY(t->d->ops->put(t->d, t->p + t->offset[i] + from, w,
 			count * sizeof *w));
 	}

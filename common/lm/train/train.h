@@ -9,7 +9,7 @@
 #ifndef RNP_COMMON_LM_TRAIN_TRAIN_H
 #define RNP_COMMON_LM_TRAIN_TRAIN_H
 
-#include "common/lm/model/layout.h"
+#include "common/lm/model/lora.h"
 #include "kernels/lm/ops.h"
 
 struct lm_train;
@@ -25,6 +25,10 @@ typedef int (*lm_grad_sync_fn)(void *arg, double *loss_sum, uint64_t *targets);
 
 struct lm_train_options {
 	struct lm_config config;
+	/* rank 0: the whole model learns. Otherwise an adapter of it does; everything that is said
+	 * here of parameters holds for the adapter's, and the model is frozen. Its targets are
+	 * borrowed until close. */
+	struct lm_lora lora;
 	uint32_t batch,
 		positions; /* sequences, and tokens of each, in one lm_train_add */
 	enum lm_dtype dtype;
@@ -45,6 +49,7 @@ void lm_train_defaults(struct lm_train_options *o, const struct lm_config *c);
 
 /* Bytes that open allocates on the device, exactly. */
 struct lm_train_plan {
+	uint64_t base;       /* the frozen model, if an adapter learns */
 	uint64_t parameters; /* f32 masters */
 	uint64_t copies;     /* bf16 */
 	uint64_t gradients;
@@ -66,16 +71,28 @@ int lm_train_open(struct lm_train **out, struct dev *d, const struct lm_train_op
 void lm_train_close(struct lm_train *t); /* NULL is fine */
 
 const struct lm_config *lm_train_config(const struct lm_train *t);
+const struct lm_lora *lm_train_lora(const struct lm_train *t);
+
+/* Whether an adapter learns, and the model is frozen. */
+bool lm_train_frozen(const struct lm_train *t);
+
+/* Return the number of tensors that learn, and the i-th of them (lora.h). */
+uint32_t lm_train_tensors(const struct lm_train *t);
+void lm_train_tensor(const struct lm_train *t, uint32_t i, struct lm_learned *out);
 
 /* Sets random parameters, those of `rnp-train init` with this seed (common/lm/model/init.h),
  * and resets the optimiser. */
 int lm_train_init(struct lm_train *t, uint64_t seed);
 
-/* Copy tensor i of the layout to or from the host, as f32 in the layout's shape. Putting
+/* Copy tensor i of those that learn (lora.h) to or from the host, as f32 in its shape. Putting
  * parameters also updates their bf16 copies. Return 0, or -1 with err_set(). */
 enum lm_state { LM_STATE_PARAMETER, LM_STATE_M, LM_STATE_V, LM_STATE_GRADIENT };
 int lm_train_get(struct lm_train *t, enum lm_state what, uint32_t i, float *host);
 int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float *host);
+
+/* Puts tensor i of the layout of a model that is frozen; matrices are rounded to the dtype. Returns
+ * 0, or -1 with err_set(). */
+int lm_train_put_base(struct lm_train *t, uint32_t i, const float *host);
 
 /* Get and set the number of steps that AdamW has made, for its bias correction. Part of a
  * checkpoint. */

@@ -211,70 +211,140 @@ static struct lm_train *must_open(struct dev *d, const struct lm_train_options *
 	return t;
 }
 
-/* The slope of the mean loss along parameter k of tensor i. */
-static double slope(struct model *m, uint32_t i, uint64_t k, const uint32_t *tokens,
-	const uint32_t *targets)
-{
-	double was = m->w[i][k], h = 1e-5, up, down;
-	int counted;
-
-	m->w[i][k] = was + h;
-	up = model_loss(m, tokens, targets, &counted);
-	m->w[i][k] = was - h;
-	down = model_loss(m, tokens, targets, &counted);
-	m->w[i][k] = was;
-	return (up - down) / (2 * h) / counted;
-}
-
 /* The results of the model in f64, which every device is compared with. */
 struct truth {
-	struct model m;
+	struct model m; /* of an adapter: what it makes of the frozen matrices */
+	struct lm_lora lora;
+	double **base;  /* of an adapter: the frozen model; by index of the layout */
+	double **learn; /* by index of what learns */
 	uint32_t tokens[ROWS], targets[ROWS];
 	double loss; /* sum */
 	int counted;
 	double **slope; /* NAN: not taken */
 };
 
-static void truth_init(struct truth *w, const struct lm_config *c)
+/* Random numbers, larger than init's, so that nothing is nearly linear; as f32 has them. */
+static double *numbers(struct rng *r, const struct lm_place *p, double offset)
 {
-	uint32_t count = lm_layout_count(c);
+	double *w = xcalloc(p->count, sizeof *w);
+
+	for (uint64_t k = 0; k < p->count; k++)
+		w[k] = (double)(float)((rng_f64(r) - 0.5) * 0.8 + offset);
+	return w;
+}
+
+/* W + scale B A of the matrix that tensor i of an adapter belongs to. */
+static void adapt(struct truth *w, uint32_t i)
+{
+	const struct lm_config *c = &w->m.c;
+	uint32_t half = lm_learned_count(c, &w->lora) / 2, at;
+	const double *a = w->learn[i % half], *b = w->learn[i % half + half];
+	struct lm_learned down, up;
+
+	lm_learned_at(c, &w->lora, i % half, &down);
+	lm_learned_at(c, &w->lora, i % half + half, &up);
+	at = (uint32_t)lm_layout_index(c, up.place.part, up.place.layer);
+	for (uint64_t o = 0; o < up.place.shape[0]; o++)
+		for (uint64_t k = 0; k < down.place.shape[1]; k++) {
+			double sum = 0;
+
+			for (uint64_t r = 0; r < w->lora.rank; r++)
+				sum += b[o * w->lora.rank + r] *
+					a[r * down.place.shape[1] + k];
+			w->m.w[at][o * down.place.shape[1] + k] =
+				w->base[at][o * down.place.shape[1] + k] +
+				lm_lora_scale(&w->lora) * sum;
+		}
+}
+
+static double loss_at(struct truth *w, uint32_t i, uint64_t k, double value)
+{
+	int counted;
+
+	w->learn[i][k] = value;
+	if (w->lora.rank)
+		adapt(w, i);
+	return model_loss(&w->m, w->tokens, w->targets, &counted);
+}
+
+/* The slope of the mean loss along parameter k of tensor i of those that learn. */
+static double slope(struct truth *w, uint32_t i, uint64_t k)
+{
+	double was = w->learn[i][k], h = 1e-5;
+	double up = loss_at(w, i, k, was + h), down = loss_at(w, i, k, was - h);
+
+	w->learn[i][k] = was;
+	if (w->lora.rank)
+		adapt(w, i);
+	return (up - down) / (2 * h) / w->counted;
+}
+
+/* Takes some of the slopes of a tensor; of a matrix in all its columns. */
+static double *slopes(struct truth *w, uint32_t i)
+{
+	struct lm_learned t;
+	double *out;
+
+	lm_learned_at(&w->m.c, &w->lora, i, &t);
+	out = xcalloc(t.place.count, sizeof *out);
+	for (uint64_t k = 0; k < t.place.count; k++)
+		out[k] = k % (t.place.dims == 1 ? 3 :
+					 t.factor   ? 11 :
+						      53) ?
+			NAN :
+			slope(w, i, k);
+	return out;
+}
+
+static void truth_init(struct truth *w, const struct lm_config *c,
+	const struct lm_lora *lora)
+{
+	uint32_t count = lm_layout_count(c), learn = lm_learned_count(c, lora);
+	struct lm_learned t;
 	struct rng r;
 
-	*w = (struct truth){ .m = { .c = *c } };
+	*w = (struct truth){ .m = { .c = *c }, .lora = *lora };
 	w->m.w = xcalloc(count, sizeof *w->m.w);
-	w->slope = xcalloc(count, sizeof *w->slope);
+	w->base = xcalloc(count, sizeof *w->base);
+	w->slope = xcalloc(learn, sizeof *w->slope);
 	batch(w->tokens, w->targets, 5);
 	rng_seed(&r, 11, 2);
 	for (uint32_t i = 0; i < count; i++) {
 		struct lm_place p;
 
 		lm_layout_at(c, i, &p);
-		w->m.w[i] = xcalloc(p.count, sizeof **w->m.w);
-		/* larger than init's, so that nothing is nearly linear; as f32 has it */
-		for (uint64_t k = 0; k < p.count; k++)
-			w->m.w[i][k] = (double)(float)((rng_f64(&r) - 0.5) * 0.8 +
-				(p.dims == 1 ? 0.7 : 0));
+		w->m.w[i] = numbers(&r, &p, p.dims == 1 ? 0.7 : 0);
+		if (!lora->rank)
+			continue;
+		w->base[i] = xcalloc(p.count, sizeof **w->base);
+		memcpy(w->base[i], w->m.w[i], p.count * sizeof **w->base);
 	}
+	w->learn = lora->rank ? xcalloc(learn, sizeof *w->learn) : w->m.w;
+	for (uint32_t i = 0; lora->rank && i < learn; i++) {
+		lm_learned_at(c, lora, i, &t);
+		w->learn[i] = numbers(&r, &t.place, 0);
+	}
+	for (uint32_t i = 0; lora->rank && i < learn / 2; i++)
+		adapt(w, i);
 	w->loss = model_loss(&w->m, w->tokens, w->targets, &w->counted);
-	for (uint32_t i = 0; i < count; i++) {
-		struct lm_place p;
-
-		lm_layout_at(c, i, &p);
-		w->slope[i] = xcalloc(p.count, sizeof **w->slope);
-		/* some of a matrix, in all its columns */
-		for (uint64_t k = 0; k < p.count; k++)
-			w->slope[i][k] = k % (p.dims == 1 ? 3 : 53) ?
-				NAN :
-				slope(&w->m, i, k, w->tokens, w->targets);
-	}
+	for (uint32_t i = 0; i < learn; i++)
+		w->slope[i] = slopes(w, i);
 }
 
 static void truth_release(struct truth *w)
 {
+	for (uint32_t i = 0; i < lm_learned_count(&w->m.c, &w->lora); i++) {
+		free(w->slope[i]);
+		if (w->lora.rank)
+			free(w->learn[i]);
+	}
 	for (uint32_t i = 0; i < lm_layout_count(&w->m.c); i++) {
 		free(w->m.w[i]);
-		free(w->slope[i]);
+		free(w->base[i]);
 	}
+	if (w->lora.rank)
+		free(w->learn);
+	free(w->base);
 	free(w->m.w);
 	free(w->slope);
 }
@@ -283,13 +353,13 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 	double bound, const char *what)
 {
 	double max = 0, worst = 0;
-	struct lm_place p;
+	struct lm_learned p;
 	float *g;
 
-	lm_layout_at(&w->m.c, i, &p);
-	g = xcalloc(p.count, sizeof *g);
+	lm_learned_at(&w->m.c, &w->lora, i, &p);
+	g = xcalloc(p.place.count, sizeof *g);
 	CHECK(lm_train_get(t, LM_STATE_GRADIENT, i, g) == 0);
-	for (uint64_t k = 0; k < p.count; k++) {
+	for (uint64_t k = 0; k < p.place.count; k++) {
 		double want = w->slope[i][k];
 
 		if (isnan(want))
@@ -301,17 +371,45 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 	if (!(worst <= bound * max) || max == 0) {
 		char name[LM_NAME_BYTES_MAX];
 
-		lm_layout_hf_name(name, &p);
+		lm_learned_name(name, &p);
 		fprintf(stderr, "%s: %s: off by %.3g of %.3g\n", what, name, worst, max);
 		test_failures++;
 	}
 	free(g);
 }
 
+/* What lm_train_put and lm_train_put_base have in common. */
+static void put(struct lm_train *t, bool base, uint32_t i, const double *w, uint64_t count)
+{
+	float *f = xcalloc(count, sizeof *f);
+
+	for (uint64_t k = 0; k < count; k++)
+		f[k] = (float)w[k];
+	CHECK((base ? lm_train_put_base(t, i, f) :
+		      lm_train_put(t, LM_STATE_PARAMETER, i, f)) == 0);
+	free(f);
+}
+
+static void put_all(const struct truth *w, struct lm_train *t)
+{
+	for (uint32_t i = 0; w->lora.rank && i < lm_layout_count(&w->m.c); i++) {
+		struct lm_place p;
+
+		lm_layout_at(&w->m.c, i, &p);
+		put(t, true, i, w->base[i], p.count);
+	}
+	for (uint32_t i = 0; i < lm_learned_count(&w->m.c, &w->lora); i++) {
+		struct lm_learned p;
+
+		lm_learned_at(&w->m.c, &w->lora, i, &p);
+		put(t, false, i, w->learn[i], p.place.count);
+	}
+}
+
 /* In f32 each gradient agrees to 2e-5 of the tensor's largest, in bf16 to 15%: three digits, and
  * differences of like terms. */
 static void check_gradients(const struct truth *w, struct dev *d, enum lm_dtype dtype,
-	const char *what)
+	bool recompute, const char *what)
 {
 	struct lm_train_options o;
 	struct lm_train *t;
@@ -319,24 +417,16 @@ static void check_gradients(const struct truth *w, struct dev *d, enum lm_dtype 
 	uint64_t counted;
 	double sum;
 
-	snprintf(label, sizeof label, "%s %s: %s", d->isa,
-		dtype == LM_DTYPE_F32 ? "f32" : "bf16", what);
+	snprintf(label, sizeof label, "%s %s%s: %s", d->isa,
+		dtype == LM_DTYPE_F32 ? "f32" : "bf16", recompute ? " again" : "", what);
 	lm_train_defaults(&o, &w->m.c);
 	o.batch = BATCH;
 	o.positions = LENGTH;
 	o.dtype = dtype;
+	o.lora = w->lora;
+	o.recompute = recompute;
 	t = must_open(d, &o);
-	for (uint32_t i = 0; i < lm_layout_count(&w->m.c); i++) {
-		struct lm_place p;
-		float *f;
-
-		lm_layout_at(&w->m.c, i, &p);
-		f = xcalloc(p.count, sizeof *f);
-		for (uint64_t k = 0; k < p.count; k++)
-			f[k] = (float)w->m.w[i][k];
-		CHECK(lm_train_put(t, LM_STATE_PARAMETER, i, f) == 0);
-		free(f);
-	}
+	put_all(w, t);
 	CHECK(lm_train_eval(t, w->tokens, w->targets, &sum, &counted) == 0);
 	CHECK_I64(w->counted, (int64_t)counted);
 	test_checks++;
@@ -345,22 +435,45 @@ static void check_gradients(const struct truth *w, struct dev *d, enum lm_dtype 
 		test_failures++;
 	}
 	CHECK(lm_train_add(t, w->tokens, w->targets, true) == 0);
-	for (uint32_t i = 0; i < lm_layout_count(&w->m.c); i++)
+	for (uint32_t i = 0; i < lm_train_tensors(t); i++)
 		check_tensor(w, t, i, dtype == LM_DTYPE_F32 ? 2e-5 : 0.15, label);
 	lm_train_close(t);
+}
+
+static void check_adapter(struct dev *devices, int count, const struct lm_config *c,
+	const struct lm_lora *lora, const char *what)
+{
+	struct truth w;
+
+	truth_init(&w, c, lora);
+	for (int i = 0; i < count; i++) {
+		check_gradients(&w, &devices[i], LM_DTYPE_F32, false, what);
+		check_gradients(&w, &devices[i], LM_DTYPE_BF16, lora->rank > 0, what);
+	}
+	truth_release(&w);
 }
 
 static void check_kind(struct dev *devices, int count, const struct lm_config *c,
 	const char *what)
 {
-	struct truth w;
+	check_adapter(devices, count, c, &(struct lm_lora){ 0 }, what);
+}
 
-	truth_init(&w, c);
-	for (int i = 0; i < count; i++) {
-		check_gradients(&w, &devices[i], LM_DTYPE_F32, what);
-		check_gradients(&w, &devices[i], LM_DTYPE_BF16, what);
-	}
-	truth_release(&w);
+/* Adapters of all matrices, and of a choice that leaves none, one or some of a product's. */
+static void check_adapters(struct dev *d, int n, int slow)
+{
+	struct lm_config c = config(3, 3);
+	struct lm_lora all = { .rank = 3, .alpha = 5 };
+	uint8_t some[LAYERS] = { 1 << LM_ADAPTED_K | 1 << LM_ADAPTED_O | 1 << LM_ADAPTED_UP,
+		1 << LM_ADAPTED_Q | 1 << LM_ADAPTED_V | 1 << LM_ADAPTED_DOWN };
+	struct lm_lora chosen = { .rank = 5, .alpha = 3, .rslora = true, .targets = some };
+
+	check_adapter(d, n, &c, &all, "adapter");
+	c = config(4, 2);
+	c.qkv_bias = true;
+	c.tied = true;
+	c.rope.interleaved = true;
+	check_adapter(d, n + slow, &c, &chosen, "adapter of some");
 }
 
 /* The first n devices take all kinds; `slow` more, which emulate, one that has most in it. */
@@ -682,6 +795,7 @@ int main(void)
 	if (!emulated)
 		fprintf(stderr, "SKIP %s\n", devices[count].error);
 	check_kinds(devices, count, emulated);
+	check_adapters(devices, count, emulated);
 	if (emulated) { /* learning and hooks would take long there, and say nothing new */
 		check_adamw(&devices[count]);
 		check_worker(&devices[count]);
