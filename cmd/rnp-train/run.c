@@ -62,6 +62,14 @@ static const struct opt opts[] = {
 	OPTS_ADAMW(options.s),
 	OPT_ORDER_SEED(&options.s.seed, ""),
 	OPT_PRECISION(&options.s.precision),
+	OPT_IN(I64, "lora", &options.s.lora, "R", 1, LM_LORA_RANK_MAX,
+		"train a LoRA adapter of this rank; the model stays as it is"),
+	OPT(F64, "lora-alpha", &options.s.lora_alpha, "A",
+		"the adapter's scale times its rank (default: twice the rank)"),
+	OPT(TEXT, "lora-target", &options.s.lora_target, "REGEX",
+		"matrices that are adapted, as q_proj|v_proj (default: all seven)"),
+	OPT_SWITCH("rslora", &options.s.rslora,
+		"divide by the root of the rank instead of the rank"),
 	OPT_SWITCH("recompute", &options.s.recompute,
 		"compute activations again on the way back: less memory"),
 	OPT_VALID(&options.s.valid, ""),
@@ -209,6 +217,15 @@ static void say_next(const char *out)
 {
 	struct buf model = BUF_INIT, file = BUF_INIT;
 
+	if (options.s.lora) {
+		buf_add_shell(&model, options.s.model);
+		buf_add_shell(&file, out);
+		prog_info("next: rnp-serve ask --model %s --lora %s 'Once upon a time'",
+			model.data, file.data);
+		buf_release(&model);
+		buf_release(&file);
+		return;
+	}
 	buf_adds(&file, out);
 	buf_adds(&file, ".gguf");
 	buf_add_shell(&model, out);
@@ -318,6 +335,32 @@ static int train(struct journal *j)
 	return -1;
 }
 
+static bool given(const char *option)
+{
+	return opt_given(&command_run, option);
+}
+
+/* What suits an adapter: ten times the rate of full training, and no decay (finetuning with less is
+ * slower, not better). */
+static int check_lora(void)
+{
+	struct session_options *o = &options.s;
+	static const char *const with[] = { "lora-alpha", "lora-target", "rslora" };
+
+	for (size_t i = 0; !o->lora && !o->resume && i < sizeof with / sizeof *with; i++)
+		if (given(with[i]))
+			return err_set(EX_USAGE, "--%s goes with --lora", with[i]);
+	if (given("lora-alpha") && !(o->lora_alpha > 0))
+		return err_set(EX_USAGE, "--lora-alpha is above 0");
+	if (!o->lora)
+		return 0;
+	if (!given("lr"))
+		o->lr *= 10;
+	if (!given("weight-decay"))
+		o->decay = 0;
+	return 0;
+}
+
 static json_t *config_texts; /* of --config */
 
 static int check_given(void)
@@ -341,13 +384,10 @@ static int check_given(void)
 	if (!(o->lr >= 0 && o->lr_min >= 0 && o->decay >= 0 && o->clip >= 0))
 		return err_set(EX_USAGE,
 			"--lr, --lr-min, --weight-decay and --clip are not negative");
+	if (check_lora() < 0)
+		return -1;
 	/* better now than after days of work */
 	return options.plot && !options.plan ? io_check_place(options.plot) : 0;
-}
-
-static bool given(const char *option)
-{
-	return opt_given(&command_run, option);
 }
 
 /* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for

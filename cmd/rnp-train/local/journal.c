@@ -117,8 +117,8 @@ static int save_curve(const struct journal *j)
 static int set_utilisation(json_t *r, struct session *s, double tokens_per_s)
 {
 	/* the ranks' machines are taken for alike */
-	double flop = lm_config_train_flop(lm_train_config(s->loop.train),
-			      (uint32_t)s->o.length) *
+	double flop = lm_learned_train_flop(lm_train_config(s->loop.train),
+			      lm_train_lora(s->loop.train), (uint32_t)s->o.length) *
 		tokens_per_s / s->size;
 	json_t *unknown;
 
@@ -197,6 +197,21 @@ static void set_device(json_t *r, const struct journal *j)
 	buf_release(&names);
 }
 
+static void set_adapter(json_t *r, const struct session *s)
+{
+	const struct lm_lora *l = &s->train_options.lora;
+	json_t *o;
+
+	if (!l->rank)
+		return;
+	o = json_object();
+	json_set_i64(o, "rank", l->rank);
+	json_set_f64(o, "alpha", l->alpha);
+	json_set_i64(o, "parameters",
+		(int64_t)lm_learned_params(model_file_config(s->model_file), l));
+	json_set(r, "adapter", o);
+}
+
 int journal_end(const struct journal *j, const char *why)
 {
 	struct session *s = j->s;
@@ -211,6 +226,7 @@ int journal_end(const struct journal *j, const char *why)
 	set_device(r, j);
 	json_set_i64(r, "parameters",
 		(int64_t)lm_config_params(lm_train_config(s->loop.train)));
+	set_adapter(r, s);
 	json_set_text(r, "ended", why);
 	json_set_i64(r, "steps", (int64_t)s->loop.step);
 	json_set_i64(r, "tokens", (int64_t)s->loop.tokens);
@@ -256,6 +272,9 @@ int journal_plan(struct session *s)
 		json_set_i64(r, "ranks", s->size);
 	json_set_i64(r, "parameters",
 		(int64_t)lm_config_params(model_file_config(s->model_file)));
+	set_adapter(r, s);
+	if (s->o.lora)
+		json_set_i64(r, "base_bytes", (int64_t)p.base);
 	json_set_i64(r, "parameters_bytes", (int64_t)p.parameters);
 	json_set_i64(r, "copies_bytes", (int64_t)p.copies);
 	json_set_i64(r, "gradients_bytes", (int64_t)p.gradients);

@@ -4,13 +4,18 @@
 
 #include <math.h>
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-train/local/settings.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
+#include "common/json/json.h"
 #include "common/lm/export/export.h"
+
+/* of the metadata of an adapter's checkpoint: the digest of its model */
+#define BASE "base"
 
 /* --- open ------------------------------------------------------------------------------------- */
 
@@ -40,16 +45,14 @@ static void data_digest(unsigned char out[32], const struct lm_shards *set)
 static int take_settings(struct session *s)
 {
 	struct buf path = BUF_INIT;
-	json_t *saved;
 	int rc;
 
 	if (!s->o.resume || !s->o.out)
 		return 0;
-	rc = rundir_peek(s->o.out, &saved);
+	rc = rundir_peek(s->o.out, &s->saved);
 	buf_addf(&path, "%s/%s", s->o.out, RUNDIR_CHECKPOINT);
-	if (saved)
-		rc = settings_resume(&s->o, s->size, saved, path.data);
-	json_decref(saved);
+	if (s->saved)
+		rc = settings_resume(&s->o, s->size, s->saved, path.data);
 	buf_release(&path);
 	return rc;
 }
@@ -77,6 +80,29 @@ static int check_options(struct session *s)
 	return 0;
 }
 
+/* Which matrices are adapted, and of which model. */
+static int open_adapter(struct session *s)
+{
+	const struct lm_config *c = model_file_config(s->model_file);
+	const char *kept = json_string_value(json_object_get(s->saved, BASE));
+	char hex[2 * LM_BASE_BYTES + 1];
+	const struct session_options *o = &s->o;
+
+	if (!o->lora)
+		return 0;
+	if (lm_config_need_llama(c, "adapted") < 0)
+		return err_add("%s", o->model);
+	if (o->lora_target && lm_lora_choose(&s->targets, c, o->lora_target) < 0)
+		return err_add("--lora-target");
+	s->base.name = o->model;
+	lm_base_digest(s->base.digest, s->model_file);
+	sodium_bin2hex(hex, sizeof hex, s->base.digest, sizeof s->base.digest);
+	if (kept && strcmp(kept, hex) != 0)
+		return err_set(EX_USAGE, "'%s' adapts another model than '%s'", o->out,
+			o->model);
+	return 0;
+}
+
 static void set_train_options(struct session *s)
 {
 	const struct lm_config *c = model_file_config(s->model_file);
@@ -95,6 +121,10 @@ static void set_train_options(struct session *s)
 	t->beta2 = (float)o->beta2;
 	t->decay = (float)o->decay;
 	t->clip = (float)o->clip;
+	t->lora = (struct lm_lora){ .rank = (uint32_t)o->lora,
+		.alpha = o->lora_alpha > 0 ? o->lora_alpha : 2 * (double)o->lora,
+		.rslora = o->rslora,
+		.targets = s->targets };
 }
 
 static int open_ranks(struct session *s)
@@ -223,7 +253,7 @@ int session_open(struct session *s, const struct session_options *o)
 	s->o = *o;
 	s->first_loss = s->last_loss = s->valid_loss = NAN;
 	if (model_file_open(&s->model_file, o->model) < 0 || open_ranks(s) < 0 ||
-		take_settings(s) < 0 || check_options(s) < 0)
+		take_settings(s) < 0 || check_options(s) < 0 || open_adapter(s) < 0)
 		return -1;
 	set_train_options(s);
 	if (open_data(s) < 0 || open_token(s) < 0 || check_valid(s) < 0)
@@ -295,9 +325,12 @@ static void give_all(struct session *s, uint64_t first)
 static int load_parameters(struct session *s)
 {
 	struct lm_progress at = progress(s), want = at;
+	bool begins = !s->o.out || !rundir_resumes(s->o.out);
 
-	if (!s->o.out || !rundir_resumes(s->o.out))
-		return lm_train_load(s->loop.train, s->model_file);
+	if ((begins || s->o.lora) && lm_train_load(s->loop.train, s->model_file) < 0)
+		return -1;
+	if (begins)
+		return s->o.lora ? lm_train_init(s->loop.train, s->o.seed) : 0;
 	if (!s->o.resume)
 		return err_set(EX_CANTCREAT,
 			"'%s/%s' is there already: --resume goes on with it, another --out starts a new run",
@@ -356,6 +389,8 @@ void session_release(struct session *s)
 	lm_token_close(s->token);
 	model_file_close(s->model_file);
 	rundir_release(&s->dir);
+	json_decref(s->saved);
+	free(s->targets);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -394,7 +429,13 @@ int session_save(struct session *s)
 	if (s->rank)
 		return 0;
 	settings = settings_of(&s->o, s->size);
-	rc = rundir_save(s->o.out, s->loop.train, s->token, &at, settings);
+	if (s->o.lora) {
+		char hex[2 * LM_BASE_BYTES + 1];
+
+		sodium_bin2hex(hex, sizeof hex, s->base.digest, sizeof s->base.digest);
+		json_set_text(settings, BASE, hex);
+	}
+	rc = rundir_save(s->o.out, s->loop.train, s->token, &s->base, &at, settings);
 	json_decref(settings);
 	return rc;
 }

@@ -22,6 +22,10 @@ struct session_options {
 	int64_t steps, time_ms; /* 0: no end */
 	int64_t warmup;         /* -1: a tenth of the steps, at most 100 */
 	double lr, lr_min, beta1, beta2, decay, clip;
+	int64_t lora;           /* rank of the adapter that learns; 0: the whole model does */
+	double lora_alpha;      /* 0: twice the rank */
+	const char *lora_target; /* NULL: every matrix that can be adapted */
+	bool rslora;
 	uint64_t seed;
 	int64_t save_every, eval_every, eval_tokens, every;
 	const char *precision; /* "bf16", "f32" */
@@ -53,6 +57,9 @@ struct session {
 	struct lm_token *token; /* saved with the model; NULL: none */
 	struct lm_shards data, valid;
 	unsigned char data_digest[32];
+	uint8_t *targets;        /* of the adapter; NULL: all */
+	struct rundir_base base; /* of the adapter */
+	json_t *saved;           /* texts of the checkpoint that is resumed, or NULL */
 	struct shuffle shuffle;
 	struct lm_loop loop;
 	struct rundir dir;

@@ -13,7 +13,7 @@
 #define PREFIX "option."
 #define RANKS  PREFIX "ranks"
 
-enum kind { I64, U64, F64, PRECISION };
+enum kind { I64, U64, F64, PRECISION, TEXT, SWITCH };
 
 /* The end of the run is among them, because the learning rate falls towards it; it alone may
  * change. */
@@ -23,21 +23,26 @@ static const struct setting {
 	size_t at;
 	int64_t min, max; /* of I64 */
 	bool free;
+	bool lora; /* only of a run that trains an adapter */
 } settings[] = {
 #define AT(member) offsetof(struct session_options, member)
-	{ "batch", I64, AT(batch), 1, 1 << 20, false },
-	{ "micro-batch", I64, AT(micro), 1, 1 << 20, false },
-	{ "length", I64, AT(length), 1, LM_CONTEXT_MAX, false },
-	{ "steps", I64, AT(steps), 0, INT64_MAX, true },
-	{ "lr", F64, AT(lr), 0, 0, false },
-	{ "lr-min", F64, AT(lr_min), 0, 0, false },
-	{ "warmup", I64, AT(warmup), 0, INT64_MAX, false },
-	{ "weight-decay", F64, AT(decay), 0, 0, false },
-	{ "beta1", F64, AT(beta1), 0, 0, false },
-	{ "beta2", F64, AT(beta2), 0, 0, false },
-	{ "clip", F64, AT(clip), 0, 0, false },
-	{ "seed", U64, AT(seed), 0, 0, false },
-	{ "precision", PRECISION, AT(precision), 0, 0, false },
+	{ "batch", I64, AT(batch), 1, 1 << 20, false, false },
+	{ "micro-batch", I64, AT(micro), 1, 1 << 20, false, false },
+	{ "length", I64, AT(length), 1, LM_CONTEXT_MAX, false, false },
+	{ "steps", I64, AT(steps), 0, INT64_MAX, true, false },
+	{ "lr", F64, AT(lr), 0, 0, false, false },
+	{ "lr-min", F64, AT(lr_min), 0, 0, false, false },
+	{ "warmup", I64, AT(warmup), 0, INT64_MAX, false, false },
+	{ "weight-decay", F64, AT(decay), 0, 0, false, false },
+	{ "beta1", F64, AT(beta1), 0, 0, false, false },
+	{ "beta2", F64, AT(beta2), 0, 0, false, false },
+	{ "clip", F64, AT(clip), 0, 0, false, false },
+	{ "seed", U64, AT(seed), 0, 0, false, false },
+	{ "precision", PRECISION, AT(precision), 0, 0, false, false },
+	{ "lora", I64, AT(lora), 1, LM_LORA_RANK_MAX, false, true },
+	{ "lora-alpha", F64, AT(lora_alpha), 0, 0, false, true },
+	{ "lora-target", TEXT, AT(lora_target), 0, 0, false, true },
+	{ "rslora", SWITCH, AT(rslora), 0, 0, false, true },
 #undef AT
 };
 #define SETTINGS (sizeof settings / sizeof *settings)
@@ -65,7 +70,11 @@ static void write_value(struct buf *out, const struct session_options *o,
 		canon_number(out, *(const double *)v);
 		break;
 	case PRECISION:
-		buf_adds(out, *(const char *const *)v);
+	case TEXT:
+		buf_adds(out, *(const char *const *)v ? *(const char *const *)v : "");
+		break;
+	case SWITCH:
+		buf_adds(out, *(const bool *)v ? "yes" : "no");
 		break;
 	}
 }
@@ -91,6 +100,12 @@ static int read_value(struct session_options *o, const struct setting *s,
 		if (strcmp(text, *(const char **)v) != 0)
 			return err_set(EX_DATAERR, "%s: '%.20s' is none", s->name, text);
 		return 0;
+	case TEXT:
+		*(const char **)v = *text ? text : NULL;
+		return 0;
+	case SWITCH:
+		*(bool *)v = strcmp(text, "yes") == 0;
+		return 0;
 	}
 	return 0;
 }
@@ -101,6 +116,8 @@ json_t *settings_of(const struct session_options *o, int ranks)
 	json_t *kept = json_object();
 
 	for (size_t i = 0; i < SETTINGS; i++) {
+		if (settings[i].lora && !o->lora)
+			continue;
 		buf_reset(&key);
 		buf_addf(&key, PREFIX "%s", settings[i].name);
 		write_value(&text, o, &settings[i]);
@@ -132,7 +149,7 @@ static int resume_one(struct session_options *o, const struct setting *s,
 	write_value(&given, o, s);
 	if (!s->free && strcmp(kept.data, given.data) != 0)
 		rc = err_set(EX_USAGE, "'%s' was made with --%s %s, not %s", path,
-			s->name, kept.data, given.data);
+			s->name, buf_text(&kept), buf_text(&given));
 	buf_release(&kept);
 	buf_release(&given);
 	return rc;
@@ -158,6 +175,9 @@ int settings_resume(struct session_options *o, int ranks, const json_t *kept,
 		text = json_string_value(json_object_get(kept, key.data));
 		if (text)
 			rc = resume_one(o, s, text, path);
+		else if (s->lora && o->given(s->name))
+			rc = err_set(EX_USAGE, "'%s' was made without --%s", path,
+				s->name);
 	}
 	buf_release(&key);
 	return rc;

@@ -104,7 +104,23 @@ int rundir_load(const char *path, struct lm_train *t, const struct lm_progress *
 	return rc;
 }
 
-/* Returns the tensor that export reads, complete. */
+/* Reads tensor i of what learns, whole. */
+static int read_whole(void *ctx, uint32_t i, float *to)
+{
+	struct lm_train *t = ctx;
+	struct lm_learned p;
+
+	lm_train_tensor(t, i, &p);
+	if (lm_train_get(t, LM_STATE_PARAMETER, i, to) < 0)
+		return -1;
+	for (uint64_t k = 0; k < p.place.count; k++)
+		if (!isfinite(to[k]))
+			return err_set(EX_DATAERR, "step %llu: a parameter is not finite",
+				(unsigned long long)lm_train_steps(t));
+	return 0;
+}
+
+/* The tensor that export reads, complete. */
 struct reading {
 	struct lm_train *t;
 	float *values;
@@ -120,34 +136,51 @@ static int read_parameter(void *ctx, uint32_t i, uint64_t from, uint64_t count, 
 
 		lm_layout_at(lm_train_config(r->t), i, &p);
 		r->values = xrealloc(r->values, p.count * sizeof *r->values);
-		if (lm_train_get(r->t, LM_STATE_PARAMETER, i, r->values) < 0)
+		if (read_whole(r->t, i, r->values) < 0)
 			return -1;
-		for (uint64_t k = 0; k < p.count; k++)
-			if (!isfinite(r->values[k]))
-				return err_set(EX_DATAERR,
-					"step %llu: a parameter is not finite",
-					(unsigned long long)lm_train_steps(r->t));
 		r->tensor = i;
 	}
 	memcpy(to, r->values + from, count * sizeof *to);
 	return 0;
 }
 
-int rundir_save(const char *path, struct lm_train *t, const struct lm_token *token,
-	const struct lm_progress *at, const json_t *texts)
+static int save_model(const char *path, struct lm_train *t, const struct lm_token *token)
 {
 	struct reading r = { .t = t, .tensor = -1 };
 	struct lm_export e = { .config = *lm_train_config(t),
 		.read = read_parameter,
 		.ctx = &r,
 		.token = token };
-	struct buf file = BUF_INIT;
 	int rc = lm_export_directory(path, &e, LM_F32);
+
+	free(r.values);
+	return rc;
+}
+
+static int save_adapter(const char *path, struct lm_train *t,
+	const struct rundir_base *base)
+{
+	struct lm_adapter_export e = { .config = *lm_train_config(t),
+		.lora = *lm_train_lora(t),
+		.base_name = base->name,
+		.read = read_whole,
+		.ctx = t };
+
+	memcpy(e.base, base->digest, sizeof e.base);
+	return lm_export_adapter(path, &e);
+}
+
+int rundir_save(const char *path, struct lm_train *t, const struct lm_token *token,
+	const struct rundir_base *base, const struct lm_progress *at,
+	const json_t *texts)
+{
+	struct buf file = BUF_INIT;
+	int rc = lm_train_frozen(t) ? save_adapter(path, t, base) :
+				      save_model(path, t, token);
 
 	path_in(&file, path, RUNDIR_CHECKPOINT);
 	if (rc == 0)
 		rc = lm_checkpoint_save(file.data, t, at, texts);
-	free(r.values);
 	buf_release(&file);
 	return rc;
 }

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "common/lm/export/adapter.h"
 #include "common/lm/token/token.h"
 #include "common/lm/train/checkpoint.h"
 
@@ -39,10 +40,18 @@ int rundir_peek(const char *path, json_t **texts);
 int rundir_load(const char *path, struct lm_train *t, const struct lm_progress *want,
 	const char *data_name, struct lm_progress *at);
 
-/* Writes model and checkpoint, each whole or not at all, the model first: parameters that are not
- * finite (65) replace neither. token goes with the model, may be NULL. texts: for the checkpoint's
- * metadata. Returns 0, or -1 with err_set(): 65, 73, 74, 77. */
+/* What is known of a frozen model, for its adapter's files. */
+struct rundir_base {
+	const char *name;
+	unsigned char digest[LM_BASE_BYTES];
+};
+
+/* Writes model or adapter, and checkpoint, each whole or not at all, the checkpoint last:
+ * parameters that are not finite (65) replace neither. token goes with a model, may be NULL. base:
+ * of an adapter. texts: for the checkpoint's metadata. Returns 0, or -1 with err_set(): 65, 73, 74,
+ * 77. */
 int rundir_save(const char *path, struct lm_train *t, const struct lm_token *token,
-	const struct lm_progress *at, const json_t *texts);
+	const struct rundir_base *base, const struct lm_progress *at,
+	const json_t *texts);
 
 #endif

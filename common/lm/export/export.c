@@ -44,7 +44,7 @@ static uint64_t source_row(const struct job *j, enum lm_part part, uint64_t r)
 		return r;
 	if (j->interleaved)
 		return r - k + (k & 1) * (d / 2) + k / 2;
-	return r - k + (k < d / 2 ? 2 * k : 2 * (k - d / 2) + 1);
+	return lm_layout_from_hf(&j->e->config, part, r);
 }
 
 static int read_floats(const struct job *j, uint32_t i, uint64_t from, uint64_t count,

@@ -92,7 +92,6 @@ static int read_config(struct reading *r, const json_t *config)
 struct part {
 	enum lm_adapted which;
 	uint64_t rows;
-	bool rotary;
 };
 
 static uint32_t parts_of(const struct lm_config *c, enum lm_part part, struct part out[3])
@@ -102,34 +101,34 @@ static uint32_t parts_of(const struct lm_config *c, enum lm_part part, struct pa
 
 	switch (part) {
 	case LM_Q:
-		out[0] = (struct part){ LM_ADAPTED_Q, q, true };
+		out[0] = (struct part){ LM_ADAPTED_Q, q };
 		return 1;
 	case LM_K:
-		out[0] = (struct part){ LM_ADAPTED_K, kv, true };
+		out[0] = (struct part){ LM_ADAPTED_K, kv };
 		return 1;
 	case LM_V:
-		out[0] = (struct part){ LM_ADAPTED_V, kv, false };
+		out[0] = (struct part){ LM_ADAPTED_V, kv };
 		return 1;
 	case LM_QKV:
-		out[0] = (struct part){ LM_ADAPTED_Q, q, true };
-		out[1] = (struct part){ LM_ADAPTED_K, kv, true };
-		out[2] = (struct part){ LM_ADAPTED_V, kv, false };
+		out[0] = (struct part){ LM_ADAPTED_Q, q };
+		out[1] = (struct part){ LM_ADAPTED_K, kv };
+		out[2] = (struct part){ LM_ADAPTED_V, kv };
 		return 3;
 	case LM_O:
-		out[0] = (struct part){ LM_ADAPTED_O, c->dim, false };
+		out[0] = (struct part){ LM_ADAPTED_O, c->dim };
 		return 1;
 	case LM_GATE:
-		out[0] = (struct part){ LM_ADAPTED_GATE, c->hidden, false };
+		out[0] = (struct part){ LM_ADAPTED_GATE, c->hidden };
 		return 1;
 	case LM_UP:
-		out[0] = (struct part){ LM_ADAPTED_UP, c->hidden, false };
+		out[0] = (struct part){ LM_ADAPTED_UP, c->hidden };
 		return 1;
 	case LM_GATE_UP:
-		out[0] = (struct part){ LM_ADAPTED_GATE, c->hidden, false };
-		out[1] = (struct part){ LM_ADAPTED_UP, c->hidden, false };
+		out[0] = (struct part){ LM_ADAPTED_GATE, c->hidden };
+		out[1] = (struct part){ LM_ADAPTED_UP, c->hidden };
 		return 2;
 	case LM_DOWN:
-		out[0] = (struct part){ LM_ADAPTED_DOWN, c->dim, false };
+		out[0] = (struct part){ LM_ADAPTED_DOWN, c->dim };
 		return 1;
 	default:
 		return 0;
@@ -166,17 +165,6 @@ static int check(const struct reading *r, const struct lm_tensor *t, uint64_t ro
 		return err_set(EX_DATAERR, "%s: tensor '%s' is of type %s", r->where,
 			t->name, t->type_name);
 	return 0;
-}
-
-/* Returns the row of the file that is row k of a matrix: a model whose rotary pairs are adjacent
- * has the rows of each head in another order than Hugging Face's. */
-static uint64_t source_row(const struct lm_config *c, const struct part *p, uint64_t row)
-{
-	uint64_t d = c->head_dim, k = row % d;
-
-	if (!p->rotary || !c->rope.interleaved)
-		return row;
-	return row - k + (k & 1) * (d / 2) + k / 2;
 }
 
 static const float *keep(struct lm_adapter *a, const float *values, uint64_t count)
@@ -217,11 +205,13 @@ static int take_outputs(struct lm_adapter *a, const struct reading *r,
 	for (uint32_t i = 0; i < n && rc == 0; values += parts[i++].rows * rank) {
 		struct lm_delta *to = &layer[parts[i].which];
 
-		for (uint64_t row = 0; row < parts[i].rows; row++)
+		for (uint64_t row = 0; row < parts[i].rows; row++) {
+			uint64_t ours = lm_layout_from_hf(r->c,
+				lm_lora_part(parts[i].which), row);
+
 			for (uint64_t k = 0; k < rank; k++)
-				rows[row * rank + k] = r->scale *
-					values[source_row(r->c, &parts[i], row) * rank +
-						k];
+				rows[ours * rank + k] = r->scale * values[row * rank + k];
+		}
 		*to = (struct lm_delta){ .a = inputs,
 			.b = keep(a, rows, parts[i].rows * rank),
 			.rank = (uint32_t)rank };

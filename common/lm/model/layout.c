@@ -194,6 +194,17 @@ int64_t lm_layout_index(const struct lm_config *c, enum lm_part part, uint32_t l
 	return 1 + (int64_t)c->layers * n + (part == LM_OUTPUT);
 }
 
+uint64_t lm_layout_from_hf(const struct lm_config *c, enum lm_part part, uint64_t row)
+{
+	uint64_t d = c->head_dim, k = row % d;
+	bool rotary = part == LM_Q || part == LM_K || part == LM_Q_BIAS ||
+		part == LM_K_BIAS;
+
+	if (!rotary || !c->rope.interleaved)
+		return row;
+	return row - k + (k < d / 2 ? 2 * k : 2 * (k - d / 2) + 1);
+}
+
 void lm_layout_hf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place)
 {
 	const char *within = parts[place->part].hf;

@@ -50,6 +50,10 @@ void lm_layout_at(const struct lm_config *c, uint32_t i, struct lm_place *place)
 /* Returns the index of a part, or -1 when the config does not have it. */
 int64_t lm_layout_index(const struct lm_config *c, enum lm_part part, uint32_t layer);
 
+/* Returns the row of a model's tensor that is row `row` of Hugging Face's: where rotary pairs are
+ * adjacent, the rows of each head of q and k lie in another order. */
+uint64_t lm_layout_from_hf(const struct lm_config *c, enum lm_part part, uint64_t row);
+
 /* Write Hugging Face's name ("model.layers.3.mlp.up_proj.weight") and GGUF's
  * ("blk.3.ffn_up.weight"). */
 void lm_layout_hf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place);

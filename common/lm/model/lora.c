@@ -62,6 +62,15 @@ static void module_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *pla
 		*end = '\0';
 }
 
+void lm_lora_name(char name[LM_NAME_BYTES_MAX], const struct lm_config *c,
+	enum lm_adapted which, uint32_t layer)
+{
+	struct lm_place place;
+
+	place_of(c, which, layer, &place);
+	module_name(name, &place);
+}
+
 static int compile(regex_t *out, const char *regex)
 {
 	struct buf whole = BUF_INIT;
@@ -90,10 +99,8 @@ int lm_lora_choose(uint8_t **targets, const struct lm_config *c, const char *reg
 	for (uint32_t layer = 0; layer < c->layers; layer++)
 		for (int which = 0; which < LM_ADAPTED; which++) {
 			char name[LM_NAME_BYTES_MAX];
-			struct lm_place place;
 
-			place_of(c, (enum lm_adapted)which, layer, &place);
-			module_name(name, &place);
+			lm_lora_name(name, c, (enum lm_adapted)which, layer);
 			if (regexec(&r, words ? strrchr(name, '.') + 1 : name, 0, NULL,
 				    0) != 0)
 				continue;
@@ -196,6 +203,19 @@ uint64_t lm_learned_params(const struct lm_config *c, const struct lm_lora *l)
 			n += l->rank * (p.shape[0] + p.shape[1]);
 		}
 	return n;
+}
+
+double lm_learned_train_flop(const struct lm_config *c, const struct lm_lora *l,
+	uint32_t positions)
+{
+	double all = lm_config_train_flop(c, positions);
+
+	if (!l->rank)
+		return all;
+	/* at 0 positions it is that of the matrices: two products forward and back, one of which
+	 * makes gradients */
+	return all - lm_config_train_flop(c, 0) / 3 +
+		6 * (double)lm_learned_params(c, l);
 }
 
 void lm_learned_name(char name[LM_NAME_BYTES_MAX], const struct lm_learned *t)

@@ -37,8 +37,11 @@ double lm_lora_scale(const struct lm_lora *l);
 /* Returns the matrices of a layer that are adapted, as bits; 0 without an adapter. */
 unsigned lm_lora_targets(const struct lm_lora *l, uint32_t layer);
 
-/* Returns the place of a matrix in the layout. */
+/* Returns the place of a matrix in the layout, and writes its name as PEFT has it:
+ * "model.layers.3.self_attn.q_proj". */
 enum lm_part lm_lora_part(enum lm_adapted which);
+void lm_lora_name(char name[LM_NAME_BYTES_MAX], const struct lm_config *c,
+	enum lm_adapted which, uint32_t layer);
 
 /* Chooses the matrices whose names match a POSIX extended regular expression as a whole, as PEFT's
  * target_modules does: names are like "model.layers.3.self_attn.q_proj". Without a dot in it, it
@@ -69,6 +72,11 @@ int64_t lm_learned_index(const struct lm_config *c, const struct lm_lora *l,
 
 /* Returns the number of parameters that learn. */
 uint64_t lm_learned_params(const struct lm_config *c, const struct lm_lora *l);
+
+/* Returns the floating-point operations that training needs per token of a sequence of so many
+ * positions: lm_config_train_flop, of which the gradients of frozen matrices are left out. */
+double lm_learned_train_flop(const struct lm_config *c, const struct lm_lora *l,
+	uint32_t positions);
 
 /* Writes Hugging Face's name, for factors that of PEFT:
  * "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight". */
