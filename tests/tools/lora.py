@@ -74,4 +74,5 @@ def main():
     write(os.path.join(merged, "model.safetensors"), tensors, meta)
 
 
-main()
+if __name__ == "__main__":
+    main()
