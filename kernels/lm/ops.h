@@ -454,10 +454,11 @@ struct lm_paged_attend {
  *
  * A target of LM_NO_TARGET has loss 0 and no gradient. h is [rows, dim], w [vocab, dim], dh as
  * h, all of `dtype`; loss and dw are f32. dh may be NULL (evaluation: dw is not touched
- * either), and dw alone (the output does not learn). fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how
- * many rows are computed at once. Error of loss: (dim + 8) 16 u (1 + S) + vocab 2^-32, S the
- * largest sum |h w|; dl is rounded to `dtype`. For BF16 with dh all logits but the target's may be
- * rounded to bf16 before the softmax: a further 2^-8 S. */
+ * either), and dw alone (the output does not learn). fresh: dw = instead of +=. scratch:
+ * lm->head_scratch bytes; its size decides how many rows are computed at once. Error of loss:
+ * (dim + 8) 16 u (1 + S) + vocab 2^-32, S the largest sum |h w|; dl is rounded to `dtype`. For
+ * BF16 with dh all logits but the target's may be rounded to bf16 before the softmax: a further
+ * 2^-8 S. */
 #define LM_NO_TARGET UINT32_MAX
 
 struct lm_head {

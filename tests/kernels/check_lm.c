@@ -238,11 +238,11 @@ static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
 			for (uint64_t t = 0; t < kk; t++)
 				s += fabs((double)lm_gemm_scale(&g)) *
 					fabs(lm_at(dtype, h.a,
-						  form == LM_XTX ? t * g.lda + i :
-								   i * g.lda + t) *
-					lm_at(dtype, h.b,
-						form == LM_XWT ? j * g.ldb + t :
-								 t * g.ldb + j));
+						     form == LM_XTX ? t * g.lda + i :
+								      i * g.lda + t) *
+						lm_at(dtype, h.b,
+							form == LM_XWT ? j * g.ldb + t :
+									 t * g.ldb + j));
 			bound[i * n + j] = (float)((double)(kk + 5) * 4 * U * s +
 				(double)kk * 0x1p-124);
 		}

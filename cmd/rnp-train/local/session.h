@@ -22,8 +22,8 @@ struct session_options {
 	int64_t steps, time_ms; /* 0: no end */
 	int64_t warmup;         /* -1: a tenth of the steps, at most 100 */
 	double lr, lr_min, beta1, beta2, decay, clip;
-	int64_t lora;           /* rank of the adapter that learns; 0: the whole model does */
-	double lora_alpha;      /* 0: twice the rank */
+	int64_t lora;      /* rank of the adapter that learns; 0: the whole model does */
+	double lora_alpha; /* 0: twice the rank */
 	const char *lora_target; /* NULL: every matrix that can be adapted */
 	bool rslora;
 	uint64_t seed;

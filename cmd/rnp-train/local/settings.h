@@ -12,8 +12,8 @@ json_t *settings_of(const struct session_options *o, int ranks);
 
 /* Sets the options that are not in o->given to their values in `kept`, the metadata of the
  * checkpoint at path. Options that it lacks are left alone. ranks: of this run; with another
- * number of ranks the size of one pass is not taken over. Texts are borrowed from `kept`. Returns 0, or -1 with err_set(): 64
- * one was given with another value, 65 an invalid value. */
+ * number of ranks the size of one pass is not taken over. Texts are borrowed from `kept`. Returns
+ * 0, or -1 with err_set(): 64 one was given with another value, 65 an invalid value. */
 int settings_resume(struct session_options *o, int ranks, const json_t *kept,
 	const char *path);
 

@@ -171,8 +171,7 @@ static int save_adapter(const char *path, struct lm_train *t,
 }
 
 int rundir_save(const char *path, struct lm_train *t, const struct lm_token *token,
-	const struct rundir_base *base, const struct lm_progress *at,
-	const json_t *texts)
+	const struct rundir_base *base, const struct lm_progress *at, const json_t *texts)
 {
 	struct buf file = BUF_INIT;
 	int rc = lm_train_frozen(t) ? save_adapter(path, t, base) :

@@ -81,8 +81,8 @@ static json_t *targets(const struct lm_adapter_export *e)
 			char name[LM_NAME_BYTES_MAX];
 			const char *text = name;
 
-			lm_lora_name(name, &e->config, (enum lm_adapted)__builtin_ctz(bits),
-				l);
+			lm_lora_name(name, &e->config,
+				(enum lm_adapted)__builtin_ctz(bits), l);
 			if (layers == 1)
 				text = strrchr(name, '.') + 1;
 			json_array_append_new(list, json_string(text));

@@ -25,9 +25,9 @@ struct lm_adapter_export {
 	void *ctx;
 };
 
-/* Writes adapter_model.safetensors (f32) and adapter_config.json into dir, which it creates. Each is
- * there whole or not at all, and the config last: a directory that lacks it is no adapter. Returns
- * 0, or -1 with err_set(): 73, 74, 77, and the errors of read; old files then remain. */
+/* Writes adapter_model.safetensors (f32) and adapter_config.json into dir, which it creates. Each
+ * is there whole or not at all, and the config last: a directory that lacks it is no adapter.
+ * Returns 0, or -1 with err_set(): 73, 74, 77, and the errors of read; old files then remain. */
 int lm_export_adapter(const char *dir, const struct lm_adapter_export *e);
 
 #endif

@@ -214,8 +214,7 @@ double lm_learned_train_flop(const struct lm_config *c, const struct lm_lora *l,
 		return all;
 	/* at 0 positions it is that of the matrices: two products forward and back, one of which
 	 * makes gradients */
-	return all - lm_config_train_flop(c, 0) / 3 +
-		6 * (double)lm_learned_params(c, l);
+	return all - lm_config_train_flop(c, 0) / 3 + 6 * (double)lm_learned_params(c, l);
 }
 
 void lm_learned_name(char name[LM_NAME_BYTES_MAX], const struct lm_learned *t)

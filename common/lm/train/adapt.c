@@ -26,7 +26,7 @@ static uint64_t outputs_of(const struct lm_train *t, enum lm_adapted which)
 
 static uint64_t inputs_of(const struct lm_train *t, enum lm_adapted which)
 {
-	return which == LM_ADAPTED_O ? t->q :
+	return which == LM_ADAPTED_O     ? t->q :
 		which == LM_ADAPTED_DOWN ? t->hidden :
 					   t->dim;
 }
@@ -51,7 +51,8 @@ static unsigned adapted(const struct lm_train *t, const struct lm_group *g)
 static const void *factor(const struct lm_train *t, enum lm_factor f,
 	enum lm_adapted which, uint32_t layer)
 {
-	uint64_t at = t->offset[lm_learned_index(&t->o.config, &t->o.lora, f, which, layer)];
+	uint64_t at =
+		t->offset[lm_learned_index(&t->o.config, &t->o.lora, f, which, layer)];
 
 	return t->copy ? (const void *)(t->copy + at) : t->p + at;
 }
@@ -66,8 +67,7 @@ static float *gradient(const struct lm_train *t, enum lm_factor f, enum lm_adapt
 /* Returns block `i` of memory for [rows, rank]. */
 static void *low(const struct lm_train *t, void *blocks, unsigned i)
 {
-	return (char *)blocks +
-		i * t->rows * t->o.lora.rank * lm_dtype_bytes(t->o.dtype);
+	return (char *)blocks + i * t->rows * t->o.lora.rank * lm_dtype_bytes(t->o.dtype);
 }
 
 static const void *column(const struct lm_train *t, const void *x, uint64_t at)
@@ -76,7 +76,8 @@ static const void *column(const struct lm_train *t, const void *x, uint64_t at)
 }
 
 /* u [rows, rank] = x [rows, in] A^T */
-static int shrink(struct lm_train *t, uint32_t layer, enum lm_adapted which, const void *x)
+static int shrink(struct lm_train *t, uint32_t layer, enum lm_adapted which,
+	const void *x)
 {
 	uint64_t rank = t->o.lora.rank, in = inputs_of(t, which);
 

@@ -313,9 +313,8 @@ int lm_train_load(struct lm_train *t, const struct model_file *s)
 		float *values = xmalloc(from->count * sizeof *values);
 
 		lm_to_f32(values, from->data, from->type, from->count);
-		rc = lm_train_frozen(t) ?
-			lm_train_put_base(t, i, values) :
-			lm_train_put(t, LM_STATE_PARAMETER, i, values);
+		rc = lm_train_frozen(t) ? lm_train_put_base(t, i, values) :
+					  lm_train_put(t, LM_STATE_PARAMETER, i, values);
 		free(values);
 	}
 	return rc;

@@ -28,7 +28,7 @@ struct lm_saved_activations {
 	float *mid; /* [rows, dim]: the residual stream between attention and MLP */
 	void *gu;   /* of dtype, [rows, 2 hidden] */
 	void *act;  /* of dtype, [rows, hidden]: SwiGLU of gu */
-	void *low;  /* of dtype, [LM_ADAPTED][rows, rank]: what A makes of a matrix's inputs */
+	void *low; /* of dtype, [LM_ADAPTED][rows, rank]: what A makes of a matrix's inputs */
 };
 
 /* Matrices of a layer whose rows one product reads together. */
@@ -67,13 +67,13 @@ struct lm_train {
 	/* sizes */
 	uint64_t rows, dim, q, kv, qkv, hidden; /* q, kv: columns of all heads */
 	uint64_t flat;                          /* elements of the flat arrays */
-	uint64_t *offset;                       /* of each tensor that learns, on the host */
-	uint32_t tensors;                       /* that learn */
+	uint64_t *offset; /* of each tensor that learns, on the host */
+	uint32_t tensors; /* that learn */
 	/* with an adapter: where each tensor of the layout begins in `base`, or in `vectors` */
 	uint64_t *base_offset;
 	uint64_t base_count, vector_count;
 	float low_scale; /* of B A */
-	float scale; /* of scores */
+	float scale;     /* of scores */
 
 	/* device memory */
 	void *areas[LM_AREAS]; /* NULL while sizes are only counted */
@@ -98,8 +98,8 @@ struct lm_train {
 	struct lm_rates *rates;
 	uint8_t *spared; /* of the flat arrays, for AdamW */
 	void *head_scratch;
-	float *wide; /* low-rank part of a product [rows, its columns] */
-	void *dlow;  /* of dtype, [3][rows, rank]: its gradients, of one group */
+	float *wide;  /* low-rank part of a product [rows, its columns] */
+	void *dlow;   /* of dtype, [3][rows, rank]: its gradients, of one group */
 	float *spare; /* [dim]: gradients of norms that do not learn */
 
 	struct lm_captured passes[LM_PASSES];
@@ -156,8 +156,8 @@ int lm_train_forward(struct lm_train *t);
  * frozen matrices is added to: to, or `from` (which may be NULL) if none of them is adapted. from
  * is for groups of one matrix.
  *
- * adapt_inputs: *sum is likewise the gradient [rows, in] of the inputs, or NULL; adapt_factors: then
- * computes the gradients of A and B. */
+ * adapt_inputs: *sum is likewise the gradient [rows, in] of the inputs, or NULL; adapt_factors:
+ * then computes the gradients of A and B. */
 int lm_train_adapt(struct lm_train *t, const struct lm_group *g, const void *x, float *to,
 	const float *from, const float **sum);
 int lm_train_adapt_inputs(struct lm_train *t, const struct lm_group *g, const void *dy,

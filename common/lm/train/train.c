@@ -101,8 +101,8 @@ int lm_train_plan(struct lm_train_plan *plan, struct dev *d,
 
 static int allocate(struct lm_train *t)
 {
-	static const char *const names[] = { "the model", "parameters", "working copies", "gradients",
-		"the optimiser", "activations", "scratch" };
+	static const char *const names[] = { "the model", "parameters", "working copies",
+		"gradients", "the optimiser", "activations", "scratch" };
 
 	t->offset = xcalloc(t->tensors, sizeof *t->offset);
 	if (lm_train_frozen(t))

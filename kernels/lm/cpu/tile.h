@@ -26,7 +26,7 @@ struct lm_done {
 	void *to;
 	const float *from, *bias; /* or NULL */
 	float scale;
-	uint64_t ld;              /* of to and from, in elements */
+	uint64_t ld; /* of to and from, in elements */
 	uint64_t rows, columns;
 };
 

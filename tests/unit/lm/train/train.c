@@ -288,9 +288,10 @@ static double *slopes(struct truth *w, uint32_t i)
 	lm_learned_at(&w->m.c, &w->lora, i, &t);
 	out = xcalloc(t.place.count, sizeof *out);
 	for (uint64_t k = 0; k < t.place.count; k++)
-		out[k] = k % (t.place.dims == 1 ? 3 :
-					 t.factor   ? 11 :
-						      53) ?
+		out[k] = k %
+				(t.place.dims == 1       ? 3 :
+						t.factor ? 11 :
+							   53) ?
 			NAN :
 			slope(w, i, k);
 	return out;
@@ -379,7 +380,8 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 }
 
 /* What lm_train_put and lm_train_put_base have in common. */
-static void put(struct lm_train *t, bool base, uint32_t i, const double *w, uint64_t count)
+static void put(struct lm_train *t, bool base, uint32_t i, const double *w,
+	uint64_t count)
 {
 	float *f = xcalloc(count, sizeof *f);
 
@@ -464,9 +466,13 @@ static void check_adapters(struct dev *d, int n, int slow)
 {
 	struct lm_config c = config(3, 3);
 	struct lm_lora all = { .rank = 3, .alpha = 5 };
-	uint8_t some[LAYERS] = { 1 << LM_ADAPTED_K | 1 << LM_ADAPTED_O | 1 << LM_ADAPTED_UP,
+	uint8_t some[LAYERS] = { 1 << LM_ADAPTED_K | 1 << LM_ADAPTED_O |
+			1 << LM_ADAPTED_UP,
 		1 << LM_ADAPTED_Q | 1 << LM_ADAPTED_V | 1 << LM_ADAPTED_DOWN };
-	struct lm_lora chosen = { .rank = 5, .alpha = 3, .rslora = true, .targets = some };
+	struct lm_lora chosen = { .rank = 5,
+		.alpha = 3,
+		.rslora = true,
+		.targets = some };
 
 	check_adapter(d, n, &c, &all, "adapter");
 	c = config(4, 2);
