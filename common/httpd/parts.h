@@ -74,7 +74,8 @@ struct httpd_client {
 	struct httpd_client *next;
 	uint64_t key;
 	int connections;
-	int in_pool; /* handlers that run there, under the pool's lock */
+	/* handlers that run in the pool, and requests that wait for one, under its lock */
+	int in_pool, waiting;
 	_Atomic size_t class_bytes[HTTPD_CLASSES], reply_bytes;
 };
 

@@ -59,6 +59,7 @@ static struct httpd_exchange *next(struct httpd_pool *p)
 		if (!*at)
 			p->end = at;
 		p->waiting--;
+		x->client->waiting--;
 		p->large += is_large(x);
 		x->client->in_pool++;
 	}
@@ -99,13 +100,16 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* A client may have as many requests waiting as there are places left: alone half of them, and the
+ * next one finds as many as half of the rest, so that no few fill them all. */
 bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x)
 {
 	bool free_slot;
 
 	pthread_mutex_lock(&p->lock);
-	free_slot = p->waiting < WAITING_MAX;
+	free_slot = x->client->waiting < WAITING_MAX - p->waiting;
 	if (free_slot) {
+		x->client->waiting++;
 		x->next_job = NULL;
 		*p->end = x;
 		p->end = &x->next_job;

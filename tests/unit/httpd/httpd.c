@@ -4,6 +4,7 @@
 #include "common/httpd/httpd.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -374,6 +375,91 @@ static void large_bodies(void)
 	httpd_stop(h);
 }
 
+/* --- places in the pool --------------------------------------------------------------------- */
+
+#define ASKED 600 /* requests of one client: more than half of the places */
+
+static _Atomic bool held = true;
+
+static enum httpd_when hold(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	(void)ctx, (void)q, (void)r;
+	while (held)
+		usleep(1000);
+	return HTTPD_NOW;
+}
+
+static int dial_from(uint32_t address)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(address) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	CHECK(bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
+	a.sin_port = htons((uint16_t)port);
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+	return fd;
+}
+
+/* Waits until that many of them are answered, and checks that no more than one more is. */
+static void wait_for_answers(const int *fds, int n, int want)
+{
+	struct pollfd p[ASKED];
+	int answered = 0;
+
+	for (int i = 0; i < n; i++)
+		p[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+	for (int tries = 0; answered < want && tries < 6000; tries++) {
+		answered = poll(p, (nfds_t)n, 0);
+		usleep(10000);
+	}
+	CHECK(answered == want || answered == want + 1);
+}
+
+/* One address that fills the queue of slow handlers leaves half of it, and the next one half of
+ * that: another one still gets in. */
+static void shares_of_pool(void)
+{
+	static const struct httpd_route slow[] = {
+		{ .method = "GET", .path = "/hold", .handler = hold, .slow = true }, { 0 }
+	};
+	struct httpd_config config = { .listen = "127.0.0.1:0",
+		.log_off = true,
+		.request_timeout_s = 600,
+		.connections_max = 3 * ASKED,
+		.per_client_max = ASKED,
+		.slow_threads = 1,
+		.routes = slow };
+	static const char text[] = "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n";
+	/* one runs, 512 wait; 256 wait */
+	const int refused[2] = { ASKED - 513, ASKED - 257 };
+	struct httpd *h = httpd_start(&config);
+	static int fds[2][ASKED];
+	char answer[13] = "";
+	int last;
+
+	CHECK(h != NULL);
+	port = httpd_port(h);
+	for (uint32_t who = 0; who < 2; who++) {
+		for (int i = 0; i < ASKED; i++) {
+			fds[who][i] = dial_from(INADDR_LOOPBACK + who);
+			CHECK(send(fds[who][i], text, sizeof text - 1, MSG_NOSIGNAL) > 0);
+		}
+		wait_for_answers(fds[who], ASKED, refused[who]);
+	}
+	last = dial_from(INADDR_LOOPBACK + 2);
+	CHECK(send(last, text, sizeof text - 1, MSG_NOSIGNAL) > 0);
+	held = false;
+	CHECK(recv(last, answer, 12, MSG_WAITALL) == 12);
+	CHECK_TEXT("HTTP/1.1 200", answer);
+	for (int who = 0; who < 2; who++)
+		for (int i = 0; i < ASKED; i++)
+			close(fds[who][i]);
+	close(last);
+	httpd_stop(h);
+}
+
 /* A request that still waits for its answer when it is time to close gets it. */
 static void stop_while_one_waits(struct httpd *h)
 {
@@ -413,6 +499,7 @@ int main(void)
 		http_release(&client);
 		stop_while_one_waits(h);
 	}
+	shares_of_pool();
 	large_bodies();
 	config.listen = "nonsense";
 	CHECK(httpd_start(&config) == NULL);
