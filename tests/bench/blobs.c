@@ -7,6 +7,7 @@
  *
  * Client and server are processes of this machine. The file is in the page cache; the registry
  * flushes to the disk below TMPDIR before it answers. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -183,6 +184,25 @@ static int64_t most_memory(pid_t pid)
 	return kib * 1024;
 }
 
+/* Processor time of a process so far, in seconds: it does not depend on what else runs here. */
+static double time_of(pid_t pid)
+{
+	unsigned long long user = 0, kernel = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (f &&
+		fscanf(f,
+			"%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
+			&user, &kernel) != 2)
+		die("read the time of a server");
+	if (f)
+		fclose(f);
+	return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+}
+
 /* --- the client ------------------------------------------------------------------------------- */
 
 /* Sends the file as one blob; returns bytes a second. */
@@ -273,8 +293,9 @@ static double put(const char *test, const char *unit, const double *values, size
 static int measure(void)
 {
 	double thrown[PAIRS], bare[PAIRS], kept[PAIRS], ratio[PAIRS], folder[PAIRS],
-		median, grown;
+		times[PAIRS], median, grown;
 	struct http http = HTTP_INIT;
+	double rate;
 	pid_t pids[2];
 	int ports[2] = { start(true, &pids[0]), start(false, &pids[1]) };
 	int64_t before = most_memory(pids[1]);
@@ -284,8 +305,14 @@ static int measure(void)
 	snprintf(path, sizeof path, "%s/folder", work);
 	for (int i = 0; i < PAIRS; i++) {
 		thrown[i] = send_file(&http, ports[0], "blobs", &keys[0]);
+		times[i] = -time_of(pids[0]);
 		bare[i] = send_file(&http, ports[0], "files", &keys[0]);
-		kept[i] = send_file(&http, ports[1], "blobs", &keys[1 + 2 * i]);
+		times[i] += time_of(pids[0]);
+		kept[i] = -time_of(pids[1]);
+		rate = send_file(&http, ports[1], "blobs", &keys[1 + 2 * i]);
+		times[i] /= kept[i] + time_of(pids[1]);
+		times[i] *= 1e6;
+		kept[i] = rate;
 		folder[i] = send_folder(&http, &keys[2 + 2 * i], path);
 		ratio[i] = kept[i] / bare[i] * 1e6;
 		fprintf(stderr,
@@ -298,6 +325,7 @@ static int measure(void)
 	put("upload", "B/s", kept, PAIRS);
 	put("folder", "B/s", folder, PAIRS);
 	median = put("upload_of_file", "ppm", ratio, PAIRS);
+	put("processor_time_of_file", "ppm", times, PAIRS);
 	put("memory", "B", &grown, 1);
 	fprintf(stderr,
 		"blobs: %.2f of the rate of a server that writes a file, memory grows by %.1f MiB\n",
@@ -306,6 +334,27 @@ static int measure(void)
 	kill(pids[1], SIGTERM);
 	http_release(&http);
 	return median < OF_BARE_MIN || grown > (double)MEMORY_MAX;
+}
+
+/* Removes the folder when we are gone, however we went: a process of its own waits for that. */
+static void clean_up_after(void)
+{
+	char path[250], byte;
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0 || (pid = fork()) < 0)
+		die("fork");
+	if (pid) {
+		close(ends[0]);
+		return; /* ends[1] is open until we end, and with us the servers */
+	}
+	setsid();
+	close(ends[1]);
+	while (read(ends[0], &byte, 1) < 0 && errno == EINTR)
+		;
+	snprintf(path, sizeof path, "rm -rf '%s'", work);
+	_exit(system(path) != 0);
 }
 
 int main(void)
@@ -328,6 +377,7 @@ int main(void)
 	snprintf(path, sizeof path, "%s/folder", work);
 	if (mkdir(path, 0755) < 0)
 		die("make a folder");
+	clean_up_after();
 	make_file(path);
 	rc = measure();
 	snprintf(path, sizeof path, "rm -r %s", work);

@@ -16,7 +16,8 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 
-#define PARTS "parts"
+#define PARTS       "parts"
+#define FLUSH_BYTES ((int64_t)4 << 20)
 
 /* Below the folder: "parts/17", "ab/cdef...". */
 struct place {
@@ -217,7 +218,7 @@ static enum blob_begun open_part(struct blob_files *f, struct blob_part *p, int6
 		return BLOB_FAILED;
 	}
 	if (!from) {
-		p->bytes = 0;
+		p->bytes = p->flushing = 0;
 		sha256_init(&p->state);
 	}
 	p->used_ns = clock_mono_ns();
@@ -258,6 +259,12 @@ int blob_part_write(struct blob_part *p, const void *data, size_t len)
 		return -1;
 	sha256_update(&p->state, data, len);
 	p->bytes += (int64_t)len;
+	if (p->bytes - p->flushing >= FLUSH_BYTES) {
+		/* the disk writes while the rest comes; not all systems can, and none has to */
+		(void)sync_file_range(p->fd, p->flushing, p->bytes - p->flushing,
+			SYNC_FILE_RANGE_WRITE);
+		p->flushing = p->bytes;
+	}
 	return 0;
 }
 

@@ -28,6 +28,7 @@ struct blob_part {
 	uint64_t number;        /* of its file */
 	int fd;                 /* while somebody sends; else -1 */
 	int64_t bytes, will_be; /* now, and when the request is over */
+	int64_t flushing;       /* how many of them are on their way to the disk */
 	struct sha256_state state;
 	int64_t used_ns;
 };

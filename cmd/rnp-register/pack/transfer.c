@@ -1,6 +1,7 @@
 /* transfer.c - the customer's and the node's half of /v1/blobs. */
 #include "cmd/rnp-register/pack/transfer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #define TRIES         6
 #define PAUSE_US      250000
 
+/* While one blob is flushed there the next is read and sent; each takes its bytes in memory. */
+#define SENDERS 2
+
 /* What is sent. */
 struct sending {
 	struct transfer *t;
@@ -21,7 +25,19 @@ struct sending {
 	char (*names)[TRANSFER_NAME_MAX];
 	size_t n;
 	int64_t *have; /* bytes that are there; -1: all of them */
+	pthread_mutex_t lock;
+	size_t next; /* blob; the last one waits for the others */
+	/* of the first sender that failed */
+	bool failed;
+	struct err why;
+};
+
+/* One that sends, on a thread of its own but the first. */
+struct sender {
+	struct sending *s;
+	struct http *http, own;
 	struct buf bytes;
+	int64_t sent; /* of the blob that it sends at present */
 };
 
 static int make_url(const struct transfer *t, struct buf *url, const char *name,
@@ -82,9 +98,23 @@ static int note_missing(struct sending *s, size_t from, size_t to, const json_t 
 	return 0;
 }
 
-/* Asks which of some blobs are missing. */
-static int ask(struct sending *s, size_t from, size_t to)
+/* Counts bytes and requests, and tells of it. */
+static void count(struct sending *s, int64_t bytes, int64_t requests)
 {
+	struct transfer *t = s->t;
+
+	pthread_mutex_lock(&s->lock);
+	t->bytes += bytes;
+	t->requests += requests;
+	if (bytes && t->progress)
+		t->progress(t->ctx, t->bytes, t->total_bytes);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Asks which of some blobs are missing. */
+static int ask(struct sender *w, size_t from, size_t to)
+{
+	struct sending *s = w->s;
 	struct transfer *t = s->t;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf url = BUF_INIT, body = BUF_INIT;
@@ -103,8 +133,8 @@ static int ask(struct sending *s, size_t from, size_t to)
 			.body_bytes = body.len,
 			.abort = t->abort };
 
-		rc = http_fetch(t->http, &q, &r);
-		t->requests++;
+		rc = http_fetch(w->http, &q, &r);
+		count(s, 0, 1);
 	}
 	if (rc == 0) {
 		reply = json_parse_object(buf_text(&r.body), r.body.len, url.data);
@@ -121,7 +151,7 @@ static int ask(struct sending *s, size_t from, size_t to)
 
 /* A body in memory that is read while it is sent. */
 struct body {
-	struct sending *s;
+	struct sender *w;
 	const char *data;
 	size_t len, at;
 };
@@ -130,22 +160,23 @@ static long read_body(void *ctx, void *to, size_t max)
 {
 	struct body *b = ctx;
 	size_t n = b->len - b->at < max ? b->len - b->at : max;
-	struct transfer *t = b->s->t;
 
 	memcpy(to, b->data + b->at, n);
 	b->at += n;
-	if (t->progress)
-		t->progress(t->ctx, t->bytes + (int64_t)b->at, t->total_bytes);
+	b->w->sent += (int64_t)n;
+	count(b->w->s, (int64_t)n, 0);
 	return (long)n;
 }
 
-static int put_once(struct sending *s, size_t i, const struct buf *bytes)
+static int put_once(struct sender *w, size_t i)
 {
-	struct transfer *t = s->t;
+	struct sending *s = w->s;
+	const struct transfer *t = s->t;
+	const struct buf *bytes = &w->bytes;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf url = BUF_INIT;
 	int64_t from = s->have[i] < (int64_t)bytes->len ? s->have[i] : 0;
-	struct body body = { s, bytes->data + from, bytes->len - (size_t)from, 0 };
+	struct body body = { w, bytes->data + from, bytes->len - (size_t)from, 0 };
 	const struct http_source source = { .read = read_body,
 		.ctx = &body,
 		.bytes = (int64_t)body.len };
@@ -161,8 +192,10 @@ static int put_once(struct sending *s, size_t i, const struct buf *bytes)
 			.tries = 1,
 			.abort = t->abort };
 
-		rc = http_fetch(t->http, &q, &r);
-		t->requests++;
+		w->sent = 0;
+		rc = http_fetch(w->http, &q, &r);
+		/* all of it counts once, however many tries it took */
+		count(s, (rc == 0 ? (int64_t)bytes->len : 0) - w->sent, 1);
 	}
 	/* 409: another part of it is there than we thought */
 	if (rc < 0 && r.status == 409)
@@ -172,44 +205,109 @@ static int put_once(struct sending *s, size_t i, const struct buf *bytes)
 	return rc;
 }
 
-static int put(struct sending *s, size_t i, const struct buf *bytes)
+static int put(struct sender *w, size_t i)
 {
 	for (int try = 1;; try++) {
 		struct err why;
 
-		if (put_once(s, i, bytes) == 0)
+		if (put_once(w, i) == 0)
 			return 0;
 		if (!is_temporary() || try == TRIES)
 			return -1;
 		err_save(&why);
 		usleep((unsigned)PAUSE_US << try);
 		/* what has come through stays there */
-		if (ask(s, i, i + 1) < 0)
+		if (ask(w, i, i + 1) < 0)
 			return err_restore(&why);
-		if (s->have[i] < 0)
+		if (w->s->have[i] < 0)
 			return 0;
 	}
 }
 
+/* Reads the next blob that is missing, before `end`. Returns 1, 0: there is none, or somebody
+ * failed, or -1. */
+static int next_blob(struct sender *w, size_t end, size_t *i)
+{
+	struct sending *s = w->s;
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->next < end && s->have[s->next] < 0)
+		s->next++;
+	if (s->next < end && !s->failed) {
+		*i = s->next++;
+		rc = s->from->read(s->from->ctx, *i, &w->bytes) < 0 ? -1 : 1;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static void send_until(struct sender *w, size_t end)
+{
+	struct sending *s = w->s;
+	size_t i = 0;
+	int rc;
+
+	while ((rc = next_blob(w, end, &i)) == 1)
+		if (put(w, i) < 0) {
+			rc = -1;
+			break;
+		}
+	if (rc == 0)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!s->failed)
+		err_save(&s->why);
+	s->failed = true;
+	pthread_mutex_unlock(&s->lock);
+	err_clear();
+}
+
+static void *send_beside(void *ctx)
+{
+	struct sender *w = ctx;
+
+	send_until(w, w->s->n - 1);
+	return NULL;
+}
+
+/* Sends all but the manifest, and then that. */
+static int send_missing(struct sending *s, struct sender *first)
+{
+	struct sender others[SENDERS - 1];
+	pthread_t threads[SENDERS - 1];
+	size_t n = 0;
+
+	for (; n < SENDERS - 1; n++) {
+		others[n] = (struct sender){ .s = s, .own = HTTP_INIT };
+		others[n].http = &others[n].own;
+		if (pthread_create(&threads[n], NULL, send_beside, &others[n]) != 0)
+			break;
+	}
+	send_until(first, s->n - 1);
+	for (size_t i = 0; i < n; i++) {
+		pthread_join(threads[i], NULL);
+		http_release(&others[i].own);
+		buf_release(&others[i].bytes);
+	}
+	send_until(first, s->n);
+	return s->failed ? err_restore(&s->why) : 0;
+}
+
 static int send_all(struct sending *s)
 {
-	const struct manifest_blob *blobs = s->from->blobs;
+	struct sender first = { .s = s, .http = s->t->http };
+	int rc = 0;
 
-	for (size_t i = 0; i < s->n; i += ASKED_AT_ONCE)
-		if (ask(s, i, i + ASKED_AT_ONCE < s->n ? i + ASKED_AT_ONCE : s->n) < 0)
-			return -1;
-	for (size_t i = 0; i < s->n; i++)
+	for (size_t i = 0; i < s->n && rc == 0; i += ASKED_AT_ONCE)
+		rc = ask(&first, i, i + ASKED_AT_ONCE < s->n ? i + ASKED_AT_ONCE : s->n);
+	for (size_t i = 0; i < s->n && rc == 0; i++)
 		if (s->have[i] >= 0)
-			s->t->total_bytes += blobs[i].bytes;
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->have[i] < 0)
-			continue;
-		if (s->from->read(s->from->ctx, i, &s->bytes) < 0 ||
-			put(s, i, &s->bytes) < 0)
-			return -1;
-		s->t->bytes += (int64_t)s->bytes.len;
-	}
-	return 0;
+			s->t->total_bytes += s->from->blobs[i].bytes;
+	if (rc == 0 && s->t->total_bytes)
+		rc = send_missing(s, &first);
+	buf_release(&first.bytes);
+	return rc;
 }
 
 int transfer_send(struct transfer *t, const struct transfer_source *from)
@@ -217,6 +315,7 @@ int transfer_send(struct transfer *t, const struct transfer_source *from)
 	struct sending s = { .t = t, .from = from, .n = from->n };
 	int rc;
 
+	pthread_mutex_init(&s.lock, NULL);
 	t->bytes = t->total_bytes = t->requests = 0;
 	s.names = xcalloc(s.n + 1, sizeof *s.names);
 	s.have = xcalloc(s.n + 1, sizeof *s.have);
@@ -226,7 +325,7 @@ int transfer_send(struct transfer *t, const struct transfer_source *from)
 	rc = send_all(&s);
 	free(s.names);
 	free(s.have);
-	buf_release(&s.bytes);
+	pthread_mutex_destroy(&s.lock);
 	return rc;
 }
 

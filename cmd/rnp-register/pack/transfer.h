@@ -32,13 +32,15 @@ struct transfer {
 struct transfer_source {
 	const struct manifest_blob *blobs;
 	size_t n;
-	/* Reads blob i into out, which is emptied. Returns 0, or -1 with err_set. */
+	/* Reads blob i into out, which is emptied; by one thread at a time. Returns 0, or -1 with
+	 * err_set. */
 	int (*read)(void *ctx, size_t i, struct buf *out);
 	void *ctx;
 };
 
-/* Sends what the registry does not have of them, in their order. Tries each several times. Returns
- * 0, or -1: as http_fetch, or what read set. */
+/* Sends what the registry does not have of them, in their order, two at a time, and the last one
+ * when all others are there. Tries each several times. progress is called by one thread at a time.
+ * Returns 0, or -1: as http_fetch, or what read set. */
 int transfer_send(struct transfer *t, const struct transfer_source *from);
 
 /* The same of a pack. 75: a file has changed since it was packed. */
