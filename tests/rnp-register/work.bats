@@ -203,6 +203,31 @@ load work
 	wait_until "an empty machine" nothing_left
 }
 
+@test "work: a script, a list of files or a file that the registry has altered is refused by name, and nothing of it runs" {
+	local script file list
+	script=$(blob 'echo from the customer')
+	file=$(blob 'a file')
+	list=$(directory there 'another file')
+	assign "$C" "$(booking 'echo from the customer')"
+	echo 'echo from the registry' >"reg/blobs/$script"
+	assign "$D" "$(booking true ".proposal.request.job = \"k\" | .blobs = [\"$(directory there 'a file')\"]")"
+	printf 'A file' >"reg/blobs/$file"
+	E=$(printf 'e%.0s' {1..32})
+	assign "$E" "$(booking true ".proposal.request.job = \"l\" | .blobs = [\"$list\"]")"
+	sed -i s/there/where/ "reg/blobs/$list"
+	jq -c 'map(select(.cluster == "'"$C"'"))' reg/work.json >reg/first && cp reg/work.json reg/all && mv reg/first reg/work.json
+	start_agent
+	wait_until "the first refusal" told "$C" ".to == \"failed\" and (.cause | contains(\"blob ${script:0:12} is not what its name says\"))"
+	wait_until "an empty machine" nothing_left
+	jq -c 'map(select(.cluster == "'"$D"'"))' reg/all >reg/work.json
+	wait_until "the second" told "$D" ".to == \"failed\" and (.cause | contains(\"${file:0:12} is not what its name says\"))"
+	wait_until "an empty machine" nothing_left
+	jq -c 'map(select(.cluster == "'"$E"'"))' reg/all >reg/work.json
+	wait_until "the third" told "$E" ".to == \"failed\" and (.cause | contains(\"${list:0:12} is not what its name says\"))"
+	wait_until "an empty machine" nothing_left
+	assert_equal "$(jq -r .to reg/events.jsonl | sort -u | tr "\n" " ")" "failed proving pulling starting "
+}
+
 @test "work: artifacts are kept; those without an end are refused with the cause, and the lease ends all the same" {
 	assign "$C" "$(booking 'out=/run/rnp-out; mkdir $out/artifacts; echo one >$out/artifacts/a; echo 1 >$out/collected; echo first
 		while [ ! -e go ]; do sleep 0.1; done; truncate -s 1000000000000 $out/artifacts/a; echo 2 >$out/collected; echo second

@@ -110,6 +110,41 @@ static void replaces_nothing(void)
 	buf_release(&text);
 }
 
+/* Where the registry keeps a blob. */
+static const char *kept_at(const char *sha256)
+{
+	char path[120];
+
+	snprintf(path, sizeof path, "registry.db.blobs/%.2s/%s", sha256, sha256 + 2);
+	return in_place(path);
+}
+
+/* What the registry has altered does not come, and is named. */
+static void altered(void)
+{
+	unsigned char hash[SHA256_BYTES];
+	char hex[2 * SHA256_BYTES + 1];
+	struct buf list = BUF_INIT;
+	size_t n;
+
+	sha256(hash, "model", 5);
+	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+	CHECK(io_replace(kept_at(hex), "evil!", 5, 0600) == 0);
+	CHECK(bring("{\"rank\":10,\"sha256\":\"%\"}", MIB, &n) < 0);
+	CHECK_I64(EX_DATAERR, err_get()->code);
+	CHECK(strstr(err_get()->text, "blob 0 is not what its hash says") != NULL);
+	err_clear();
+	CHECK(io_read(&list, kept_at(name), MIB) == 0);
+	list.data[list.len - 1] = ' ';
+	CHECK(io_replace(kept_at(name), list.data, list.len, 0600) == 0);
+	CHECK(bring("{\"rank\":10,\"sha256\":\"%\"}", MIB, &n) < 0);
+	CHECK_I64(EX_DATAERR, err_get()->code);
+	CHECK(strstr(err_get()->text, name) != NULL);
+	err_clear();
+	CHECK(!is_there("home/10"));
+	buf_release(&list);
+}
+
 /* The registry's words lead nowhere. */
 static void leads_out(void)
 {
@@ -163,6 +198,7 @@ int main(void)
 	come_home();
 	replaces_nothing();
 	leads_out();
+	altered();
 	cluster_names();
 	customer_release(&c);
 	stop();

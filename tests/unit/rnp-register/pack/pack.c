@@ -241,6 +241,51 @@ static void changes(void)
 	buf_release(&out);
 }
 
+/* Another writes to a large file all the time. */
+static void write_more(void *ctx, int64_t bytes)
+{
+	(void)bytes;
+	CHECK(pwrite(*(int *)ctx, "x", 1, 0) == 1);
+}
+
+/* It is tried again, and then said of which file. */
+static void always_changes(void)
+{
+	int fd = open(in_place("work/big"), O_WRONLY | O_CLOEXEC);
+	const struct pack_config config = { .progress = write_more, .ctx = &fd };
+	struct pack p;
+
+	CHECK(pack_directory(&p, in_place("work"), &config) < 0);
+	CHECK_I64(EX_TEMPFAIL, err_get()->code);
+	CHECK_TEXT("'big' changes while it is packed", err_get()->text);
+	err_clear();
+	close(fd);
+}
+
+/* What is no file, and what leads back to where one comes from. */
+static void sockets_and_loops(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct buf left = BUF_INIT;
+	struct pack p;
+
+	run("mkdir -p %s/loops/d && cd %s/loops && ln -s a b && ln -s b a && ln -s . d/self "
+	    "&& ln -s ../d d/up && touch d/file",
+		place, place);
+	snprintf(at.sun_path, sizeof at.sun_path, "%s", in_place("loops/socket"));
+	CHECK(bind(s, (struct sockaddr *)&at, sizeof at) == 0);
+	CHECK(pack_directory(&p, in_place("loops"), &plain) == 0);
+	/* links are links, wherever they lead */
+	CHECK_I64(6, (int64_t)p.walk.manifest.nentries);
+	pack_left_text(&left, &p);
+	CHECK_TEXT("left out: 1 that is neither file nor directory ('socket')",
+		buf_text(&left));
+	pack_release(&p);
+	close(s);
+	buf_release(&left);
+}
+
 static void odd_names(void)
 {
 	struct pack p;
@@ -344,8 +389,9 @@ static void whole_or_not(void)
 	pack_release(&p);
 }
 
-/* A disk that is too small is left as it is; one that others fill meanwhile, too. */
-static void small_disk(void)
+/* A disk that is too small is left as it is; one that others fill meanwhile, too. A directory
+ * within itself has no end. */
+static void mounts(void)
 {
 	struct unpack_config c;
 	struct pack p;
@@ -354,9 +400,14 @@ static void small_disk(void)
 		mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 		mkdir(in_place("small"), 0755) < 0 ||
 		mount("tmpfs", in_place("small"), "tmpfs", 0, "size=64k") < 0) {
-		fprintf(stderr, "SKIPPED: a small disk needs root\n");
+		fprintf(stderr,
+			"SKIPPED: a small disk, and a directory within itself, need root\n");
 		return;
 	}
+	run("mkdir -p %s/round/a/b && mount --bind %s/round %s/round/a/b", place, place,
+		place);
+	CHECK_FAILS(EX_DATAERR, pack_directory(&p, in_place("round"), &plain));
+	run("umount %s/round/a/b", place);
 	CHECK(pack_directory(&p, in_place("work"), &plain) == 0);
 	c = unpacking(&p);
 	c.fetch = lie;
@@ -428,12 +479,14 @@ int main(void)
 	knows();
 	few_blobs();
 	changes();
+	always_changes();
+	sockets_and_loops();
 	odd_names();
 	rules();
 	hostile();
 	whole_or_not();
 	bounded();
-	small_disk();
+	mounts();
 	run("chmod -R u+rwx %s && rm -r %s", place, place);
 	TEST_END();
 }
