@@ -82,6 +82,7 @@ static json_t *make(const json_t *proposal)
 	json_set_i64(booking, "hours", hours > 0 ? hours : hours_of(proposal));
 	json_set_text(booking, "image", image);
 	json_set_text(booking, "on_node_failure", on_failure);
+	offer_set_replacement(booking, proposal);
 	json_set_text(booking, "name",
 		json_string_value(
 			json_object_get(json_object_get(proposal, "request"), "job")));

@@ -125,12 +125,17 @@ job() {
 	assert_failure 77
 }
 
-@test "launch: what a job file may say, and nodes cannot do yet, is refused before anything is sent" {
-	rnp-register keygen --out c.json >/dev/null
-	for field in 'resources: {autostop: 10}' 'resources: {job_recovery: {max_restarts_on_errors: 1}}'; do
-		job "$field\nrun: a\n"
-		refused 65 " cannot be launched yet" rnp-register launch -q --registry http://127.0.0.1:1 --key c.json job.yaml
-	done
+@test "launch: autostop without run is refused before anything is sent; with run the end of it is what stops" {
+	one_node
+	job 'resources: {autostop: 10}\n'
+	refused 65 "write deadline: 2h, or end it with" rnp-register launch -q --registry http://127.0.0.1:1 --key c.json job.yaml
+	job 'resources: {accelerators: RTX4090:2, autostop: 10, job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33]}}\nrun: a\n'
+	launches job.yaml
+	grep -q 'autostop: the nodes are released as soon as run has ended' launched.err
+	asks a '/v1/work?after=0'
+	jq -e '.work[0].booking.recovery == {max_restarts_on_errors: 3, exit_codes: [33]}' answer.json
+	kill -INT "$launched"
+	launch_ends 0
 }
 
 @test "launch: secrets are sealed for the nodes of the offer, and no file of the registry has them" {

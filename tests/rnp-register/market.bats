@@ -396,7 +396,8 @@ teardown() {
 	assert_equal "$(jq .held_uusd answer.json)" "$held"
 	second=$(jq -r '.nodes[1].node' answer.json)
 	asks "$(who "$second")" /v1/work
-	jq -e '.work[0] | .restarts == 1 and .turn == 1' answer.json
+	# its run had not begun: it does not begin again
+	jq -e '.work[0] | .restarts == 0 and .turn == 1' answer.json
 	# the last one costs more than the customer allows
 	seq=0
 	says "$(who "$second")" 0 failed
@@ -482,6 +483,69 @@ teardown() {
 	says "$first" 0 released
 	asks c "/v1/clusters/$cluster"
 	jq -e '.state == "released" and (.nodes | length == 1)' answer.json
+}
+
+@test "market: an error of one rank ends the run on all, and is a failed node's fault where one has failed" {
+	start_market
+	sells a 1 500000
+	sells b 1 500000
+	sells d 1 520000
+	make_key c
+	pays c 9000000
+	plans '{gpu_count: 2, nodes: 2, max_uusd_per_hour: 2000000}'
+	books c '{replace_uusd_per_hour: 600000}'
+	assert_equal "$status_code" 201
+	first=$(jq -r '.nodes[0].node' answer.json)
+	if [[ $first == "$a" ]]; then r0=a r1=b; else r0=b r1=a; fi
+	work() { asks "$1" /v1/work && jq -e ".work[0] | $2" answer.json; }
+	seq=0
+	becomes_ready "$r0" 0
+	work "$r0" '.go == false and .halt == false and .restarts == 0'
+	becomes_ready "$r1" 1
+	work "$r0" '.go == true and .halt == false'
+	# rank 0 ends well, rank 1 is gone, which nobody knows yet: what ended well begins again, too
+	says "$r0" 0 ready '{exit: 0, restarts: 0}'
+	says "$r1" 1 failed '{cause: "its disk is full"}'
+	assert_equal "$status_code" 201
+	work d '.restarts == 1 and .go == false and .rank == 1'
+	becomes_ready d 1
+	work "$r0" '.go == true and .restarts == 1'
+	# what is said late of the first run counts for nothing
+	says "$r0" 0 ready '{exit: 9, restarts: 0}'
+	work "$r0" '.go == true and .halt == false'
+	says d 1 ready '{exit: 0, restarts: 1}'
+	asks c "/v1/clusters/$cluster"
+	jq -e '.state == "ready" and .restarts == 1' answer.json
+	# the other has to end, and how it does is not what the job ended with
+	says "$r0" 0 ready '{exit: 4, restarts: 1}'
+	asks c "/v1/clusters/$cluster"
+	jq -e '.state == "releasing" and .cause == "run of rank 0 ended with 4"' answer.json
+}
+
+@test "market: an error ends the run on the others before it is the job's" {
+	start_market
+	sells a 2 500000 '{part_gpus: 1}'
+	sells b 2 500000 '{part_gpus: 1}'
+	make_key c
+	pays c 9000000
+	plans '{gpu_count: 2, nodes: 2}'
+	books c '{recovery: {max_restarts_on_errors: 1}}'
+	assert_equal "$status_code" 201
+	first=$(jq -r '.nodes[0].node' answer.json)
+	if [[ $first == "$a" ]]; then r0=a r1=b; else r0=b r1=a; fi
+	seq=0
+	becomes_ready "$r0" 0
+	becomes_ready "$r1" 1
+	for restarts in 0 1; do
+		says "$r1" 1 ready "{exit: 7, restarts: $restarts}"
+		asks "$r0" /v1/work
+		jq -e ".work[0] | .go == false and .halt == true and .restarts == $restarts" answer.json
+		asks c "/v1/clusters/$cluster"
+		jq -e '.state == "ready"' answer.json
+		says "$r0" 0 ready "{exit: 143, restarts: $restarts}"
+	done
+	asks c "/v1/clusters/$cluster"
+	jq -e '.state == "releasing" and .restarts == 1 and .nodes[1].exit == 7 and (.nodes[0] | has("exit") | not)' answer.json
 }
 
 @test "market: whoever does not take an assignment, or falls silent, loses it" {

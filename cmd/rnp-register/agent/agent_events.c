@@ -34,8 +34,10 @@ static json_t *make_event(const struct agent *a, const struct lease_row *row,
 	}
 	if (to >= LEASE_READY)
 		json_set_i64(e, "ready_ms", row->ready_ms);
-	if (news->exit)
+	if (news->exit) {
 		json_set_i64(e, "exit", row->exit);
+		json_set_i64(e, "restarts", row->restarts);
+	}
 	if (news->artifacts && *news->artifacts)
 		json_set_text(e, "artifacts", news->artifacts);
 	if (news->pull)

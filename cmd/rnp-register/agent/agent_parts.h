@@ -51,7 +51,7 @@ struct lease {
 	int64_t collected; /* how often its artifacts were collected when they were sent last */
 	int64_t kept_again_ns; /* they are not looked at before */
 	bool kept_told;        /* that they cannot be sent */
-	char peers_sha256[65]; /* of the peers whose names the container has */
+	struct buf nodes;      /* what the container's list of ranks has */
 	/* SSH (lease_session.c): its program, and what that was told; directory empty: none */
 	struct process session;
 	const char *argv[12];
@@ -160,6 +160,7 @@ void lease_session_close(struct lease *l);
 /* Files that the container sees at SANDBOX_IN. */
 int lease_write_start(struct lease *l); /* before it is made */
 int lease_write_go(struct lease *l);    /* all ranks are ready */
+int lease_write_nodes(struct lease *l); /* who they are now, where that has changed */
 void lease_forget_go(struct lease *l);  /* another run will wait again */
 void lease_kick(struct lease *l);       /* whoever waits looks again */
 void lease_leave_gate(struct lease *l); /* before its file goes */

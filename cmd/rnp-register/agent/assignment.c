@@ -93,6 +93,7 @@ static int read_lease(struct assignment *a, const json_t *o)
 		json_get_i64(o, WHERE, "node_uusd_per_hour", 0, JSON_SAFE_INTEGER_MAX,
 			&a->node_uusd_per_hour) < 0 ||
 		json_opt_bool(o, WHERE, "go", &a->go) < 0 ||
+		json_opt_bool(o, WHERE, "halt", &a->halt) < 0 ||
 		read_texts(o, "gpus", a->gpus, LEASE_GPUS_MAX, &a->ngpus) < 0)
 		return -1;
 	if (!is_hex(a->cluster, LEASE_CLUSTER - 1) || !is_hex(a->booking_sha256, 64))

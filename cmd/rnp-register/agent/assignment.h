@@ -27,6 +27,7 @@ struct assignment {
 	enum lease_state state; /* as the registry sees it */
 	bool release;           /* it is to end */
 	bool go;                /* all ranks are ready: `run` begins */
+	bool halt;              /* `run` has failed on another: it is to end here, too */
 	int64_t restarts, seq, ready_ms;
 	int64_t uusd_per_hour, node_uusd_per_hour;
 	const char *gpus[LEASE_GPUS_MAX];

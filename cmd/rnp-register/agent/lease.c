@@ -239,6 +239,7 @@ static void free_lease(struct lease *l)
 	engine_log_close(&l->log);
 	lease_leave_gate(l);
 	buf_release(&l->unsent);
+	buf_release(&l->nodes);
 	json_decref(l->entry);
 	free(l->news);
 	pthread_mutex_destroy(&l->lock);

@@ -220,6 +220,41 @@ static size_t add_addresses(struct buf *out, const struct lease *l)
 	return n ? n : 1;
 }
 
+/* Appends "RANK ADDRESS TURN" for each rank whose node is ready. */
+static void add_nodes(struct buf *out, const struct lease *l)
+{
+	char address[PLACE_TEXT_MAX];
+
+	for (int rank = 0; rank < ASSIGNMENT_RANKS_MAX; rank++) {
+		const json_t *peer = l->now.peers[rank];
+		const char *state = json_string_value(json_object_get(peer, "state"));
+
+		if (!peer ||
+			(rank != l->row.rank && !(state && strcmp(state, "ready") == 0)))
+			continue;
+		assignment_address(&l->now, rank, address);
+		buf_addf(out, "%d %s %lld\n", rank, address,
+			(long long)json_integer_value(json_object_get(peer, "turn")));
+	}
+	if (!out->len)
+		buf_addf(out, "%d " ADDRESS_ALONE " %d\n", l->row.rank, l->row.turn);
+}
+
+int lease_write_nodes(struct lease *l)
+{
+	struct buf text = BUF_INIT;
+	int rc = 0;
+
+	add_nodes(&text, l);
+	if (strcmp(text.data, buf_text(&l->nodes)) != 0) {
+		rc = put_file(l, "nodes", text.data, text.len);
+		buf_reset(&l->nodes);
+		buf_add(&l->nodes, text.data, text.len);
+	}
+	buf_release(&text);
+	return rc;
+}
+
 static void add_environment(struct buf *out, const struct lease *l, const struct buf *ips,
 	size_t n)
 {
@@ -232,7 +267,10 @@ static void add_environment(struct buf *out, const struct lease *l, const struct
 	add_both(out, "NODE_IPS", "ADDRESSES", buf_text(ips));
 	snprintf(task, sizeof task, "rnp-%s", l->row.cluster);
 	add_both(out, "TASK_ID", "CLUSTER", task);
-	snprintf(text, sizeof text, "%lld", (long long)l->row.restarts);
+	/* where the others go on, a node that takes a rank is what begins again */
+	snprintf(text, sizeof text, "%lld",
+		(long long)(l->row.restarts +
+			(l->now.on_failure == ASSIGNMENT_CONTINUE ? l->row.turn : 0)));
 	add_variable(out, "RNP_", "RESTART", text);
 }
 
@@ -276,9 +314,8 @@ int lease_write_go(struct lease *l)
 	int rc = add_secrets(&env, l);
 
 	add_environment(&env, l, &ips, n);
-	buf_addc(&ips, '\n');
 	if (rc == 0)
-		rc = put_file(l, "nodes", buf_text(&ips), ips.len);
+		rc = lease_write_nodes(l);
 	if (rc == 0)
 		rc = put_file(l, "env", buf_text(&env), env.len);
 	if (rc == 0)

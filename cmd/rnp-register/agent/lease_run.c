@@ -22,7 +22,7 @@
 #define LOG_ALL_MS 20000 /* for the rest of it, at the end */
 #define PIDS_MAX   32768
 #define FILES_MAX  16384
-#define LOST_MS    2000
+#define HALTED     143 /* by SIGTERM */
 
 static int64_t since_ms(int64_t then_ns)
 {
@@ -240,24 +240,24 @@ static int go(struct lease *l)
 	return journal_put(&l->agent->journal, &l->row, NULL);
 }
 
-/* Another node has the rank of one that failed: what runs here ends, and waits for all again. */
+/* What runs here ends, and waits for all again: another node has the rank of one that failed, or
+ * the job is to be tried once more. */
 static int restart(struct lease *l)
 {
 	if (l->now.restarts <= l->row.restarts)
 		return 0;
-	l->row.restarts = l->now.restarts;
-	if (l->now.on_failure != ASSIGNMENT_RESTART)
-		return journal_put(&l->agent->journal, &l->row, NULL);
 	count(l, false);
 	lease_forget_go(l);
 	if (l->engine->ops->stop(l->engine, l->row.container, l->agent->c->grace_ms) < 0)
 		return -1;
 	sandbox_forget_exit(&l->agent->place, l->row.id);
+	/* an agent that is killed before this is written does it all again */
+	if (start(l) < 0)
+		return -1;
+	l->row.restarts = l->now.restarts;
 	l->row.gone = false;
 	l->row.exit = -1;
-	if (journal_put(&l->agent->journal, &l->row, NULL) < 0)
-		return -1;
-	return start(l);
+	return journal_put(&l->agent->journal, &l->row, NULL);
 }
 
 static int report(struct lease *l)
@@ -266,13 +266,31 @@ static int report(struct lease *l)
 	return event_say(l->agent, &l->row, LEASE_READY, NULL);
 }
 
+/* Tells how the run has ended, when all that it printed and kept is on its way. */
+static int tell_exit(struct lease *l, int code, const char *cause)
+{
+	char lost[ENGINE_CAUSE_MAX + 300] = "", artifacts[65];
+
+	l->row.exit = code;
+	l->told_ns = clock_mono_ns();
+	lease_send_log(l, true);
+	if (lease_send_artifacts(l, artifacts) < 0) {
+		snprintf(lost, sizeof lost, "%s; its artifacts could not be sent: %.200s",
+			cause, err_get()->text);
+		err_clear();
+	}
+	return event_tell(l->agent, &l->row, LEASE_READY,
+		&(struct event_news){ .cause = lost[0] ? lost : cause,
+			.artifacts = artifacts,
+			.exit = true });
+}
+
 /* The container has ended. The job's own end is told with its exit code; anything else is a failure
  * of the node. */
 static int ended(struct lease *l, const struct engine_state *s)
 {
 	int code = sandbox_exit(&l->agent->place, l->row.id);
-	char cause[ENGINE_CAUSE_MAX + 40], lost[ENGINE_CAUSE_MAX + 300] = "",
-								   artifacts[65];
+	char cause[80];
 
 	count(l, false);
 	/* the job says how it ended; a kill for want of memory it cannot survive to say */
@@ -285,23 +303,23 @@ static int ended(struct lease *l, const struct engine_state *s)
 	if (code < 0)
 		return err_set(EX_UNAVAILABLE, "%s%s", s->cause,
 			s->status == ENGINE_LOST ? "" : ", and nobody asked for that");
-	l->row.exit = code;
-	l->told_ns = clock_mono_ns();
-	if (s->oom)
-		snprintf(cause, sizeof cause, "run ended with %d: its memory was used up",
-			code);
-	else
-		snprintf(cause, sizeof cause, "run ended with %d", code);
-	lease_send_log(l, true);
-	if (lease_send_artifacts(l, artifacts) < 0) {
-		snprintf(lost, sizeof lost, "%s; its artifacts could not be sent: %.200s",
-			cause, err_get()->text);
-		err_clear();
-	}
-	return event_tell(l->agent, &l->row, LEASE_READY,
-		&(struct event_news){ .cause = lost[0] ? lost : cause,
-			.artifacts = artifacts,
-			.exit = true });
+	snprintf(cause, sizeof cause, "run ended with %d%s", code,
+		s->oom ? ": its memory was used up" : "");
+	return tell_exit(l, code, cause);
+}
+
+/* The run has failed on another rank: it ends here, too, and the container stays. */
+static int halt(struct lease *l)
+{
+	int code;
+
+	if (!l->now.halt || l->row.exit >= 0)
+		return 0;
+	count(l, false);
+	if (l->engine->ops->stop(l->engine, l->row.container, l->agent->c->grace_ms) < 0)
+		return -1;
+	code = sandbox_exit(&l->agent->place, l->row.id);
+	return tell_exit(l, code < 0 ? HALTED : code, "it was ended with the others");
 }
 
 /* What cannot be kept is told once; what a registry cannot have now it gets later. */
@@ -359,6 +377,8 @@ static int watch_once(struct lease *l)
 	if (l->row.gone)
 		lease_kick(l);
 	lease_look(l, 0);
+	if (l->row.gone && lease_write_nodes(l) < 0)
+		return -1;
 	if (since_ms(l->logged_ns) >= LOG_MS)
 		lease_send_log(l, false);
 	if (keep(l) < 0)
@@ -380,6 +400,8 @@ int lease_watch(struct lease *l)
 	while (rc == 0 && !lease_is_ending(l)) {
 		lease_session_keep(l);
 		rc = restart(l);
+		if (rc == 0)
+			rc = halt(l);
 		if (rc == 0)
 			rc = go(l);
 		if (rc == 0)

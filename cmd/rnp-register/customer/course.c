@@ -107,7 +107,7 @@ json_t *course_record(const json_t *cluster, const json_t *seconds, enum course_
 	static const char *const names[] = { "detached", "done", "failed", "ended" };
 	const json_t *nodes = json_object_get(cluster, "nodes"), *node;
 	json_t *record = json_record("rnp.launch"), *ms, *times = json_object(), *kept;
-	int64_t gpu_ms = 0, turns = 0;
+	int64_t gpu_ms = 0;
 	int code = code_of(nodes);
 	const char *state;
 	size_t i;
@@ -117,11 +117,9 @@ json_t *course_record(const json_t *cluster, const json_t *seconds, enum course_
 		code > 0           ? COURSE_FAILED :
 				     COURSE_ENDED;
 	*exit_code = code > 0 ? code : 0;
-	json_array_foreach((json_t *)nodes, i, node) {
+	json_array_foreach((json_t *)nodes, i, node)
 		gpu_ms += whole(node, "ready_ms", 0) *
 			(int64_t)json_array_size(json_object_get(node, "gpus"));
-		turns += whole(node, "turn", 0) > 0;
-	}
 	kept = artifacts_of(nodes);
 	json_object_foreach((json_t *)seconds, state, ms)
 		json_set_i64(times, state, json_integer_value(ms) / 1000);
@@ -133,7 +131,7 @@ json_t *course_record(const json_t *cluster, const json_t *seconds, enum course_
 		json_set_i64(record, "exit", code);
 	json_set_i64(record, "gpu_seconds", gpu_ms / 1000);
 	json_set_i64(record, "uusd", whole(cluster, "spent_uusd", 0));
-	json_set_i64(record, "restarts", turns);
+	json_set_i64(record, "restarts", whole(cluster, "restarts", 0));
 	if (json_array_size(kept))
 		json_set(record, "artifacts", json_incref(kept));
 	json_decref(kept);

@@ -189,6 +189,7 @@ struct signed_time {
 	int64_t begin_ms; /* 0: its time does not count */
 	bool closing;     /* it ends with its next event */
 	bool exited;
+	int64_t restarts; /* how often the registry has said that run begins again */
 	enum node_state ranks[64]; /* as the events so far have them */
 };
 
@@ -241,9 +242,11 @@ static void note_state(const struct checker *c, const json_t *event,
 		(state != NODE_READY || json_object_get(event, "node") ||
 			t->ranks[rank] == NODE_READY))
 		t->ranks[rank] = (enum node_state)state;
-	/* all begin anew with who comes, unless they go on */
-	if (state == NODE_REPLACED && !goes_on(c))
+	if (!json_object_get(event, "node") &&
+		number_of(event, "restarts", 0) > t->restarts) {
+		t->restarts = number_of(event, "restarts", 0);
 		t->exited = false;
+	}
 }
 
 static bool note_event(struct checker *c, const json_t *event, const struct line *l,
@@ -264,7 +267,9 @@ static bool note_event(struct checker *c, const json_t *event, const struct line
 	if (own && t->closing)
 		count(c, l, t, own);
 	note_state(c, event, t);
-	t->exited = t->exited || (own && json_object_get(event, "exit"));
+	t->exited = t->exited ||
+		(own && json_object_get(event, "exit") &&
+			number_of(event, "restarts", t->restarts) == t->restarts);
 	count(c, l, t, own);
 	return true;
 }

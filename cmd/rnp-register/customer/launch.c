@@ -19,14 +19,18 @@
 #define WISHES_MAX  64
 #define TRIES       3
 
-/* What a node cannot do yet is refused before anything is sent. */
+/* What would mean nothing is refused before anything is sent. */
 static int check_task(const struct jobfile *job)
 {
 	const json_t *task = job->task;
 
-	if (json_object_get(task, "autostop") || json_object_get(task, "recovery"))
+	if (!json_object_get(task, "autostop"))
+		return 0;
+	/* whoever waits for logins is idle for nobody but his customer */
+	if (!json_object_get(task, "run_sha256"))
 		return err_set(EX_DATAERR,
-			"autostop and job_recovery cannot be launched yet: --drop leaves them out");
+			"autostop: without run the nodes wait for logins, and nobody knows when you are done; write deadline: 2h, or end it with rnp-register release");
+	prog_info("autostop: the nodes are released as soon as run has ended");
 	return 0;
 }
 
@@ -148,7 +152,7 @@ out:
 static json_t *begin_booking(const struct launch *l, const json_t *task)
 {
 	static const char *const copied[] = { "name", "on_node_failure", "budget_uusd",
-		"deadline", "artifacts" };
+		"deadline", "artifacts", "recovery" };
 	json_t *b = json_record("rnp.booking"), *keys;
 
 	for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) {
@@ -327,6 +331,7 @@ int launch_book(const struct launch *l, const struct jobfile *job, char cluster[
 	if (!proposal)
 		return -1;
 	booking = begin_booking(l, job->task);
+	offer_set_replacement(booking, proposal);
 	image = json_object_get(json_object_get(proposal, "request"), "image");
 	if (image)
 		json_set(booking, "image", json_incref((json_t *)image));

@@ -93,6 +93,39 @@ int offer_check(const json_t *proposal, const json_t *wish)
 	return 0;
 }
 
+/* The dearest of these that costs no more than that; -1: there is none. */
+static int64_t dearest(const json_t *nodes, int64_t most)
+{
+	const json_t *node;
+	int64_t found = -1;
+	size_t i;
+
+	json_array_foreach((json_t *)nodes, i, node) {
+		int64_t uusd = whole(node, "uusd_per_hour", INT64_MAX);
+
+		if (uusd <= most && uusd > found)
+			found = uusd;
+	}
+	return found;
+}
+
+void offer_set_replacement(json_t *booking, const json_t *proposal)
+{
+	const json_t *wish = json_object_get(proposal, "request");
+	const char *on_failure = json_string_value(
+		json_object_get(booking, "on_node_failure"));
+	const json_t *nodes = json_object_get(offer_first(proposal), "nodes");
+	int64_t most = dearest(nodes, JSON_SAFE_INTEGER_MAX), limit, uusd;
+
+	if (most < 0 || (on_failure && strcmp(on_failure, "end") == 0))
+		return;
+	most += most / 2;
+	limit = whole(wish, "max_uusd_per_hour", INT64_MAX) / whole(wish, "nodes", 1);
+	uusd = dearest(json_object_get(proposal, "spares"), most < limit ? most : limit);
+	if (uusd >= 0)
+		json_set_i64(booking, "replace_uusd_per_hour", uusd);
+}
+
 size_t offer_choose(const json_t *const *proposals, size_t n, bool in_order)
 {
 	size_t best = n;

@@ -20,6 +20,11 @@ int offer_check(const json_t *proposal, const json_t *wish);
 const json_t *offer_first(const json_t *proposal);
 int64_t offer_uusd_per_hour(const json_t *proposal);
 
+/* Sets what a node in place of one that failed may cost (replace_uusd_per_hour): as much as the
+ * dearest spare of the proposal that is not above the job's limit, nor above one and a half of the
+ * dearest node that is booked. Nothing where there is none, or where a failure is to end it. */
+void offer_set_replacement(json_t *booking, const json_t *proposal);
+
 /* Which of n proposals is taken: the first that has an offer, or the one whose offer is cheapest;
  * of equals the first. Returns n where none has one. */
 size_t offer_choose(const json_t *const *proposals, size_t n, bool in_order);

@@ -21,17 +21,34 @@
 struct sums {
 	enum node_state states[256];
 	size_t n;
+	int ready, rank, waited,
+		last_waits;  /* ranks that run has to wait for, see add_rank */
 	int64_t live_uusd;   /* per hour, of those with a lease */
 	int64_t ready_uusd;  /* per hour, of those that are charged */
 	int64_t unread_uusd; /* what those may cost since they were last read, at most */
 	int64_t now_ms;
 	struct market *m;
+	bool go_on; /* where one has failed */
 };
+
+/* The newest node of each rank counts: they come in this order. Who is released is not waited for,
+ * nor who failed where the others go on. */
+static void add_rank(struct sums *s, const struct member_row *w)
+{
+	if (w->rank == s->rank)
+		s->waited -= s->last_waits;
+	s->rank = w->rank;
+	s->last_waits = w->state != NODE_READY && w->state != NODE_RELEASED &&
+		!(w->state == NODE_FAILED && s->go_on);
+	s->waited += s->last_waits;
+	s->ready += w->state == NODE_READY;
+}
 
 static int add_member(void *ctx, struct member_row *w)
 {
 	struct sums *s = ctx;
 
+	add_rank(s, w);
 	if (s->n < sizeof s->states / sizeof *s->states)
 		s->states[s->n++] = w->state;
 	if (node_state_live(w->state)) {
@@ -52,7 +69,10 @@ static int add_member(void *ctx, struct member_row *w)
 static int sum_up(struct market *m, const struct cluster_row *c, int64_t now_ms,
 	struct sums *s)
 {
-	*s = (struct sums){ .now_ms = now_ms, .m = m };
+	*s = (struct sums){ .now_ms = now_ms,
+		.m = m,
+		.rank = -1,
+		.go_on = c->on_failure == ON_FAILURE_CONTINUE };
 	return members_each(&m->rows, c->id, add_member, s);
 }
 
@@ -164,6 +184,8 @@ static int settle(struct market *m, struct cluster_row *c, const char *cause,
 	c->live = node_state_live(c->state);
 	if (c->state != before)
 		snprintf(c->cause, sizeof c->cause, "%s", cause);
+	if (c->run == RUN_WAITS && s.ready && !s.waited)
+		c->run = RUN_ON;
 	if (c->state == NODE_READY && !c->ends_ms)
 		c->ends_ms = now_ms + c->hours * MARKET_HOUR_MS;
 	if (hold_of(m, c, &s) < 0 || find_ending(m, c, &s, &e) < 0)
@@ -191,6 +213,8 @@ static char *own_event(struct market *m, const struct cluster_row *c,
 	json_set_text(event, "cause", cause);
 	if (w->ready_ms)
 		json_set_i64(event, "ready_ms", w->ready_ms);
+	if (c->restarts)
+		json_set_i64(event, "restarts", c->restarts);
 	market_sign(m->g, &text, event);
 	return buf_take(&text);
 }

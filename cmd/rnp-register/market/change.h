@@ -36,6 +36,14 @@ int change_replace(struct market *m, struct cluster_row *c, struct member_row *w
 int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
 	const char *cause, int64_t now_ms);
 
+/* The run of a rank has ended, as its row says. An error ends it on all; when it has ended on all
+ * it begins again, if that is wished for, or the cluster is released (run.c). */
+int change_run_ended(struct market *m, struct cluster_row *c, int64_t now_ms);
+
+/* run begins again on all ranks as soon as all are ready. Writes no row of the cluster: a change
+ * follows. */
+int change_run_again(struct market *m, struct cluster_row *c);
+
 /* Something is due by c->due_ms: a warning, or its end. */
 int change_due(struct market *m, struct cluster_row *c, int64_t now_ms);
 

@@ -39,7 +39,7 @@ static void set_words(json_t *to, const char *key, const char *text)
 
 struct shown {
 	json_t *nodes;
-	int64_t uusd_per_hour;
+	int64_t uusd_per_hour, turns;
 	const char *cluster; /* its name */
 };
 
@@ -72,6 +72,7 @@ static int show_member(void *ctx, struct member_row *w)
 	set_count(one, "bytes", w->bytes);
 	set_count(one, "bytes_total", w->bytes_total);
 	json_push(s->nodes, one);
+	s->turns += w->turn > 0;
 	if (node_state_live(w->state))
 		s->uusd_per_hour += w->uusd_per_hour;
 	return 0;
@@ -95,6 +96,9 @@ int cluster_write(struct registry *g, struct rows *r, const struct cluster_row *
 	json_set_text(record, "state", node_state_names[c->state]);
 	set_words(record, "cause", c->cause);
 	json_set(record, "nodes", s.nodes);
+	/* where the others go on, a node that takes a rank is what begins again */
+	set_count(record, "restarts",
+		c->restarts + (c->on_failure == ON_FAILURE_CONTINUE ? s.turns : 0));
 	json_set_i64(record, "uusd_per_hour", s.uusd_per_hour);
 	json_set_i64(record, "spent_uusd", c->spent_uusd);
 	json_set_i64(record, "held_uusd", c->held_uusd);
@@ -103,6 +107,23 @@ int cluster_write(struct registry *g, struct rows *r, const struct cluster_row *
 	market_sign(g, out, record);
 	buf_addc(out, '\n');
 	return 0;
+}
+
+json_t *cluster_booking(struct rows *r, int64_t cluster)
+{
+	sqlite3_stmt *q = rows_get(r, ROWS_CLUSTER_BODY);
+	json_t *booking = NULL;
+	const char *text;
+
+	if (!q)
+		return NULL;
+	store_bind(q, "i", cluster);
+	if (store_step(r->s, q) == 1) {
+		text = store_text(q, 0);
+		booking = json_parse_object(text, strlen(text), "booking");
+	}
+	sqlite3_reset(q);
+	return booking;
 }
 
 /* --- reads ------------------------------------------------------------------------------------ */

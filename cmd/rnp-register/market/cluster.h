@@ -8,6 +8,9 @@
 int cluster_write(struct registry *g, struct rows *r, const struct cluster_row *c,
 	struct buf *out);
 
+/* The booking as its customer signed it: a new reference, or NULL with err_set. */
+json_t *cluster_booking(struct rows *r, int64_t cluster);
+
 /* Finds a cluster that belongs to the caller. Returns 1; or 0 or -1 with reply filled: 404, also
  * where it is somebody else's, or 503. */
 int cluster_of_caller(struct registry *g, struct rows *r, struct httpd_reply *reply,

@@ -28,7 +28,7 @@ struct arriving {
 	struct market_record record;
 	const char *cluster;
 	int64_t rank, seq;
-	int64_t ready_ms, exit, bytes, bytes_total; /* -1: not said */
+	int64_t ready_ms, exit, restarts, bytes, bytes_total; /* -1: not said */
 	const char *cause, *address, *ssh, *artifacts;
 	enum node_state to;
 	/* out */
@@ -58,37 +58,6 @@ static int pull(struct market *m, struct cluster_row *c, struct member_row *w,
 		m->g->config.challenge_every_ms ? "its devices are proven" :
 						  "this registry issues no challenges",
 		NULL, now_ms);
-}
-
-/* One rank's run has ended: with an error all end; else when all have. */
-struct ended {
-	bool others_run;
-};
-
-static int note_run(void *ctx, struct member_row *w)
-{
-	struct ended *e = ctx;
-
-	e->others_run = e->others_run || (node_state_live(w->state) && w->exit < 0);
-	return 0;
-}
-
-static int end_run(struct market *m, struct cluster_row *c, const struct arriving *a,
-	int64_t now_ms)
-{
-	struct ended e = { false };
-	char cause[CAUSE_MAX];
-
-	if (a->exit < 0)
-		return 0;
-	if (members_each(&m->rows, c->id, note_run, &e) < 0)
-		return -1;
-	if (a->exit == 0 && e.others_run)
-		return 0;
-	snprintf(cause, sizeof cause,
-		a->exit ? "run of rank %d ended with %d" : "run has ended on all ranks",
-		(int)a->rank, (int)a->exit);
-	return change_release(m, c, -1, cause, now_ms);
 }
 
 /* Whether it only says how far something is, a moment after the last such word: the numbers are
@@ -123,8 +92,11 @@ static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 		w->bytes = a->bytes;
 	if (a->bytes_total >= 0)
 		w->bytes_total = a->bytes_total;
+	/* of a run that was before this one it says nothing */
+	if (a->restarts >= 0 && a->restarts != c->restarts)
+		a->exit = -1;
 	if (a->exit >= 0)
-		w->exit = a->exit;
+		w->exit = a->exit && c->run == RUN_FAILS ? EXIT_WITH : a->exit;
 	/* a last reading may cross our wish that it be released */
 	if (w->state == NODE_RELEASING && to == NODE_READY)
 		to = NODE_RELEASING;
@@ -142,7 +114,7 @@ static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 		supply_to_prove(m->supply, w->node);
 		registry_challenge_within(m->g, w->node, 0);
 	}
-	return end_run(m, c, a, now_ms);
+	return a->exit < 0 ? 0 : change_run_ended(m, c, now_ms);
 }
 
 static int event_job(struct market *m, void *ctx)
@@ -222,7 +194,7 @@ static int read_event(struct arriving *a)
 	const char *to = NULL;
 
 	a->cause = "";
-	a->ready_ms = a->exit = a->bytes = a->bytes_total = -1;
+	a->ready_ms = a->exit = a->restarts = a->bytes = a->bytes_total = -1;
 	if (json_get_text(e, "body", "cluster", &a->cluster) < 0 ||
 		json_get_i64(e, "body", "rank", 0, 63, &a->rank) < 0 ||
 		json_get_i64(e, "body", "seq", 1, JSON_SAFE_INTEGER_MAX, &a->seq) < 0 ||
@@ -234,6 +206,8 @@ static int read_event(struct arriving *a)
 		json_opt_i64(e, "body", "ready_ms", 0, JSON_SAFE_INTEGER_MAX,
 			&a->ready_ms) < 0 ||
 		json_opt_i64(e, "body", "exit", 0, 255, &a->exit) < 0 ||
+		json_opt_i64(e, "body", "restarts", 0, JSON_SAFE_INTEGER_MAX,
+			&a->restarts) < 0 ||
 		json_opt_i64(e, "body", "bytes", 0, JSON_SAFE_INTEGER_MAX, &a->bytes) <
 			0 ||
 		json_opt_i64(e, "body", "bytes_total", 0, JSON_SAFE_INTEGER_MAX,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/rnp-register/market/change.h"
+#include "cmd/rnp-register/market/cluster.h"
 #include "cmd/rnp-register/market/supply.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -90,36 +91,25 @@ static int try_spare(struct market *m, struct cluster_row *c, struct member_row 
 	snprintf(cause, sizeof cause, "another node takes its rank: %s", fresh.node);
 	if (change_move(m, c, w, NODE_REPLACED, cause, NULL, now_ms) < 0)
 		return -1;
-	snprintf(cause, sizeof cause, "in place of %s", w->node);
-	/* also who was done begins anew */
-	if (c->on_failure == ON_FAILURE_RESTART &&
-		rows_run(&m->rows, ROWS_MEMBERS_AGAIN, "i", c->id) < 0)
+	/* others that go on need not begin again */
+	if ((c->run == RUN_FAILS ||
+		    (c->run == RUN_ON && c->on_failure != ON_FAILURE_CONTINUE)) &&
+		change_run_again(m, c) < 0)
 		return -1;
+	snprintf(cause, sizeof cause, "in place of %s", w->node);
 	return change_move(m, c, &fresh, NODE_RESERVED, cause, NULL, now_ms) < 0 ? -1 : 1;
 }
 
 int change_replace(struct market *m, struct cluster_row *c, struct member_row *w,
 	bool look, int64_t now_ms)
 {
-	sqlite3_stmt *q = rows_get(&m->rows, ROWS_CLUSTER_BODY);
-	json_t *booking = NULL;
+	json_t *booking = cluster_booking(&m->rows, c->id);
 	const json_t *spare, *spares;
 	size_t i;
-	int rc;
+	int rc = 0;
 
-	if (!q)
-		return -1;
-	store_bind(q, "i", c->id);
-	rc = store_step(m->rows.s, q);
-	if (rc == 1) {
-		const char *text = store_text(q, 0);
-
-		booking = json_parse_object(text, strlen(text), "booking");
-	}
-	sqlite3_reset(q);
 	if (!booking)
 		return -1;
-	rc = 0;
 	spares = json_object_get(json_object_get(booking, "proposal"), "spares");
 	json_array_foreach(spares, i, spare) {
 		rc = try_spare(m, c, w, spare, look, now_ms);
@@ -130,6 +120,26 @@ int change_replace(struct market *m, struct cluster_row *c, struct member_row *w
 	return rc;
 }
 
+struct left {
+	int n;
+};
+
+static int count_left(void *ctx, struct member_row *w)
+{
+	((struct left *)ctx)->n += node_state_live(w->state);
+	return 0;
+}
+
+/* One is gone and has no successor: what waited for it waits no more. */
+static int others_go(struct market *m, struct cluster_row *c, int64_t now_ms)
+{
+	struct left left = { 0 };
+
+	if (members_each(&m->rows, c->id, count_left, &left) < 0)
+		return -1;
+	return left.n ? change_run_ended(m, c, now_ms) : 0;
+}
+
 int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
 	const char *cause, int64_t now_ms)
 {
@@ -138,8 +148,10 @@ int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
 
 	if (c->on_failure != ON_FAILURE_END || w->leaves)
 		rc = change_replace(m, c, w, false, now_ms);
-	if (rc || c->on_failure == ON_FAILURE_CONTINUE)
+	if (rc)
 		return rc < 0 ? -1 : 0;
+	if (c->on_failure == ON_FAILURE_CONTINUE)
+		return others_go(m, c, now_ms);
 	snprintf(text, sizeof text, "rank %d %s%s: %.300s", w->rank,
 		w->state == NODE_FAILED ? "has failed" : "is released",
 		c->on_failure == ON_FAILURE_END && !w->leaves ? "" :

@@ -139,6 +139,12 @@ static const char *const steps[] = {
 	"ALTER TABLE actions ADD COLUMN why TEXT NOT NULL DEFAULT '';",
 	/* the event by which its node said what it kept last */
 	"ALTER TABLE members ADD COLUMN kept TEXT NOT NULL DEFAULT '';",
+	/* those that are here already run, or wait for all of their ranks */
+	"ALTER TABLE clusters ADD COLUMN run INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE clusters ADD COLUMN restarts INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE clusters ADD COLUMN errors INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE clusters SET run = state = 4, restarts = "
+	"(SELECT count(*) FROM members WHERE cluster = clusters.id AND turn > 0);",
 	NULL,
 };
 
@@ -147,7 +153,8 @@ const struct store_module market_tables = { "market", steps };
 #define CLUSTER                                                                  \
 	"SELECT id, cluster, customer, booking, cause, state, live, booked_ms, " \
 	"hours, ends_ms, deadline_ms, seq, spent_uusd, held_uusd, limit_uusd, "  \
-	"replace_uusd, on_failure, warned, due_ms FROM clusters WHERE "
+	"replace_uusd, on_failure, warned, due_ms, run, restarts, errors "       \
+	"FROM clusters WHERE "
 #define MEMBER                                                                        \
 	"SELECT id, cluster, rank, turn, node, quote, gpus, cause, address, ssh, "    \
 	"state, since_ms, heard_ms, uusd_per_hour, node_uusd_per_hour, ready_at_ms, " \
@@ -170,7 +177,7 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_CLUSTER_UPDATE] =
 		"UPDATE clusters SET cause = ?, state = ?, live = ?, hours = ?, "
 		"ends_ms = ?, seq = ?, spent_uusd = ?, held_uusd = ?, limit_uusd = ?, "
-		"warned = ?, due_ms = ? WHERE id = ?",
+		"warned = ?, due_ms = ?, run = ?, restarts = ?, errors = ? WHERE id = ?",
 	[ROWS_CLUSTER_BODY] = "SELECT body FROM clusters WHERE id = ?",
 	[ROWS_MEMBERS_OF] = MEMBER "cluster = ? ORDER BY rank, turn",
 	[ROWS_MEMBER_BY_RANK] = MEMBER
@@ -195,7 +202,7 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_MEMBERS_COUNT] =
 		"UPDATE members SET counted_ms = counted_ms + iif(counting_ms > 0, "
 		"?2 - counting_ms, 0), counting_ms = iif(counting_ms > 0, 0, ?2) "
-		"WHERE cluster = ?1 AND (counting_ms > 0) <> (state = 4 AND exit < 0 AND "
+		"WHERE cluster = ?1 AND (counting_ms > 0) <> (state = 4 AND exit = -1 AND "
 		"(?3 OR (?4 AND counting_ms > 0)))",
 	/* of one rank (?3), or of all: -1 */
 	[ROWS_MEMBERS_LEAVE] =
@@ -324,6 +331,9 @@ void cluster_read(sqlite3_stmt *q, struct cluster_row *c)
 		.on_failure = (enum on_failure)sqlite3_column_int(q, 16),
 		.warned = sqlite3_column_int(q, 17),
 		.due_ms = sqlite3_column_int64(q, 18),
+		.run = (enum run_state)sqlite3_column_int(q, 19),
+		.restarts = sqlite3_column_int64(q, 20),
+		.errors = sqlite3_column_int64(q, 21),
 	};
 	TEXT(c->name, 1);
 	TEXT(c->customer, 2);
@@ -459,10 +469,10 @@ int cluster_update(struct rows *r, const struct cluster_row *c)
 {
 	return rows_run(r, ROWS_CLUSTER_UPDATE,
 		"t"
-		"iiiiiiiiiii",
+		"iiiiiiiiiiiiii",
 		c->cause, (int64_t)c->state, (int64_t)c->live, c->hours, c->ends_ms,
 		c->seq, c->spent_uusd, c->held_uusd, c->limit_uusd, (int64_t)c->warned,
-		c->due_ms, c->id);
+		c->due_ms, (int64_t)c->run, c->restarts, c->errors, c->id);
 }
 
 int member_insert(struct rows *r, struct member_row *w)
@@ -476,7 +486,7 @@ int member_insert(struct rows *r, struct member_row *w)
 		    w->uusd_per_hour, w->node_uusd_per_hour) < 0)
 		return -1;
 	w->id = sqlite3_last_insert_rowid(r->s->db);
-	w->exit = -1;
+	w->exit = EXIT_NONE;
 	return 0;
 }
 

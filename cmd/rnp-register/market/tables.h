@@ -19,6 +19,13 @@ extern const struct store_module market_tables;
 
 enum on_failure { ON_FAILURE_RESTART, ON_FAILURE_CONTINUE, ON_FAILURE_END };
 
+/* `run` of a cluster: it begins on all ranks at once, and an error on one ends it on all. */
+enum run_state { RUN_WAITS, RUN_ON, RUN_FAILS };
+
+/* In place of an exit code: the run has not ended, or it was ended because another's failed. */
+#define EXIT_NONE (-1)
+#define EXIT_WITH (-2)
+
 struct cluster_row {
 	int64_t id;
 	char name[CLUSTER_NAME_MAX], customer[KEY_ADDRESS_MAX], booking[65];
@@ -34,6 +41,9 @@ struct cluster_row {
 	int64_t replace_uusd; /* a replacement's price; -1: as the node before */
 	enum on_failure on_failure;
 	int warned; /* minutes, see market_warning */
+	enum run_state run;
+	int64_t restarts; /* how often run has begun again */
+	int64_t errors;   /* how often of these because it had failed by itself */
 };
 
 struct member_row {
@@ -53,7 +63,7 @@ struct member_row {
 	int64_t counted_ms, counting_ms;
 	int64_t charged_uusd;
 	int64_t node_seq; /* the last number of its own events */
-	int64_t exit;     /* -1: its run has not ended */
+	int64_t exit;     /* of its run; EXIT_NONE, EXIT_WITH */
 	int64_t bytes, bytes_total;
 	bool leaves; /* once it is released another is to have its rank */
 };

@@ -22,7 +22,6 @@ struct peers {
 	struct rows *rows;
 	json_t *list;
 	const char *cluster; /* its name */
-	int64_t restarts;    /* how often a node took another's rank */
 };
 
 static int add_peer(void *ctx, struct member_row *w)
@@ -30,7 +29,6 @@ static int add_peer(void *ctx, struct member_row *w)
 	struct peers *p = ctx;
 	json_t *one;
 
-	p->restarts += w->turn > 0;
 	if (!node_state_live(w->state))
 		return 0;
 	one = json_object();
@@ -42,27 +40,6 @@ static int add_peer(void *ctx, struct member_row *w)
 	reach_set_places(one, p->cluster, w);
 	json_push(p->list, one);
 	return reach_set_listing(p->rows, one, w->node);
-}
-
-/* Sets the booking as its customer signed it. */
-static int set_booking(struct rows *rows, json_t *to, int64_t cluster)
-{
-	sqlite3_stmt *q = rows_get(rows, ROWS_CLUSTER_BODY);
-	const char *text;
-	json_t *booking;
-	int rc;
-
-	if (!q)
-		return -1;
-	store_bind(q, "i", cluster);
-	rc = store_step(rows->s, q);
-	text = rc == 1 ? store_text(q, 0) : "";
-	booking = rc == 1 ? json_parse_object(text, strlen(text), "booking") : NULL;
-	sqlite3_reset(q);
-	if (!booking)
-		return -1;
-	json_set(to, "booking", booking);
-	return 0;
 }
 
 /* Sets the event by which a node said what it kept of this rank last: its word, not ours. */
@@ -108,27 +85,30 @@ static int add_work(struct rows *rows, const struct member_row *w, json_t *list)
 {
 	json_t *one = json_object(), *peers = json_array();
 	struct cluster_row c;
-	struct peers p = { rows, peers, c.name, 0 };
+	struct peers p = { rows, peers, c.name };
 	int rc = cluster_by_id(rows, w->cluster, &c);
+	json_t *booking = rc == 1 ? cluster_booking(rows, c.id) : NULL;
 
 	set_lease(one, w);
 	if (rc == 1 &&
-		(members_each(rows, c.id, add_peer, &p) < 0 ||
-			set_booking(rows, one, c.id) < 0 || set_kept(rows, one, w) < 0))
+		(!booking || members_each(rows, c.id, add_peer, &p) < 0 ||
+			set_kept(rows, one, w) < 0))
 		rc = -1;
 	if (rc == 1) {
+		json_set(one, "booking", json_incref(booking));
 		json_set_text(one, "cluster", c.name);
 		json_set_text(one, "customer", c.customer);
 		json_set_text(one, "booking_sha256", c.booking);
 		json_set(one, "peers", json_incref(peers));
-		json_set_i64(one, "restarts", p.restarts);
-		/* all who have a lease are ready: run begins */
-		json_set_bool(one, "go", c.state == NODE_READY);
+		json_set_i64(one, "restarts", c.restarts);
+		json_set_bool(one, "go", c.run == RUN_ON);
+		json_set_bool(one, "halt", c.run == RUN_FAILS);
 		json_set_i64(one, "limit_uusd", c.limit_uusd);
 		if (c.ends_ms)
 			json_set_time(one, "ends_at", c.ends_ms);
 		json_push(list, json_incref(one));
 	}
+	json_decref(booking);
 	json_decref(peers);
 	json_decref(one);
 	return rc < 0 ? -1 : 0;

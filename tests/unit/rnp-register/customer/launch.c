@@ -94,7 +94,7 @@ static void check_ends(void)
 		  "{\"rank\":0,\"exit\":0},{\"rank\":1,\"exit\":9}]}",
 		COURSE_FAILED, 9, 0, 0);
 	/* what a node said that was replaced does not count */
-	check_end("{\"cluster\":\"c\",\"state\":\"released\",\"nodes\":["
+	check_end("{\"cluster\":\"c\",\"state\":\"released\",\"restarts\":1,\"nodes\":["
 		  "{\"rank\":0,\"exit\":137},{\"rank\":0,\"turn\":1,\"exit\":0}]}",
 		COURSE_DONE, 0, 0, 1);
 	check_end("{\"cluster\":\"c\",\"state\":\"failed\",\"nodes\":[{\"rank\":0}]}",
