@@ -1,12 +1,13 @@
 /* bookings.c - benchmark: a market under customers who race, and under those who wait. Prints
  * rnp.bench records; exit 1 when a device is let twice.
  *
- *   bookings [GPUS] [CLIENTS] [WAITING]     default 20000, 8, 1000
+ *   bookings [GPUS] [CLIENTS] [WAITING] [BEATS]     default 20000, 64, 1000, 1000
  *
- * Bookings: nodes of 8 GPUs, sold one at a time; every GPU is booked by two customers, who send at
- * the same time over CLIENTS connections. Signatures are made before the clock starts, also those
- * of the proposals: the registry's key is ours. A booking counts when it is answered, which is
- * after its commit is on disk.
+ * Meanwhile the nodes send BEATS heartbeats a second.
+ * Bookings: nodes of 8 GPUs, sold one at a time; of a half of the GPUs each is booked by a
+ * customer, of the other half by two, who send at the same time over CLIENTS connections.
+ * Signatures are made before the clock starts, also those of the proposals: the registry's key is
+ * ours. A booking counts when it is answered, which is after its commit is on disk.
  * Long polls: WAITING requests wait for news of other clusters while events of one arrive; measured
  * is the time from sending the event to the answer of whoever waits for it.
  *
@@ -51,7 +52,7 @@
 	"b855"
 
 static char dir[256], program[512];
-static int port, gpus = 20000, clients = 8, waiting = 1000;
+static int port, gpus = 20000, clients = 64, waiting = 1000, beats = 1000;
 static struct key registry_key = KEY_INIT, *customers;
 static pid_t server;
 
@@ -405,23 +406,49 @@ static const struct key *racer_of(int gpu, int side)
 	return &customers[2 * (gpu / RACE_GPUS) + side];
 }
 
-static void run_race(void)
+/* Makes the requests for GPUs from first on: of each one, or two that stand side by side and go to
+ * two connections. */
+static void make_requests(struct buf *out, int n, int first, int sides)
 {
-	int n = 2 * gpus, booked = 0, taken = 0, other = 0;
+	for (int i = 0; i < n; i++) {
+		int gpu = first + i / sides;
+		struct key k = KEY_INIT;
+
+		make_key(&k, 100 + gpu / NODE_GPUS);
+		add_post(&out[i], "/v1/bookings",
+			booking_of(racer_of(gpu, i % sides), proposal_for(&k, gpu)));
+		key_release(&k);
+	}
+}
+
+static void report_race(const char *name, double rate, double *took_ns, int n,
+	double cpu_ns, int taken)
+{
+	char test[64];
+	double p99;
+
+	report(name, "1/s", &rate, 1, taken);
+	cpu_ns /= n;
+	snprintf(test, sizeof test, "%s_cpu", name);
+	report(test, "ns", &cpu_ns, 1, -1);
+	qsort(took_ns, (size_t)n, sizeof *took_ns, by_value);
+	p99 = took_ns[n * 99 / 100];
+	snprintf(test, sizeof test, "%s_took", name);
+	report(test, "ns", took_ns, n, -1);
+	snprintf(test, sizeof test, "%s_p99", name);
+	report(test, "ns", &p99, 1, -1);
+}
+
+/* So many GPUs from first on are booked by one customer each, or by two who race. */
+static void run_race(const char *name, int first, int many, int sides)
+{
+	int n = sides * many, booked = 0, taken = 0, other = 0;
 	struct buf *requests = xcalloc((size_t)n, sizeof *requests);
-	double *took_ns = xcalloc((size_t)n, sizeof *took_ns), rate, p99, cpu_ns;
+	double *took_ns = xcalloc((size_t)n, sizeof *took_ns), cpu_ns, rate;
 	struct racer *racers = xcalloc((size_t)clients, sizeof *racers);
 	int64_t start;
 
-	for (int i = 0; i < n; i++) {
-		struct key k = KEY_INIT;
-
-		/* the two of one GPU stand side by side, and go to two connections */
-		make_key(&k, 100 + i / 2 / NODE_GPUS);
-		add_post(&requests[i], "/v1/bookings",
-			booking_of(racer_of(i / 2, i % 2), proposal_for(&k, i / 2)));
-		key_release(&k);
-	}
+	make_requests(requests, n, first, sides);
 	cpu_ns = (double)server_ns();
 	start = clock_mono_ns();
 	for (int i = 0; i < clients; i++) {
@@ -438,16 +465,11 @@ static void run_race(void)
 		other += racers[i].other;
 	}
 	rate = booked / ((double)(clock_mono_ns() - start) / 1e9);
-	report("bookings", "1/s", &rate, 1, taken);
-	cpu_ns = ((double)server_ns() - cpu_ns) / n;
-	report("booking_cpu", "ns", &cpu_ns, 1, -1);
-	qsort(took_ns, (size_t)n, sizeof *took_ns, by_value);
-	p99 = took_ns[n * 99 / 100];
-	report("booking", "ns", took_ns, n, -1);
-	report("booking_p99", "ns", &p99, 1, -1);
-	if (booked != gpus || other ||
-		count("SELECT count(*) FROM leases WHERE to_ms IS NULL") != gpus ||
-		count("SELECT count(DISTINCT device) FROM leases") != gpus) {
+	report_race(name, rate, took_ns, n, (double)server_ns() - cpu_ns, taken);
+	if (booked != many || other ||
+		count("SELECT count(*) FROM leases WHERE to_ms IS NULL") !=
+			first + many ||
+		count("SELECT count(DISTINCT device) FROM leases") != first + many) {
 		fprintf(stderr,
 			"bookings: %d booked, %d taken, %d other: not each GPU once\n",
 			booked, taken, other);
@@ -458,6 +480,41 @@ static void run_race(void)
 	free(requests);
 	free(took_ns);
 	free(racers);
+}
+
+/* --- heartbeats ------------------------------------------------------------------------------- */
+
+#define BEATERS 16
+
+static atomic_bool beating_over;
+static atomic_llong beaten;
+
+/* Sends its share of the heartbeats, from nodes in turn. */
+static void *keep_beating(void *arg)
+{
+	/* its own nodes, so that each one's come in order */
+	int first = (int)(intptr_t)arg, nodes = gpus / NODE_GPUS / BEATERS * BEATERS,
+	    fd = open_connection();
+	int64_t next_ns = clock_mono_ns();
+
+	for (int i = first; !beating_over; i += BEATERS) {
+		struct key k = KEY_INIT;
+		json_t *r;
+		int64_t now_ns = clock_mono_ns();
+
+		if (next_ns > now_ns)
+			usleep((useconds_t)((next_ns - now_ns) / 1000));
+		next_ns += INT64_C(1000000000) * BEATERS / beats;
+		make_key(&k, 100 + i % nodes);
+		r = of_node("rnp.heartbeat", &k);
+		json_object_update_new(r,
+			json_pack("{s:i,s:s}", "interval_s", 3600, "state", "idle"));
+		post(fd, "/v1/heartbeats", signed_by(r, &k));
+		key_release(&k);
+		beaten++;
+	}
+	close(fd);
+	return NULL;
 }
 
 /* --- long polls ------------------------------------------------------------------------------- */
@@ -665,6 +722,9 @@ int main(int argc, char **argv)
 {
 	const char *tmp = getenv("TMPDIR"), *build = getenv("RNP_BUILD");
 	struct rlimit files = { 0 };
+	pthread_t beaters[BEATERS];
+	int64_t start;
+	double rate;
 	int status;
 
 	if (argc > 1)
@@ -673,6 +733,8 @@ int main(int argc, char **argv)
 		clients = atoi(argv[2]);
 	if (argc > 3)
 		waiting = atoi(argv[3]);
+	if (argc > 4)
+		beats = atoi(argv[4]);
 	if (waiting >= gpus)
 		waiting = gpus - 1;
 	getrlimit(RLIMIT_NOFILE, &files);
@@ -688,8 +750,17 @@ int main(int argc, char **argv)
 		signal((int[]){ SIGINT, SIGTERM, SIGHUP }[i], on_signal);
 	server = server_start();
 	fill();
-	run_race();
+	start = clock_mono_ns();
+	for (intptr_t i = 0; i < BEATERS && beats; i++)
+		pthread_create(&beaters[i], NULL, keep_beating, (void *)i);
+	run_race("bookings", 0, gpus / 2, 1);
+	run_race("racing", gpus / 2, gpus - gpus / 2, 2);
 	run_polls();
+	beating_over = true;
+	for (int i = 0; i < BEATERS && beats; i++)
+		pthread_join(beaters[i], NULL);
+	rate = (double)beaten / ((double)(clock_mono_ns() - start) / 1e9);
+	report("heartbeats", "1/s", &rate, 1, -1);
 	kill(server, SIGTERM);
 	waitpid(server, &status, 0);
 	server = 0;

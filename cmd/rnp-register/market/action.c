@@ -149,14 +149,11 @@ static int action_job(struct market *m, void *ctx)
 	rc = find_answer(m, a);
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (store_exec(m->rows.s, "SAVEPOINT action") < 0 || act(m, a, &c) < 0)
+	if (rows_save(&m->rows) < 0 || act(m, a, &c) < 0)
 		return -1;
-	if (a->status != 200) {
+	if (a->status != 200)
 		told_back(m, mark);
-		if (store_exec(m->rows.s, "ROLLBACK TO action") < 0)
-			return -1;
-	}
-	return store_exec(m->rows.s, "RELEASE action") < 0 ?
+	return rows_saved(&m->rows, a->status != 200) < 0 ?
 		-1 :
 		rows_run(&m->rows, ROWS_ACTION_INSERT, "titit", a->record.sha256, c.id,
 			buf_text(&a->q->body), (int64_t)a->status, a->why);

@@ -35,7 +35,8 @@ struct booking {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	struct market_record record;
-	const json_t *proposal; /* of the record */
+	const json_t *proposal;        /* of the record */
+	struct signature_result proof; /* of the proposal */
 	struct cluster_row c;
 	struct member_row *rows;
 	char **events; /* of the rows, as many */
@@ -64,7 +65,7 @@ static void booking_free(struct booking *b)
 /* Whether the proposal is ours, whole. Returns false with r filled. */
 static bool is_ours(struct booking *b)
 {
-	struct signature_result proof;
+	const struct signature_result *proof = &b->proof;
 	struct registry *g = b->g;
 
 	if (schema_check(b->proposal, "body: proposal", "rnp.proposal") < 0) {
@@ -73,12 +74,11 @@ static bool is_ours(struct booking *b)
 		err_clear();
 		return false;
 	}
-	signature_verify(b->proposal, &proof);
-	if (proof.valid && signature_is_by(&proof, g->config.key->address))
+	if (proof->valid && signature_is_by(proof, g->config.key->address))
 		return true;
 	market_refuse(g, b->r, 422, "proposal", "send it as the registry sent it",
-		"proposal: was not signed by this registry%s%s", proof.valid ? "" : ": ",
-		proof.valid ? "" : proof.reason);
+		"proposal: was not signed by this registry%s%s", proof->valid ? "" : ": ",
+		proof->valid ? "" : proof->reason);
 	return false;
 }
 
@@ -357,15 +357,12 @@ static int booking_job(struct market *m, void *ctx)
 		return 0;
 	}
 	b->outcome = BOOKED_NEW;
-	if (store_exec(m->rows.s, "SAVEPOINT booking") < 0)
+	if (rows_save(&m->rows) < 0)
 		return -1;
 	rc = book(m, b);
-	if (rc == 0) {
+	if (rc == 0)
 		told_back(m, mark);
-		if (store_exec(m->rows.s, "ROLLBACK TO booking") < 0)
-			return -1;
-	}
-	return rc < 0 || store_exec(m->rows.s, "RELEASE booking") < 0 ? -1 : 0;
+	return rc < 0 ? -1 : rows_saved(&m->rows, rc == 0);
 }
 
 /* --- the answer ------------------------------------------------------------------------------- */
@@ -452,17 +449,12 @@ static bool is_known(struct booking *b)
 }
 
 /* Whether it may go into the transaction. Returns false with r filled. */
-static bool check(struct booking *b)
+static bool may_be_booked(struct booking *b)
 {
 	const json_t *offers, *nodes;
 	int64_t offer;
 
 	b->proposal = json_object_get(b->record.json, "proposal");
-	if (is_known(b)) {
-		b->outcome = BOOKED_SAME;
-		answer_cluster(b);
-		return false;
-	}
 	if (market_timely(b->g, b->r, &b->record) < 0 || !is_ours(b) ||
 		!is_valid_still(b))
 		return false;
@@ -481,6 +473,22 @@ static bool check(struct booking *b)
 	return read_money(b);
 }
 
+/* The same. One that is known is looked for only where it would be refused, as its own lease makes
+ * it so; else the transaction finds it. */
+static bool check(struct booking *b)
+{
+	if (may_be_booked(b))
+		return true;
+	if (is_known(b)) {
+		b->g->refused--;
+		buf_reset(&b->r->body);
+		b->r->retry_after_s = 0;
+		b->outcome = BOOKED_SAME;
+		answer_cluster(b);
+	}
+	return false;
+}
+
 enum httpd_when market_post_booking(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -488,7 +496,9 @@ enum httpd_when market_post_booking(void *ctx, struct httpd_request *q,
 	struct booking *b = xcalloc(1, sizeof *b);
 
 	*b = (struct booking){ .g = g, .q = q, .r = r };
-	if (market_read(g, q, r, "rnp.booking", "signer", &b->record) == 0 && check(b)) {
+	if (market_read_both(g, q, r, "rnp.booking", "signer", "proposal", &b->record,
+		    &b->proof) == 0 &&
+		check(b)) {
 		market_write(g->market, booking_job, booking_done, b);
 		return HTTPD_LATER;
 	}

@@ -78,32 +78,37 @@ void market_record_release(struct market_record *record)
 }
 
 static int read_author(struct registry *g, struct httpd_reply *r, const char *who,
-	struct market_record *out)
+	const json_t *inner, struct market_record *out,
+	struct signature_result *inner_proof)
 {
 	const char *author = json_string_value(json_object_get(out->json, who));
-	struct signature_result proof;
+	struct signature_result both[2], *proof = &both[0];
 
 	if (!author) {
 		market_refuse(g, r, 400, "signature", "name the author", "%s: is missing",
 			who);
 		return -1;
 	}
-	signature_verify(out->json, &proof);
-	if (!proof.valid || !signature_is_by(&proof, author)) {
+	signature_verify_many((const json_t *[]){ out->json, inner }, inner ? 2 : 1,
+		both);
+	if (inner)
+		*inner_proof = both[1];
+	if (!proof->valid || !signature_is_by(proof, author)) {
 		market_refuse(g, r, 422, "signature",
 			"sign the record as it is sent, with the author's key",
 			"%s %s has not signed this record%s%s", who, author,
-			proof.valid ? "" : ": ", proof.valid ? "" : proof.reason);
+			proof->valid ? "" : ": ", proof->valid ? "" : proof->reason);
 		return -1;
 	}
 	snprintf(out->signer, sizeof out->signer, "%s", author);
-	sodium_bin2hex(out->sha256, sizeof out->sha256, proof.sha256,
-		sizeof proof.sha256);
+	sodium_bin2hex(out->sha256, sizeof out->sha256, proof->sha256,
+		sizeof proof->sha256);
 	return 0;
 }
 
-int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
-	const char *kind, const char *who, struct market_record *out)
+int market_read_both(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
+	const char *kind, const char *who, const char *inner, struct market_record *out,
+	struct signature_result *inner_proof)
 {
 	if (!market_is_here(g, r))
 		return -1;
@@ -117,7 +122,14 @@ int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply 
 		err_clear();
 		return -1;
 	}
-	return read_author(g, r, who, out);
+	return read_author(g, r, who, inner ? json_object_get(out->json, inner) : NULL,
+		out, inner_proof);
+}
+
+int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
+	const char *kind, const char *who, struct market_record *out)
+{
+	return market_read_both(g, q, r, kind, who, NULL, out, NULL);
 }
 
 int market_timely(struct registry *g, struct httpd_reply *r,

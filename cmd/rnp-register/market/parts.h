@@ -46,6 +46,13 @@ struct market_record {
  * near ours is for market_timely, which fills r, too. */
 int market_read(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
 	const char *kind, const char *who, struct market_record *out);
+
+/* The same for a record in which there is another, in the field `inner`: both signatures are
+ * verified at once, which takes little more than one. inner_proof is that of the other. */
+struct signature_result;
+int market_read_both(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
+	const char *kind, const char *who, const char *inner, struct market_record *out,
+	struct signature_result *inner_proof);
 int market_timely(struct registry *g, struct httpd_reply *r,
 	const struct market_record *record);
 void market_record_release(struct market_record *record);

@@ -279,6 +279,9 @@ static const char *const texts[ROWS_STATEMENTS] = {
 			     "ORDER BY deadline_ms LIMIT 100",
 	[ROWS_DUE] = CLUSTER "due_ms > 0 AND due_ms <= ? ORDER BY due_ms LIMIT 100",
 	[ROWS_LISTING] = "SELECT body FROM listings WHERE node = ?",
+	[ROWS_SAVE] = "SAVEPOINT part",
+	[ROWS_BACK] = "ROLLBACK TO part",
+	[ROWS_SAVED] = "RELEASE part",
 };
 
 int64_t member_own_ms(const struct member_row *w, int64_t now_ms)
@@ -309,6 +312,16 @@ sqlite3_stmt *rows_get(struct rows *r, enum rows_statement which)
 {
 	r->q[which] = store_keep(r->s, texts[which]);
 	return r->q[which];
+}
+
+int rows_save(struct rows *r)
+{
+	return rows_run(r, ROWS_SAVE, "");
+}
+
+int rows_saved(struct rows *r, bool undo)
+{
+	return undo && rows_run(r, ROWS_BACK, "") < 0 ? -1 : rows_run(r, ROWS_SAVED, "");
 }
 
 #define TEXT(to, column) snprintf((to), sizeof(to), "%s", store_text(q, (column)))

@@ -120,6 +120,9 @@ enum rows_statement {
 	ROWS_LATE,
 	ROWS_DUE,
 	ROWS_LISTING,
+	ROWS_SAVE,
+	ROWS_BACK,
+	ROWS_SAVED,
 	ROWS_STATEMENTS
 };
 
@@ -140,6 +143,10 @@ sqlite3_stmt *rows_get(struct rows *r, enum rows_statement which);
 		sqlite3_stmt *rows_q = rows_get((r), (which));        \
 		rows_q ? store_run((r)->s, rows_q, __VA_ARGS__) : -1; \
 	})
+
+/* A part of a transaction that may be undone; one at a time. Return 0 or -1. */
+int rows_save(struct rows *r);
+int rows_saved(struct rows *r, bool undo);
 
 /* Find a row. Return 1, 0: there is none, or -1. */
 int cluster_by_name(struct rows *r, const char *name, struct cluster_row *out);

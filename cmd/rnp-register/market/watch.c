@@ -258,19 +258,17 @@ static void look_at(struct watch *t, struct bucket *b)
 	pthread_mutex_lock(&t->lock);
 }
 
-/* Called and returns with the lock. */
-static void run_tasks(struct watch *t)
+/* Called and returns with the lock. One at a time: whoever has news does not wait for all. */
+static void run_task(struct watch *t)
 {
-	struct task *list = t->tasks, *next;
+	struct task *task = t->tasks;
 
-	t->tasks = NULL;
-	t->last = &t->tasks;
+	t->tasks = task->next;
+	if (!t->tasks)
+		t->last = &t->tasks;
 	pthread_mutex_unlock(&t->lock);
-	for (; list; list = next) {
-		next = list->next;
-		list->fn(list->ctx);
-		free(list);
-	}
+	task->fn(task->ctx);
+	free(task);
 	pthread_mutex_lock(&t->lock);
 }
 
@@ -284,7 +282,7 @@ static void *watch_run(void *arg)
 		int64_t now_ns = clock_mono_ns();
 
 		if (t->tasks)
-			run_tasks(t);
+			run_task(t);
 		while (t->ndue) {
 			struct bucket *b = &t->buckets[t->due[--t->ndue]];
 
