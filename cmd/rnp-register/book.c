@@ -4,6 +4,7 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/customer/offer.h"
 #include "cmd/rnp-register/customer/wishes.h"
+#include "cmd/rnp-register/market/sshkey.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/cli/out.h"
@@ -51,6 +52,7 @@ static int add_keys(json_t *booking)
 {
 	json_t *list = json_array();
 	struct buf text = BUF_INIT;
+	struct sshkey key;
 	int rc = 0;
 
 	for (int i = 0; i < ssh_keys.n && rc == 0; i++) {
@@ -60,6 +62,8 @@ static int add_keys(json_t *booking)
 			rc = err_set(EX_USAGE,
 				"--ssh-key '%s': is a secret key; the public one ends in .pub",
 				ssh_keys.items[i]);
+		if (rc == 0)
+			rc = sshkey_parse(buf_text(&text), ssh_keys.items[i], &key);
 		if (rc == 0)
 			text.data[strcspn(buf_text(&text), "\r\n")] = '\0';
 		if (rc == 0)

@@ -120,14 +120,26 @@ static void look_for_files(json_t *task)
 			json_string_value(json_object_get(mount, "from")), false);
 }
 
-static void say_warnings(struct jobfile *job)
+static void say_warnings(const struct jobfile *job)
 {
 	json_t *warning;
 	size_t i;
 
-	look_for_files(job->task);
 	json_array_foreach(json_object_get(job->task, "warnings"), i, warning)
 		prog_warn("%s", json_string_value(warning));
+}
+
+/* What is to be taken along has to be there before anything is planned. */
+static int require_files(struct jobfile *job)
+{
+	const json_t *warnings = json_object_get(job->task, "warnings");
+	size_t before = json_array_size(warnings);
+
+	look_for_files(job->task);
+	if (json_array_size(warnings) == before)
+		return 0;
+	return err_set(EX_NOINPUT, "%s",
+		json_string_value(json_array_get(warnings, before)));
 }
 
 static int read_file(struct jobfile *job, const char *path)
@@ -216,6 +228,9 @@ static int book(struct customer *c, const char *path, char cluster[33])
 		rc = read_file(&job, path);
 	if (rc == 0) {
 		say_warnings(&job);
+		rc = require_files(&job);
+	}
+	if (rc == 0) {
 		rc = launch_book(&l, &job, cluster);
 		if (!artifact_bytes)
 			artifact_bytes = artifact_bytes_max(job.task);
@@ -294,6 +309,7 @@ static int check_file(const char *path)
 	int rc = read_file(&job, path);
 
 	if (rc == 0) {
+		look_for_files(job.task);
 		say_warnings(&job);
 		rc = out_record(job.task);
 	}

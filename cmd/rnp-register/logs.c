@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
+#include "cmd/rnp-register/customer/customer.h"
 #include "cmd/rnp-register/customer/follow.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
@@ -10,7 +11,7 @@
 #include "common/registry/client.h"
 
 static const char *registry, *ca_file, *key_path, *passphrase_file;
-static bool follow_on;
+static bool follow_on, printed;
 static int64_t rank;
 
 static const struct opt opts[] = {
@@ -32,6 +33,7 @@ static int write_lines(void *ctx, int of, const char *text, size_t len)
 	struct buf out = BUF_INIT;
 	int rc;
 
+	printed = true;
 	while (len && f->rank < 0) {
 		const char *end = memchr(text, '\n', len);
 		size_t n = end ? (size_t)(end + 1 - text) : len;
@@ -55,6 +57,48 @@ static void say_dropped(void *ctx, int of, int64_t bytes)
 		of, (long long)bytes);
 }
 
+/* "rank 0: pulling since 2026-11-29T03:00:00Z, until 05:00:00Z at most: 2 of 7 layers". */
+static void say_rank(const json_t *node)
+{
+	const char *state = json_string_value(json_object_get(node, "state"));
+	const char *since = json_string_value(json_object_get(node, "since"));
+	const char *until = json_string_value(json_object_get(node, "deadline"));
+	const char *cause = json_string_value(json_object_get(node, "cause"));
+
+	prog_info("rank %lld: %s%s%s%s%s%s%s%s",
+		(long long)json_integer_value(json_object_get(node, "rank")),
+		state ? state : "", since ? " since " : "", since ? since : "",
+		until ? ", until " : "", until ? until : "", until ? " at most" : "",
+		cause ? ": " : "", cause ? cause : "");
+}
+
+/* Says where its ranks are, to whoever waits for what they print. A cluster that cannot be asked
+ * for says nothing. */
+static void say_states(const struct key *key, const char *cluster)
+{
+	struct customer c = { .http = HTTP_INIT,
+		.registry = registry,
+		.ca = ca_file,
+		.key = key };
+	struct buf path = BUF_INIT;
+	json_t *reply = NULL, *node;
+	size_t i;
+
+	buf_addf(&path, "/v1/clusters/%s", cluster);
+	if (customer_is_cluster(cluster))
+		reply = customer_get(&c, path.data, 0);
+	json_array_foreach(json_object_get(reply, "nodes"), i, node) {
+		json_t *its = json_object_get(node, "rank");
+
+		if (!opt_given(&command_logs, "rank") || json_integer_value(its) == rank)
+			say_rank(node);
+	}
+	err_clear();
+	json_decref(reply);
+	buf_release(&path);
+	customer_release(&c);
+}
+
 static int run(int n, char **args)
 {
 	struct http http = HTTP_INIT;
@@ -71,8 +115,16 @@ static int run(int n, char **args)
 
 	(void)n;
 	f.ctx = &f;
-	if (key_load(&key, key_path, passphrase_file) == 0)
+	if (key_load(&key, key_path, passphrase_file) == 0) {
+		if (follow_on)
+			say_states(&key, args[0]);
 		rc = follow_run(&f, &http);
+	}
+	if (rc == 0 && !printed) {
+		prog_info("nothing was printed%s", follow_on ? "" : " so far");
+		if (!follow_on)
+			say_states(&key, args[0]);
+	}
 	follow_release(&f);
 	http_release(&http);
 	key_release(&key);

@@ -114,10 +114,19 @@ job() {
 	refused 69 "nothing fits; 1 node left out: 1 " rnp-register launch -q --registry "$url" --key c.json job.yaml
 	job 'resources: {accelerators: RTX4090:2, max_hourly_cost: 0.2}\n'
 	refused 69 "nothing fits" rnp-register launch -q --registry "$url" --key c.json job.yaml
+	# what would help is said as a person says it
+	job 'resources: {accelerators: RTX4090:2, memory: 999}\n'
+	refused 69 "; 1 would with 64 GB of memory" rnp-register launch -q --registry "$url" --key c.json job.yaml
+	# what is to be taken along is looked for before anything is planned
+	job 'workdir: nothere\nresources: {accelerators: RTX4090:2}\n'
+	run_split rnp-register launch --registry "$url" --key c.json job.yaml
+	assert_failure 66
+	[[ $(tail -n 1 <<<"$stderr") == "rnp-register: workdir nothere: No such file or directory" && $stderr != *"plan "* ]] || fail "$stderr"
 	job 'resources: {accelerators: RTX4090:2}\n'
 	run_split rnp-register launch --registry "$url" --key c.json job.yaml
 	assert_failure 77
-	[[ $stderr == *"0.725000 \$ are missing"* ]]
+	[[ $stderr == *"0.725000 \$ are missing: the next hour has to be covered, and the account has 0.10 \$ (whom the registry trusts adds some: rnp-register deposit --to $c --usd 0.725000)" ]] ||
+		fail "$stderr"
 	asks c /v1/clusters
 	jq -e '.clusters == []' answer.json
 	make_key d

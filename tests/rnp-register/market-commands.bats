@@ -77,3 +77,42 @@ teardown() {
 	misused "cluster" rnp-register release --key c.json
 	refused 64 "for which cluster" rnp-register clusters --key c.json --wait ready
 }
+
+@test "market: clocks ten minutes apart are named with both times, and a key of another type with its remedy" {
+	start_market
+	sells a 1
+	make_key c
+	pays c 5000000
+	jq -nc '{kind: "rnp.job", v: 1, job: "j", hours: 1}' >job.json
+	for apart in '-10 min' '+10 min'; do
+		RNP_NOW=$(date -u -d "$apart" +%FT%TZ) run_split rnp-register account --registry "$url" --key c.json
+		assert_failure 77
+		[[ $stderr == *"; our clock shows $(date -u +%FT)"* ]] || fail "$stderr"
+		RNP_NOW=$(date -u -d "$apart" +%FT%TZ) run_split rnp-register book --registry "$url" --key c.json job.json
+		assert_failure 65
+		[[ $stderr == *"more than 5 minutes from our clock, which shows $(date -u +%FT)"*"(set the clock, and sign anew)"* ]] || fail "$stderr"
+	done
+	ssh-keygen -q -t rsa -b 2048 -N '' -f rsa
+	refused 65 "rsa.pub: no key of a type that is let in: 'ssh-rsa' (make one with ssh-keygen -t ed25519, and give its .pub file)" \
+		rnp-register book -q --registry "$url" --key c.json --ssh-key rsa.pub job.json
+	refused 64 "is a secret key; the public one ends in .pub" rnp-register book -q --registry "$url" --key c.json --ssh-key rsa job.json
+	rnp-register clusters --all --registry "$url" --key c.json >clusters
+	[[ ! -s clusters ]] || fail "$(cat clusters)"
+}
+
+@test "market: logs of a job that does nothing say where its ranks are, since when, until when, and why" {
+	start_market
+	sells a 1
+	make_key c
+	pays c 5000000
+	plans
+	books c
+	run_split rnp-register logs --registry "$url" --key c.json "$cluster"
+	assert_success
+	[[ $stderr == *"nothing was printed so far"*"rank 0: reserved since $(date -u +%FT)"*", until "*" at most: booked" ]] || fail "$stderr"
+	becomes_ready a 0
+	says a 0 failed '{cause: "the disk is full"}'
+	run_split rnp-register logs -f --registry "$url" --key c.json "$cluster"
+	assert_success
+	[[ $stderr == *"rank 0: failed since "*": the disk is full"* ]] || fail "$stderr"
+}

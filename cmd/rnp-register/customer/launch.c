@@ -319,6 +319,41 @@ static json_t *book(const struct launch *l, const struct jobfile *job,
 	return cluster;
 }
 
+/* Whether the account covers the first hour, before anything is sent: a registry keeps no files of
+ * who has none. One that does not answer will say so when it is booked. */
+static int check_credit(const struct launch *l, const json_t *proposal)
+{
+	const json_t *offer = offer_first(proposal);
+	json_int_t hour = json_integer_value(json_object_get(offer, "uusd_per_hour")),
+		   all = json_integer_value(json_object_get(offer, "up_to_uusd"));
+	int64_t need = hour < all ? hour : all, balance = 0, held = 0;
+	json_t *account = customer_get(l->customer, "/v1/account", 0);
+	struct buf missing = BUF_INIT, has = BUF_INIT;
+	int rc = 0;
+
+	if (account &&
+		json_opt_i64(account, "account", "balance_uusd", 0, JSON_SAFE_INTEGER_MAX,
+			&balance) == 0 &&
+		json_opt_i64(account, "account", "held_uusd", 0, JSON_SAFE_INTEGER_MAX,
+			&held) == 0 &&
+		balance - held < need) {
+		offer_add_dollars(&missing, need - (balance - held));
+		offer_add_dollars(&has, balance - held);
+		err_set(EX_NOPERM,
+			"%s $ are missing: the next hour has to be covered, and the account has %s $",
+			buf_text(&missing), buf_text(&has));
+		rc = err_hint(
+			"whom the registry trusts adds some: rnp-register deposit --to %s --usd %s",
+			l->customer->key->address, buf_text(&missing));
+	} else {
+		err_clear();
+	}
+	json_decref(account);
+	buf_release(&missing);
+	buf_release(&has);
+	return rc;
+}
+
 int launch_book(const struct launch *l, const struct jobfile *job, char cluster[33])
 {
 	json_t *proposal = NULL, *booking = NULL, *booked = NULL;
@@ -330,6 +365,8 @@ int launch_book(const struct launch *l, const struct jobfile *job, char cluster[
 	proposal = plan(l, job->task);
 	if (!proposal)
 		return -1;
+	if (check_credit(l, proposal) < 0)
+		goto out;
 	booking = begin_booking(l, job->task);
 	offer_set_replacement(booking, proposal);
 	image = json_object_get(json_object_get(proposal, "request"), "image");

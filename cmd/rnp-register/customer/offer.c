@@ -176,8 +176,7 @@ int offer_check_cluster(const json_t *proposal, const json_t *cluster)
 
 /* --- words -------------------------------------------------------------------------------- */
 
-/* "0.82": cents, and what is below them where there is something. */
-static void add_dollars(struct buf *out, int64_t uusd)
+void offer_add_dollars(struct buf *out, int64_t uusd)
 {
 	if (uusd % 10000 == 0)
 		money_format(out, uusd / 10000, 2);
@@ -287,13 +286,13 @@ void offer_words(struct buf *out, const json_t *proposal)
 
 	add_nodes(out, json_object_get(offer, "nodes"));
 	buf_adds(out, ", ");
-	add_dollars(out, whole(offer, "uusd_per_hour", 0));
+	offer_add_dollars(out, whole(offer, "uusd_per_hour", 0));
 	buf_adds(out, " $/h, at most ");
-	add_dollars(out, whole(offer, "up_to_uusd", 0));
+	offer_add_dollars(out, whole(offer, "up_to_uusd", 0));
 	buf_adds(out, " $");
 	if (next) {
 		buf_adds(out, "; next ");
-		add_dollars(out, whole(next, "uusd_per_hour", 0));
+		offer_add_dollars(out, whole(next, "uusd_per_hour", 0));
 		buf_adds(out, " $/h");
 	}
 	add_left_out(out, json_object_get(proposal, "left_out"));
@@ -329,8 +328,12 @@ static void add_wish(struct buf *out, const char *wish, const json_t *to)
 			buf_addf(out, "%.4g",
 				(double)json_integer_value(to) / nearest_words[i].unit);
 		else
-			add_dollars(out, json_integer_value(to));
+			offer_add_dollars(out, json_integer_value(to));
 		buf_adds(out, nearest_words[i].after);
+		return;
+	}
+	if (strcmp(wish, "gpu_model") == 0 && json_is_string(to)) {
+		buf_addf(out, "accelerators: %.60s", json_string_value(to));
 		return;
 	}
 	if (to)

@@ -33,6 +33,9 @@ size_t offer_choose(const json_t *const *proposals, size_t n, bool in_order);
  * offer's nodes at the offer's prices. Returns 0, or -1 with err_set(EX_DATAERR). */
 int offer_check_cluster(const json_t *proposal, const json_t *cluster);
 
+/* Appends an amount, "0.82": cents, and what is below them where there is something. */
+void offer_add_dollars(struct buf *out, int64_t uusd);
+
 /* Appends "2 nodes with 16 GPUs, 0.82 $/h, at most 3.28 $; next 0.91 $/h; 41 nodes left out: 22
  * memory, 12 place, 7 price". */
 void offer_words(struct buf *out, const json_t *proposal);

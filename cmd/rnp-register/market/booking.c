@@ -91,7 +91,8 @@ static bool is_valid_still(struct booking *b)
 		b->record.now_ms <= until_ms)
 		return true;
 	err_clear();
-	market_refuse(b->g, b->r, 409, "old", "book the new proposal in this answer",
+	market_refuse(b->g, b->r, 409, "old",
+		"plan again, or book the new proposal in this answer",
 		"the proposal was valid for 10 minutes, which are over");
 	plan_again(b->g, b->r, b->proposal);
 	return false;
@@ -112,7 +113,7 @@ static bool is_there_still(struct booking *b, const json_t *nodes)
 		if (!rc)
 			continue;
 		market_refuse(b->g, b->r, 409, rc == 2 ? "dearer" : "taken",
-			"book the new proposal in this answer", "%s", why);
+			"plan again, or book the new proposal in this answer", "%s", why);
 		plan_again(b->g, b->r, b->proposal);
 		return false;
 	}
@@ -405,7 +406,7 @@ static void answer(void *ctx)
 		break;
 	case BOOKED_TAKEN:
 		market_refuse(b->g, b->r, 409, "taken",
-			"book the new proposal in this answer",
+			"plan again, or book the new proposal in this answer",
 			"node %s: a device is let already, or another node has proven it",
 			b->taken);
 		plan_again(b->g, b->r, b->proposal);

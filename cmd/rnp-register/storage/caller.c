@@ -34,15 +34,21 @@ bool registry_caller(struct registry *g, const struct httpd_request *q,
 		.ctx = g };
 	struct httpsig_result result;
 	enum httpsig_outcome outcome = httpd_verify(q, false, &policy, &result);
-	char text[400];
+	char text[400], now[CLOCK_TEXT_MAX];
 
 	if (outcome == HTTPSIG_GOOD) {
 		snprintf(address, KEY_ADDRESS_MAX, "%s", result.address);
 		return true;
 	}
-	snprintf(text, sizeof text,
-		"only the owner may ask this, by requests that his key signed (RFC 9421): %s",
-		outcome == HTTPSIG_ABSENT ? "this one is not signed" : result.reason);
+	/* most often a clock is wrong: which time is right here tells */
+	clock_format(now, clock_now_ms());
+	if (outcome == HTTPSIG_ABSENT)
+		snprintf(text, sizeof text,
+			"only the owner may ask this, by requests that his key signed (RFC 9421): this one is not signed");
+	else
+		snprintf(text, sizeof text,
+			"only the owner may ask this, by requests that his key signed (RFC 9421): %.200s; our clock shows %s",
+			result.reason, now);
 	httpd_ask_signature(r, text);
 	return false;
 }
