@@ -122,7 +122,7 @@ on_terminal() {
 		    os.execvp("bash", ["bash", "-c", sys.argv[2]])
 		fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(sys.argv[1]), 0, 0))
 		os.write(fd, b"\n")
-		out = b""
+		out, interrupted = b"", False
 		while True:
 		    try:
 		        piece = os.read(fd, 65536)
@@ -131,8 +131,10 @@ on_terminal() {
 		    if not piece:
 		        break
 		    out += piece
-		    if len(sys.argv) > 3 and out.count(sys.argv[3].encode()) >= int(sys.argv[4]):
+		    # once: the terminal echoes it, and a second one ends a program at once
+		    if len(sys.argv) > 3 and not interrupted and out.count(sys.argv[3].encode()) >= int(sys.argv[4]):
 		        os.write(fd, b"\x03")
+		        interrupted = True
 		os.waitpid(pid, 0)
 		sys.stdout.write(out.decode().replace("\r\n", "\n").lstrip("\n"))
 	END
