@@ -249,6 +249,23 @@ load work
 	wait_until "an empty machine" nothing_left
 }
 
+@test "work: what has failed holds its device until nothing of it is left" {
+	assign "$C" "$(booking 'echo begins; sleep 1000')"
+	start_agent
+	wait_until "its first line" grep -q begins "reg/log-$C-0"
+	# a file on which something is mounted does not go
+	img=$BOX/work/volumes/$C-0-0.img
+	mount --bind "$img" "$img"
+	pkill -9 -f "conmon .*$RUN/l/"
+	wait_until "a word" told "$C" '.to == "ready" and ((.cause // "") | contains("what is left of it does not go yet: "))'
+	assign "$D" "$(booking true '.proposal.request.job = "k"')"
+	wait_until "a refusal" told "$D" '.to == "failed" and (.cause | contains("is in another lease"))'
+	run ! told "$C" '.to == "failed"'
+	umount "$img"
+	wait_until "its failure" told "$C" '.to == "failed" and (.cause | contains("supervisor was killed"))'
+	wait_until "an empty machine" nothing_left
+}
+
 @test "work: kills at random instants lose no lease, double none, and leave nothing" {
 	kill_rounds 4 7
 }

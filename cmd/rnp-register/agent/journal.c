@@ -109,7 +109,9 @@ static int take_devices(struct journal *j, const struct lease_row *row,
 	const char *const *devices, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		int64_t taken = ask_number(j, "SELECT 1 FROM devices WHERE device = ?",
+		/* registries write names in lower case, drivers do not */
+		int64_t taken = ask_number(j,
+			"SELECT 1 FROM devices WHERE device = ? COLLATE NOCASE",
 			devices[i], 0);
 
 		if (taken < 0)

@@ -11,7 +11,7 @@
 
 #define LOOK_MS       500
 #define AGAIN_MS      2000
-#define REMOVE_MS     60000
+#define LEFT_MS       10000 /* from then on it is worth a word */
 #define FAIL_GRACE_MS 1000
 
 /* --- news ------------------------------------------------------------------------------------ */
@@ -156,17 +156,37 @@ static int go_through(struct lease *l)
 	return 0;
 }
 
-/* Takes all of it away, trying again for a while. Returns whether it is gone. */
+/* What is left of it does not go: whoever waits for its devices is told why, once. */
+static void say_left(struct lease *l)
+{
+	char cause[LEASE_CAUSE_MAX], line[LEASE_CAUSE_MAX + 80];
+
+	snprintf(cause, sizeof cause, "what is left of it does not go yet: %.400s",
+		err_get()->text);
+	snprintf(line, sizeof line, "lease %s: %s", l->row.id, cause);
+	l->agent->c->say(line);
+	if (!l->ends)
+		event_say(l->agent, &l->row, l->row.state, cause);
+	err_clear();
+}
+
+/* Takes all of it away, however long that takes: its devices are nobody else's before it has gone.
+ * Returns false where we are to stop before that. */
 static bool take_away(struct lease *l)
 {
-	int64_t end_ns = clock_mono_ns() + INT64_C(1000000) * REMOVE_MS;
+	int64_t say_ns = clock_mono_ns() + INT64_C(1000000) * LEFT_MS;
 
 	while (lease_remove(l) < 0) {
-		if (clock_mono_ns() > end_ns || agent_is_stopping(l->agent))
+		if (agent_is_stopping(l->agent))
 			return false;
+		if (say_ns && clock_mono_ns() > say_ns) {
+			say_left(l);
+			say_ns = 0;
+		}
 		nanosleep(&(struct timespec){ .tv_sec = AGAIN_MS / 1000 }, NULL);
 	}
-	return true;
+	err_clear();
+	return !agent_is_stopping(l->agent);
 }
 
 /* A failure is told when what ran is gone: the devices are then free for others. */
@@ -181,8 +201,7 @@ static void fail(struct lease *l)
 		l->engine->ops->stop(l->engine, l->row.container, FAIL_GRACE_MS);
 	err_clear();
 	lease_send_log(l, true);
-	take_away(l);
-	if (agent_is_stopping(l->agent))
+	if (!take_away(l))
 		return;
 	event_say(l->agent, &l->row, LEASE_FAILED, why.text);
 	snprintf(line, sizeof line, "lease %s failed: %.400s", l->row.id, why.text);
@@ -199,11 +218,7 @@ static void release(struct lease *l)
 	if (l->row.container[0])
 		l->engine->ops->stop(l->engine, l->row.container, a->c->grace_ms);
 	lease_send_log(l, true);
-	/* its devices are nobody else's before it has gone */
-	while (!take_away(l) && !agent_is_stopping(a))
-		a->c->say(err_get()->text);
-	err_clear();
-	if (agent_is_stopping(a))
+	if (!take_away(l))
 		return;
 	if (!told) {
 		event_say(a, &l->row, LEASE_RELEASED, NULL);

@@ -36,13 +36,14 @@ static int note(void *ctx, const struct lease_row *row, const char *assignment)
 
 static void check_leases(struct journal *j)
 {
-	const char *one[] = { "GPU-1", "GPU-2" }, *two[] = { "GPU-2" },
-		   *three[] = { "GPU-3" };
+	const char *one[] = { "GPU-a1", "GPU-a2" }, *two[] = { "GPU-a2" },
+		   *spelled[] = { "gpu-A2" }, *three[] = { "GPU-a3" };
 	struct lease_row a = lease("a"), b = lease("b"), c = lease("c"),
 			 again = lease("a"), renamed = lease("d");
 
 	CHECK(journal_take(j, &a, "{}", one, 2) == 0);
 	CHECK_FAILS(EXIT_NO, journal_take(j, &b, "{}", two, 1));
+	CHECK_FAILS(EXIT_NO, journal_take(j, &b, "{}", spelled, 1));
 	CHECK(journal_take(j, &c, "{}", three, 1) == 0);
 	CHECK_I64(0, a.slot);
 	CHECK_I64(1, c.slot);
