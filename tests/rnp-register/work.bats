@@ -249,6 +249,22 @@ load work
 	wait_until "an empty machine" nothing_left
 }
 
+@test "work: a job that fills its disk keeps what it had kept before, and is told so" {
+	assign "$C" "$(booking 'echo one >x; while [ ! -e on ]; do sleep 0.1; done
+		head -c 30000000 /dev/zero >y; mv y x; cat /dev/zero >z; while [ -e on ]; do sleep 0.1; done; exit 3' \
+		'.artifacts = {paths: ["x"], every_s: 10}')"
+	start_agent
+	wait_until "its first artifacts" told "$C" '.artifacts'
+	work=$BOX/work/volumes/$C-0-0/data/work
+	touch "$work/on"
+	wait_until "a full disk" told "$C" '.to == "ready" and ((.cause // "") | contains("artifacts were not kept: its disk is full"))'
+	assert_equal "$(cat "$work/../out/artifacts/work/x")" one
+	rm "$work/on"
+	wait_until "its end" told "$C" '.exit == 3 and (.cause | contains("its disk is full"))'
+	assert_equal "$(jq -r 'select(.artifacts).artifacts' reg/events.jsonl | sort -u | wc -l)" 1
+	wait_until "an empty machine" nothing_left
+}
+
 @test "work: what has failed holds its device until nothing of it is left" {
 	assign "$C" "$(booking 'echo begins; sleep 1000')"
 	start_agent

@@ -49,6 +49,7 @@ struct lease {
 	int64_t told_ns, kept_ns,
 		logged_ns; /* last report, last row written, last piece of log */
 	int64_t collected; /* how often its artifacts were collected when they were sent last */
+	int64_t lost;          /* when they last could not be collected, likewise */
 	int64_t kept_again_ns; /* they are not looked at before */
 	bool kept_told;        /* that they cannot be sent */
 	struct buf nodes;      /* what the container's list of ranks has */

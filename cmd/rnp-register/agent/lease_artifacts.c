@@ -85,7 +85,8 @@ static int send_packed(struct lease *l, struct cell *cell, char name[65])
 
 int lease_send_artifacts(struct lease *l, char name[65])
 {
-	int64_t n = sandbox_collected(&l->agent->place, l->row.id);
+	int64_t n = sandbox_collected(&l->agent->place, l->row.id),
+		lost = sandbox_lost(&l->agent->place, l->row.id);
 	struct cell_config config = { .first_id = lease_first_id(l),
 		.ids = AGENT_IDS,
 		.stop = lease_is_unwanted,
@@ -95,6 +96,10 @@ int lease_send_artifacts(struct lease *l, char name[65])
 	int rc;
 
 	name[0] = '\0';
+	if (artifacts_of(l) && lost != l->lost) {
+		l->lost = lost;
+		return err_set(EX_IOERR, "its disk is full; what was kept before stays");
+	}
 	if (!artifacts_of(l) || n == l->collected)
 		return 0;
 	config.dir = sandbox_folder(&l->agent->place, l->row.id, "out");

@@ -132,6 +132,18 @@ int64_t sandbox_collected(const struct sandbox_place *place, const char *id)
 	return n < 0 ? 0 : n;
 }
 
+int64_t sandbox_lost(const struct sandbox_place *place, const char *id)
+{
+	char *path = data_path(place, id, "/out/lost");
+	struct stat st;
+	int64_t at_ns = 0;
+
+	if (lstat(path, &st) == 0)
+		at_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
+	free(path);
+	return at_ns;
+}
+
 int sandbox_exit(const struct sandbox_place *place, const char *id)
 {
 	return (int)read_number(place, id, "/out/exit", 255);

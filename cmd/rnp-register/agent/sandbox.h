@@ -51,6 +51,8 @@ int sandbox_folder(const struct sandbox_place *place, const char *id, const char
 
 /* How often the container has put its artifacts into the folder "artifacts" of "out". */
 int64_t sandbox_collected(const struct sandbox_place *place, const char *id);
+/* When it last could not, as its disk was full, by the clock of its files; 0: never. */
+int64_t sandbox_lost(const struct sandbox_place *place, const char *id);
 
 /* Appends the path of its podman's root, or of its folder on the tmpfs. Pure. */
 void sandbox_podman(struct buf *out, const struct sandbox_place *place, const char *id,

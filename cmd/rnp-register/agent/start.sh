@@ -30,6 +30,7 @@ run() {
 collect() {
 	[ -e "$in/artifacts" ] || return 0
 	part=$out/artifacts.part
+	whole=yes
 	rm -rf "$part"
 	mkdir -p "$part"
 	while IFS= read -r path; do
@@ -40,9 +41,16 @@ collect() {
 		/*) to=$part/root$path ;;
 		*) to=$part/work/$path ;;
 		esac
-		if [ -e "$path" ]; then mkdir -p "${to%/*}" && cp -a "$path" "$to"; fi
+		if [ -e "$path" ]; then { mkdir -p "${to%/*}" && cp -a "$path" "$to"; } || whole=; fi
 	done <"$in/artifacts"
-	rm -rf "$out/artifacts"
+	# where the disk was full what was kept before stays
+	if [ -z "$whole" ] && ! head -c 65536 /dev/zero >"$part/.room"; then
+		rm -rf "$part"
+		# its time says when; for a word in it there is no room
+		: >"$out/lost"
+		return
+	fi
+	rm -rf "$out/artifacts" "$part/.room"
 	mv "$part" "$out/artifacts"
 	collected=$(cat "$out/collected" 2>/dev/null)
 	echo $((${collected:-0} + 1)) >"$out/collected.part" && mv "$out/collected.part" "$out/collected"
