@@ -97,6 +97,13 @@ full() { (($(lease volume use "$BASE/vol" 0 "$1" | jq .free) < 1000000)); }
 	MEMORY=$((32 << 20)) start a 'exec dd if=/dev/zero of=/dev/null bs=200M count=1'
 	result a >/dev/null
 	[[ $(jq -r .cause state) == *memory* ]] || fail "$(cat state)"
+	# whenever it ends, while it is started, looked at or asked about, its cause is known
+	for i in {6..13}; do
+		lease container remove "$BASE" a "$container"
+		MEMORY=$((i << 20)) start a 'exec dd if=/dev/zero of=/dev/null bs=200M count=1'
+		result a >/dev/null
+		assert_equal "$(jq -r '"\(.exit) \(.cause)"' state)" '137 its memory was used up, and the kernel killed it'
+	done
 	lease_end a
 }
 

@@ -143,7 +143,6 @@ static int wished_users(struct podman *p, const char *id, int64_t *first, int64_
 	return rc;
 }
 
-/* A container whose command has ended already cannot be looked at, and needs not be. */
 /* A service of another network would start containers there. */
 static int check_network(const struct podman *p, pid_t pid)
 {
@@ -160,34 +159,48 @@ static int check_network(const struct podman *p, pid_t pid)
 	return rc;
 }
 
+/* Compares what a container may do with what was wished. One that ends meanwhile cannot be looked
+ * at, and needs not be: how it ended is to be found. */
+static int check_started(struct podman *p, pid_t pid, const char *id)
+{
+	int64_t first, ids;
+	struct err why;
+
+	if (wished_users(p, id, &first, &ids) < 0)
+		return -1;
+	if (proc_check(pid, (uint32_t)first, (uint32_t)ids) == 0 &&
+		(!p->netns || check_network(p, pid) == 0))
+		return 0;
+	err_save(&why);
+	err_clear();
+	if (!proc_lives(pid, id))
+		return 0;
+	remove_one(&p->engine, id);
+	return err_restore(&why);
+}
+
 static int start(struct engine *e, const char *id)
 {
 	struct podman *p = podman_of(e);
 	struct buf oom = BUF_INIT;
 	struct podman_seen s;
-	int64_t first, ids;
+	struct err why;
 
 	podman_oom_file(&oom, p);
 	unlink(buf_text(&oom));
 	buf_release(&oom);
-	if (simple(p, "POST", 0, "containers", id, "/start") < 0 ||
-		podman_inspect(p, id, &s) < 0)
+	if (simple(p, "POST", 0, "containers", id, "/start") < 0) {
+		err_save(&why);
+		/* it may have ended before podman was done with its start */
+		if (podman_inspect(p, id, &s) == 0 && s.state.status == ENGINE_EXITED)
+			return 0;
+		return err_restore(&why);
+	}
+	if (podman_inspect(p, id, &s) < 0)
 		return -1;
 	if (s.state.status != ENGINE_RUNNING || !proc_is_of(s.pid, id))
 		return 0;
-	if (wished_users(p, id, &first, &ids) < 0)
-		return -1;
-	if ((proc_check(s.pid, (uint32_t)first, (uint32_t)ids) < 0 ||
-		    (p->netns && check_network(p, s.pid) < 0)) &&
-		proc_is_of(s.pid, id)) {
-		struct err why;
-
-		err_save(&why);
-		remove_one(e, id);
-		return err_restore(&why);
-	}
-	err_clear();
-	return 0;
+	return check_started(p, s.pid, id);
 }
 
 static int stop(struct engine *e, const char *id, int64_t grace_ms)

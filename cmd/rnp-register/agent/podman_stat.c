@@ -19,7 +19,7 @@
 #include "common/base/num.h"
 
 /* until conmon has written the exit code of a container that ended */
-#define EXIT_MS   10000
+#define EXIT_MS   60000
 #define LOOK_MS   20
 #define LOG_PIECE ((size_t)64 << 10)
 
@@ -72,9 +72,10 @@ static bool conmon_is_gone(const struct podman_seen *s)
 static int settle(struct podman *p, const char *id, struct podman_seen *s)
 {
 	int64_t end_ns = clock_mono_ns() + INT64_C(1000000) * EXIT_MS;
+	pid_t conmon = s->conmon;
 
 	while (s->state.status == ENGINE_RUNNING && !proc_is_of(s->pid, id)) {
-		bool gone = conmon_is_gone(s);
+		bool gone = conmon > 0 && kill(conmon, 0) < 0;
 
 		if (podman_inspect(p, id, s) < 0)
 			return -1;

@@ -19,7 +19,8 @@
 
 #define ID_HEX 64 /* of a container */
 
-#define TEXT_MAX 65536
+#define TEXT_MAX   65536
+#define PF_EXITING 4u /* of /proc/PID/stat's flags */
 
 /* CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP */
 const uint64_t proc_rights_allowed = 1u << 0 | 1u << 1 | 1u << 3 | 1u << 4 | 1u << 5 |
@@ -42,6 +43,22 @@ bool proc_is_of(pid_t pid, const char *id)
 	err_clear();
 	buf_release(&text);
 	return is;
+}
+
+bool proc_lives(pid_t pid, const char *id)
+{
+	struct buf text = BUF_INIT;
+	unsigned flags = PF_EXITING;
+	const char *at = NULL;
+
+	/* the program's name, in brackets, may have anything in it */
+	if (proc_is_of(pid, id) && read_proc(&text, pid, "stat") == 0)
+		at = strrchr(buf_text(&text), ')');
+	if (at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+		flags = PF_EXITING;
+	err_clear();
+	buf_release(&text);
+	return !(flags & PF_EXITING);
 }
 
 int proc_map_read(struct proc_map *out, const char *text)

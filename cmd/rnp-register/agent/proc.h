@@ -11,6 +11,10 @@
  * are used again. */
 bool proc_is_of(pid_t pid, const char *id);
 
+/* Whether it is that, and not about to end: of one that is, the kernel has taken away already what
+ * it was and might do. */
+bool proc_lives(pid_t pid, const char *id);
+
 /* Reads the first line of /proc/PID/uid_map or gid_map. Returns 0, or -1 (no err_set). Pure. */
 struct proc_map {
 	uint32_t inside, outside, n;
