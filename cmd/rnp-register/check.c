@@ -162,10 +162,10 @@ static json_t *hold_all(const struct policy *p, const char *list, const struct c
 	return entries;
 }
 
-/* Why a group of GPUs does not count: the first requirement that it does not meet by itself, why it
- * is never challenged, or that another one counts. */
+/* Whether a group of GPUs counts, and why not: the first requirement that it does not meet by
+ * itself, or why it is never challenged. */
 static void add_reason(json_t *entry, const struct policy *p, const json_t *node,
-	const struct gpu_group *g, bool counts)
+	const struct gpu_group *g)
 {
 	struct policy_need needs[POLICY_NEEDS_MAX];
 	int n = policy_needs(p, "requires", needs);
@@ -182,25 +182,21 @@ static void add_reason(json_t *entry, const struct policy *p, const json_t *node
 	}
 	if (!text.len && why)
 		buf_addf(&text, "%s, and is not paid", why);
-	if (!text.len && !counts)
-		buf_adds(&text,
-			"a node is paid for GPUs of one model: for these make a node of its own, "
-			"with --gpus and another key");
+	json_set_bool(entry, "counts", !text.len);
 	if (text.len)
 		json_set_text(entry, "reason", buf_text(&text));
 	buf_release(&text);
 }
 
-static void list_groups(json_t *list, const struct policy *p, const struct checked *c,
-	const json_t *node, const struct gpu_group *groups, int n)
+static void list_groups(json_t *list, const struct policy *p, const json_t *node,
+	const struct gpu_group *groups, int n)
 {
 	for (int i = 0; i < n; i++) {
 		json_t *entry = json_object();
 
 		json_set_text(entry, "model", groups[i].model);
 		json_set_i64(entry, "count", groups[i].count);
-		json_set_bool(entry, "counts", &groups[i] == c->group);
-		add_reason(entry, p, node, &groups[i], &groups[i] == c->group);
+		add_reason(entry, p, node, &groups[i]);
 		json_push(list, entry);
 	}
 }
@@ -223,8 +219,8 @@ static void choose_gpus(json_t *record, const struct policy *p, struct checked *
 	if (c->ngroups + nothers < 2)
 		return;
 	list = json_array();
-	list_groups(list, p, c, c->node, c->groups, c->ngroups);
-	list_groups(list, p, c, c->divided.others, others, nothers);
+	list_groups(list, p, c->node, c->groups, c->ngroups);
+	list_groups(list, p, c->divided.others, others, nothers);
 	json_set(record, "gpus", list);
 }
 
@@ -351,16 +347,17 @@ static void add_gpus(struct buf *page, const json_t *gpus)
 		bool of = json_is_true(json_object_get(g, "counts"));
 
 		buf_addf(of ? &counts : &others, "%s%lld %s",
-			!of && others.len ? ", " : "",
+			(of ? &counts : &others)->len ? ", " : "",
 			(long long)json_integer_value(json_object_get(g, "count")),
 			json_string_value(json_object_get(g, "model")));
 		if (!of && reason)
 			buf_addf(&others, " (%s)", reason);
 	}
-	if (others.len) {
-		buf_addf(&counts, "; not counted: %s", buf_text(&others));
+	if (others.len)
+		buf_addf(&counts, "%snot counted: %s", counts.len ? "; " : "",
+			buf_text(&others));
+	if (counts.len)
 		add_line(page, "gpus", &counts);
-	}
 	buf_release(&counts);
 	buf_release(&others);
 }

@@ -89,7 +89,10 @@ int gpus_group(const json_t *node, struct gpu_group out[GPUS_MAX])
 const char *gpus_why_unpaid(const json_t *gpu)
 {
 	const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
+	const char *vendor = json_string_value(json_object_get(gpu, "vendor"));
 
+	if (vendor && strcmp(vendor, "AMD") == 0)
+		return "a GPU of AMD cannot be challenged: proofs of work run on NVIDIA's GPUs and on CPUs";
 	if (!uuid || !*uuid)
 		return "without a uuid it cannot be challenged";
 	if (strlen(uuid) >= GPUS_UUID_MAX || strncasecmp(uuid, "cpu", 3) == 0)

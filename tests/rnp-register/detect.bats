@@ -357,6 +357,8 @@ pci() {
 	# the policy pays the model, and no registry can have it proven
 	assert_equal "$(jq -c '.requirements[] | select(.name == "gpu_model") | [.actual, .met]' "$BATS_TEST_TMPDIR/checked")" '["MI300X",false]'
 	assert_equal "$(jq -c '.reasons | map(select(test("gpu_model"))) | length' "$BATS_TEST_TMPDIR/checked")" 1
+	jq -e '.reasons | map(select(test("gpu_model: a GPU of AMD cannot be challenged: proofs of work run on NVIDIA.s GPUs and on CPUs, and is not paid"))) | length == 1' \
+		"$BATS_TEST_TMPDIR/checked"
 	# with NVIDIA's, in one list
 	gpus two
 	detect --gpus 1,2
