@@ -28,6 +28,95 @@ static int64_t ask(struct store *s, const char *sql)
 	return n;
 }
 
+/* What store_compare says of a file of these rules after more SQL. */
+static const char *compared(const char *sql)
+{
+	static const char *const rules[] = { "CREATE TABLE a (x INTEGER) STRICT;"
+					     "CREATE TABLE b (x INTEGER) STRICT",
+		"CREATE INDEX b_x ON b (x)",
+		"CREATE TRIGGER c AFTER UPDATE ON a BEGIN DELETE FROM b; END", NULL };
+	static char text[200];
+	struct store s = STORE_INIT;
+	struct buf reason = BUF_INIT;
+
+	unlink("compare.db");
+	CHECK_I64(0, store_open(&s, "compare.db", rules, false));
+	CHECK_I64(0, store_exec(&s, sql));
+	CHECK_I64(0, store_compare(&s, rules, &reason));
+	snprintf(text, sizeof text, "%s", buf_text(&reason));
+	buf_release(&reason);
+	store_close(&s);
+	return text;
+}
+
+static void compares(void)
+{
+	CHECK_TEXT("", compared("INSERT INTO a VALUES (1)"));
+	CHECK_TEXT("index 'b_x' is missing", compared("DROP INDEX b_x"));
+	CHECK_TEXT("trigger 'c' is missing", compared("DROP TRIGGER c"));
+	CHECK_TEXT("table 'a' is missing", compared("DROP TABLE a"));
+	CHECK_TEXT("table 'aa' is none of this program's",
+		compared("CREATE TABLE aa (x)"));
+	CHECK_TEXT("table 'z' is none of this program's", compared("CREATE TABLE z (x)"));
+	CHECK_TEXT("index 'b_x' is not what it was made as",
+		compared("DROP INDEX b_x; CREATE UNIQUE INDEX b_x ON b (x)"));
+	CHECK_TEXT("trigger 'c' is not what it was made as",
+		compared("DROP TRIGGER c; CREATE TRIGGER c AFTER UPDATE ON a BEGIN "
+			 "DELETE FROM a; END"));
+	CHECK_TEXT("index 'b_x' is not what it was made as",
+		compared("DROP INDEX b_x; CREATE TABLE b_x (x)"));
+}
+
+/* A statement that goes on for too long ends, and the next one does not. */
+static void limits(void)
+{
+	static const char without_end[] =
+		"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+		"SELECT count(*) FROM n";
+	struct store s = STORE_INIT;
+
+	CHECK_I64(0, store_open(&s, "limits.db", one, false));
+	store_limit(&s, 20);
+	CHECK_I64(-1, ask(&s, without_end));
+	CHECK_I64(EX_TEMPFAIL, err_get()->code);
+	store_limit(&s, 600000);
+	CHECK_I64(100000,
+		ask(&s,
+			"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+			"LIMIT 100000) SELECT count(*) FROM n"));
+	store_limit(&s, 0);
+	CHECK_I64(0, ask(&s, "SELECT count(*) FROM t"));
+	store_close(&s);
+}
+
+/* Whether the disk fails is known until something is stored again; a rule that is broken is no
+ * failure of it. */
+static void failing(void)
+{
+	struct store s = STORE_INIT;
+
+	CHECK_I64(0, store_open(&s, "failing.db", one, false));
+	CHECK(!store_failing(&s));
+	CHECK_FAILS(EX_DATAERR, store_exec(&s, "INSERT INTO t VALUES ('x', 'y')"));
+	CHECK(!store_failing(&s));
+	/* the file may not grow, as on a full disk */
+	CHECK_I64(0, store_exec(&s, "PRAGMA max_page_count = 3"));
+	CHECK_I64(0, store_begin(&s));
+	CHECK(store_exec(&s, "INSERT INTO t VALUES (1, hex(zeroblob(100000)))") < 0);
+	CHECK(store_failing(&s));
+	store_rollback(&s);
+	CHECK(store_failing(&s));
+	/* what changes nothing shows nothing */
+	CHECK_I64(0, store_begin(&s));
+	CHECK_I64(0, store_commit(&s));
+	CHECK(store_failing(&s));
+	CHECK_I64(0, store_begin(&s));
+	CHECK_I64(0, store_exec(&s, "INSERT INTO t VALUES (1, 'x')"));
+	CHECK_I64(0, store_commit(&s));
+	CHECK(!store_failing(&s));
+	store_close(&s);
+}
+
 static void upgrades(void)
 {
 	struct store s = STORE_INIT, other = STORE_INIT;
@@ -83,6 +172,9 @@ int main(void)
 
 	if (!mkdtemp(dir) || chdir(dir) < 0)
 		return 71;
+	compares();
+	limits();
+	failing();
 	upgrades();
 	refusals();
 	unlink("a.db");
