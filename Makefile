@@ -55,7 +55,7 @@ NVCC12   ?= $(filter-out $(realpath $(NVCC)),$(lastword $(wildcard /usr/local/cu
 # kcheck holds the kernels against their references; it has the CUDA ones too, compiled for the
 # emulation of tests/kernels/cuda_emu.h
 KCHECK := $(filter-out %/cuda_race.c,$(wildcard tests/kernels/*.c))
-EMU    := $(patsubst %.cu,$(BUILD)/emu/%.o,$(filter-out kernels/backend/cuda_probe.cu,$(CUDA_C)))
+EMU    := $(patsubst %.cu,$(or $(EMU_FROM),$(BUILD))/emu/%.o,$(filter-out kernels/backend/cuda_probe.cu,$(CUDA_C)))
 
 # The plug-in for GPUs is built for those of this machine, and not where no driver shows one. CUDA=1,
 # as `make check` and `make release` have it, builds it for all architectures, CUDA= not,
@@ -106,7 +106,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(BUILD)/obj/kernels/%.o: CFLAGS += -fno-var-tracking
 
 # gcc 12's sanitizer aligns the frames that it moves to the heap to 32 bytes, AVX-512 wants 64 (gcc's bug 110027)
-$(BUILD)/obj/kernels/%.o $(BUILD)/obj/tests/unit/kernels/%.o: CFLAGS += $(KERNEL_OPT)
+$(foreach in,kernels tests/kernels tests/unit/kernels,$(BUILD)/obj/$(in)/%.o): CFLAGS += $(KERNEL_OPT)
 
 # What the programs hold as text, by the name of its arrays: scripts/embed writes them as C. Beside them stand the
 # examples of the man pages, which --help shows.
@@ -341,7 +341,7 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check:
 	scripts/bootstrap
-	+scripts/check --cost build $(MAKE) $(JOBS) $(if $(shell scripts/check --cuda),CUDA=1) all units kcheck asan $(BUILD)/benches/gpu
+	+scripts/check --cost build $(MAKE) $(JOBS) $(if $(shell scripts/check --known sass),,CUDA=1) $(if $(shell scripts/check --known emulation),EMU_KNOWN=1) all units kcheck asan $(BUILD)/benches/gpu
 	scripts/check
 
 demo:
@@ -365,9 +365,10 @@ SANITIZE = address,undefined
 STOPPING = -fno-sanitize-recover=undefined
 
 # In kernels -fsanitize=address sees what null and object-size would, which take gcc a quarter longer; registers are
-# given out for a whole function at once, in half the time where integer products are unrolled.
-asan: $(call object,$(ALIKE))
-	$(MAKE) $(WATCHED) PLAIN=$(BUILD) KERNEL_OPT='-fira-region=one --param=asan-use-after-return=0 -fno-sanitize=null,object-size' LDFLAGS='-fsanitize=$(SANITIZE)' \
+# given out for a whole function at once, in half the time where integer products are unrolled; and long functions call
+# what looks at an access, which halves the longest files. EMU_KNOWN=1: what the emulation runs is not watched.
+asan: $(call object,$(ALIKE)) $(if $(EMU_KNOWN),$(EMU))
+	$(MAKE) $(WATCHED) PLAIN=$(BUILD) $(if $(EMU_KNOWN),EMU_FROM=$(BUILD)) KERNEL_OPT='-fira-region=one --param=asan-use-after-return=0 --param=asan-instrumentation-with-call-threshold=100 -fno-sanitize=null,object-size' LDFLAGS='-fsanitize=$(SANITIZE)' \
 		OPT='-O1 -g1 -fsanitize=$(SANITIZE) $(STOPPING) -fno-omit-frame-pointer' \
 		all units replays kcheck
 
