@@ -343,8 +343,8 @@ static bool step_unheard(struct httpd_conn *c)
 			httpd_conn_close(c);
 		else
 			x->probed = true;
-	} else if (c->state == HTTPD_CONN_REPLY && x->streams && x->route->half) {
-		httpd_exchange_tell_half(x);
+	} else if (c->state == HTTPD_CONN_REPLY && x->streams && x->route->half_closed) {
+		httpd_exchange_half_closed(x);
 	} else if (x->later || x->streams) {
 		httpd_exchange_tell_gone(x);
 	} else {

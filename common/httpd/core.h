@@ -151,13 +151,13 @@ struct httpd_exchange {
 	/* set by other threads, under the loop's lock */
 	struct httpd_exchange *next_woken;
 	bool is_woken, finished, resumed, pushing;
-	bool in_pool;     /* its handler waits for a thread of the pool, or runs there */
-	bool told;        /* route.gone was called */
-	bool told_half;   /* route.half was called */
-	struct buf queue; /* body with its chunk framing */
-	size_t queued;    /* bytes of the queue, in the budget of replies */
+	bool in_pool;  /* its handler waits for a thread of the pool, or runs there */
+	bool reported; /* route.disconnected was called */
+	bool reported_half; /* route.half_closed was called */
+	struct buf queue;   /* body with its chunk framing */
+	size_t queued;      /* bytes of the queue, in the budget of replies */
 	pthread_cond_t drained;
-	_Atomic bool gone;
+	_Atomic bool disconnected;
 	_Atomic bool left; /* the connection is closed, not just its sending half */
 	struct httpd_exchange *next_job; /* in the pool */
 	int64_t roundtrip_ns;            /* of a request in the pool, measured before */
@@ -199,8 +199,8 @@ void httpd_exchange_reply(struct httpd_exchange *x);
 bool httpd_exchange_gone(struct httpd_exchange *x);
 /* Informs the handlers that have still to answer that nobody waits. */
 void httpd_exchange_tell_gone(struct httpd_exchange *x);
-/* Calls route.half, once. */
-void httpd_exchange_tell_half(struct httpd_exchange *x);
+/* Calls route.half_closed, once. */
+void httpd_exchange_half_closed(struct httpd_exchange *x);
 /* Ends a request: counts it, logs it, frees it. */
 void httpd_exchange_end(struct httpd_exchange *x);
 

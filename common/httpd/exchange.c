@@ -504,26 +504,26 @@ void httpd_exchange_tell_gone(struct httpd_exchange *x)
 	bool tell;
 
 	pthread_mutex_lock(&x->loop->lock);
-	x->gone = true;
+	x->disconnected = true;
 	/* a handler that runs in the pool is told after it returned HTTPD_LATER */
-	tell = x->later && !x->told && !x->in_pool && !x->finished;
-	x->told |= tell;
+	tell = x->later && !x->reported && !x->in_pool && !x->finished;
+	x->reported |= tell;
 	pthread_cond_broadcast(&x->drained);
 	pthread_mutex_unlock(&x->loop->lock);
-	if (tell && x->route->gone)
-		x->route->gone(x->h->config.ctx, &x->q);
+	if (tell && x->route->disconnected)
+		x->route->disconnected(x->h->config.ctx, &x->q);
 }
 
-void httpd_exchange_tell_half(struct httpd_exchange *x)
+void httpd_exchange_half_closed(struct httpd_exchange *x)
 {
 	bool tell;
 
 	pthread_mutex_lock(&x->loop->lock);
-	tell = x->later && !x->in_pool && !x->finished && !x->told_half;
-	x->told_half |= tell;
+	tell = x->later && !x->in_pool && !x->finished && !x->reported_half;
+	x->reported_half |= tell;
 	pthread_mutex_unlock(&x->loop->lock);
 	if (tell)
-		x->route->half(x->h->config.ctx, &x->q);
+		x->route->half_closed(x->h->config.ctx, &x->q);
 }
 
 bool httpd_exchange_gone(struct httpd_exchange *x)
@@ -569,7 +569,7 @@ void httpd_exchange_end(struct httpd_exchange *x)
 		x->r.status, ns);
 	httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent, ns);
 	if (!x->replied)
-		x->gone = true;
+		x->disconnected = true;
 	if (x->begun && x->route->done)
 		x->route->done(h->config.ctx, &x->q);
 	drop_body(x);

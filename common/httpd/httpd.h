@@ -13,7 +13,8 @@
  *   Made on demand:  httpd_reply_source(r, source, bytes), httpd_resume(q) where it had paused.
  *   Server-sent events, long polls: the handler returns HTTPD_LATER; any thread calls
  *                    httpd_write(q, ...) as often as it likes and httpd_finish(q) once.
- *   The client left: route.gone(ctx, q) is called within milliseconds; httpd_gone(q) says so. */
+ *   The client left: route.disconnected(ctx, q) is called within milliseconds;
+ *                    httpd_disconnected(q) says so. */
 #ifndef RNP_COMMON_HTTPD_HTTPD_H
 #define RNP_COMMON_HTTPD_HTTPD_H
 
@@ -67,7 +68,7 @@ struct httpd_request {
 	 * set it between begin and done. */
 	size_t body_bytes_max;
 	_Atomic int64_t until_ns;
-	void *state; /* the program's own, for begin, take, source, gone, done */
+	void *state; /* the program's own, for begin, take, source, disconnected, done */
 	/* owned, see httpd_parse_uri and httpd_find_route */
 	char *uri, *args_text, *authority_text;
 	char allow[64];
@@ -140,7 +141,7 @@ struct httpd_route {
 	enum httpd_class class; /* whose budget q->body counts against; not with take */
 	/* The handler takes long (a query, a verification): it runs on a thread of a pool, so
 	 * that no other request waits for it. The client may have left by then: see
-	 * httpd_gone(q). */
+	 * httpd_disconnected(q). */
 	bool slow;
 	/* All of the following may be NULL. */
 	/* Called when the headers are there, but not the body, and no 100 Continue was sent.
@@ -151,13 +152,13 @@ struct httpd_route {
 	/* Called when the client left, or the server is about to end, while a handler that
 	 * returned HTTPD_LATER has still to answer: it should call httpd_finish soon. Called
 	 * once at most. */
-	void (*gone)(void *ctx, struct httpd_request *q);
+	void (*disconnected)(void *ctx, struct httpd_request *q);
 	/* Called when the client closed its sending half while httpd_write had nothing more for
-	 * it: it may still read. If bytes that the program should write now reach nobody, gone is
-	 * called; otherwise the stream goes on. NULL: gone is called at once. */
-	void (*half)(void *ctx, struct httpd_request *q);
-	/* Called when the request is over, answered or not (then httpd_gone(q)), and q is about
-	 * to be freed. Called once for every request whose begin or handler was called. */
+	 * it: it may still read. If bytes that the program should write now reach nobody,
+	 * disconnected is called; otherwise the stream goes on. NULL: it is called at once. */
+	void (*half_closed)(void *ctx, struct httpd_request *q);
+	/* Called when the request is over, answered or not (then httpd_disconnected(q)), and q is
+	 * about to be freed. Called once for every request whose begin or handler was called. */
 	void (*done)(void *ctx, struct httpd_request *q);
 };
 
@@ -242,8 +243,8 @@ void httpd_bytes(struct httpd *h, struct httpd_bytes *out);
 /* Sleeps until SIGTERM or SIGINT. tick (may be NULL) is called about once a second. */
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx));
 
-/* Accepts no more connections, lets requests in progress finish (5 s at most, then route.gone
- * is called; handlers that answer later are waited for in any case), and closes. Frees h. */
+/* Accepts no more connections, lets requests in progress finish (5 s at most, then
+ * route.disconnected is called; handlers that answer later are waited for in any case), and closes. Frees h. */
 void httpd_stop(struct httpd *h);
 
 /* --- while a request is in progress --------------------------------------------------- */
@@ -267,10 +268,10 @@ void httpd_resume(struct httpd_request *q);
 
 /* Whether the client has left. From any thread, while q is valid. A client that closes only its
  * sending half and still reads is answered; while it waits it gets an interim response, 100
- * Continue, by which it is told from one that has left. It counts as gone where that cannot be
- * told: in HTTP/1.0, in the middle of a source or of a stream without route.half, and where a sink
- * pauses before the end of a chunked body. */
-bool httpd_gone(const struct httpd_request *q);
+ * Continue, by which it is told from one that has left. It counts as disconnected where that
+ * cannot be told: in HTTP/1.0, in the middle of a source or of a stream without
+ * route.half_closed, and where a sink pauses before the end of a chunked body. */
+bool httpd_disconnected(const struct httpd_request *q);
 
 /* Whether the budget allows a reply of that many bytes in memory. If not, r is filled with 503. */
 bool httpd_has_room(const struct httpd_request *q, struct httpd_reply *r, size_t bytes);

@@ -201,16 +201,16 @@ void httpd_resume(struct httpd_request *q)
 	pthread_mutex_unlock(&x->loop->lock);
 }
 
-bool httpd_gone(const struct httpd_request *q)
+bool httpd_disconnected(const struct httpd_request *q)
 {
-	return !q->finish && ((const struct httpd_exchange *)q)->gone;
+	return !q->finish && ((const struct httpd_exchange *)q)->disconnected;
 }
 
 /* Call under the lock. Returns 0 written, 1 full, -1 nobody reads. */
 static int enqueue(struct httpd_exchange *x, const void *data, size_t len)
 {
 	x->pushing = true;
-	if (x->gone || strcmp(x->q.method, "HEAD") == 0)
+	if (x->disconnected || strcmp(x->q.method, "HEAD") == 0)
 		return -1;
 	if (!len)
 		return 0;
@@ -299,7 +299,7 @@ void httpd_exchanges_woken(struct httpd_loop *l)
 				continue;
 			}
 		}
-		if (x->gone)
+		if (x->disconnected)
 			httpd_exchange_tell_gone(x);
 		if (!c)
 			continue;

@@ -361,7 +361,7 @@ static bool stream_events(struct registry *g, struct waiter *w, bool last)
 	buf_release(&text);
 	if (last)
 		w->until_ns = clock_mono_ns() + 15 * INT64_C(1000000000);
-	return over || sent != 0 || httpd_gone(w->q) || n == EVENTS_MAX;
+	return over || sent != 0 || httpd_disconnected(w->q) || n == EVENTS_MAX;
 }
 
 /* Whether the cluster is the caller's; else r is filled. */

@@ -59,7 +59,7 @@ void market_close(struct registry *g)
 	g->market = NULL;
 }
 
-void market_gone(void *ctx, struct httpd_request *q)
+void market_disconnected(void *ctx, struct httpd_request *q)
 {
 	struct registry *g = ctx;
 

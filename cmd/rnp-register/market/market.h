@@ -69,7 +69,7 @@ enum httpd_when market_get_access(void *g, struct httpd_request *q,
 enum httpd_when market_get_leases(void *g, struct httpd_request *q,
 	struct httpd_reply *r);
 
-/* route.gone of all that wait for news. */
-void market_gone(void *g, struct httpd_request *q);
+/* route.disconnected of all that wait for news. */
+void market_disconnected(void *g, struct httpd_request *q);
 
 #endif

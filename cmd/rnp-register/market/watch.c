@@ -78,13 +78,13 @@ static bool look_or_park(struct watch *t, struct waiter *w, bool last)
 	for (;;) {
 		pthread_mutex_lock(&t->lock);
 		w->seen = b->news;
-		over = last || t->stopping || httpd_gone(w->q);
+		over = last || t->stopping || httpd_disconnected(w->q);
 		pthread_mutex_unlock(&t->lock);
 		if (w->look(t->g, w, over || clock_mono_ns() >= w->until_ns) || over)
 			return true;
 		pthread_mutex_lock(&t->lock);
 		/* whoever leaves now is found in his bucket, by watch_gone */
-		if (w->seen == b->news && !t->stopping && !httpd_gone(w->q))
+		if (w->seen == b->news && !t->stopping && !httpd_disconnected(w->q))
 			break;
 		pthread_mutex_unlock(&t->lock);
 	}

@@ -402,15 +402,15 @@ void completion_gone(struct completion *x)
 	if (!x)
 		return;
 	cancel_all(x);
-	atomic_store(&x->gone, true);
+	atomic_store(&x->disconnected, true);
 	lm_events_wake(x->writer->outbox);
 }
 
-void completion_half(struct completion *x)
+void completion_half_closed(struct completion *x)
 {
 	if (!x)
 		return;
-	atomic_store(&x->half, true);
+	atomic_store(&x->half_closed, true);
 	lm_events_wake(x->writer->outbox);
 }
 
@@ -524,7 +524,7 @@ static void submit_next(struct completion *x)
 {
 	struct choice *c = &x->choices[x->submitted];
 
-	if (x->submitted == x->count || c->ended || atomic_load(&x->gone) ||
+	if (x->submitted == x->count || c->ended || atomic_load(&x->disconnected) ||
 		x->writer->held)
 		return;
 	x->submitted++;
@@ -666,7 +666,7 @@ static bool flush(struct completion *x)
 	}
 	if (rc < 0) {
 		cancel_all(x);
-		atomic_store(&x->gone, true);
+		atomic_store(&x->disconnected, true);
 		buf_reset(&x->out);
 	}
 	return !x->out.len;
@@ -756,7 +756,7 @@ static void count_end(const struct completion *x)
 {
 	struct model_slot_requests *r = &x->model->requests;
 
-	r->cancelled += atomic_load(&x->gone);
+	r->cancelled += atomic_load(&x->disconnected);
 	count_times(&r->times, x);
 	if (!x->key)
 		return;
@@ -813,7 +813,7 @@ static void advance(struct writer *w, struct completion *x)
 {
 	bool ended = x->finished;
 
-	if (atomic_load(&x->gone) && !x->finished)
+	if (atomic_load(&x->disconnected) && !x->finished)
 		answer_gone(x);
 	if (!x->finished && x->request.stream) {
 		send_stream(x);
@@ -855,8 +855,8 @@ static void hear(struct writer *w, const struct lm_event_batch *news)
  * was sent for COMMENT_NS, or it may have left. */
 static bool is_due(const struct completion *x, int64_t now)
 {
-	return x->touched || x->out.len || atomic_load(&x->gone) ||
-		atomic_load(&x->half) ||
+	return x->touched || x->out.len || atomic_load(&x->disconnected) ||
+		atomic_load(&x->half_closed) ||
 		(x->request.stream && now - x->last_write_ns > COMMENT_NS);
 }
 
@@ -879,7 +879,7 @@ static bool round_of(struct writer *w, struct lm_event_batch *news)
 			continue;
 		if (x->request.stream && !x->finished && !x->out.len &&
 			(now - x->last_write_ns > COMMENT_NS ||
-				atomic_exchange(&x->half, false)))
+				atomic_exchange(&x->half_closed, false)))
 			buf_adds(&x->out, ": waiting\n\n");
 		advance(w, x);
 		(void)mem_ran_out(); /* for what is sent: it is freed soon */

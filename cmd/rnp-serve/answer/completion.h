@@ -109,9 +109,9 @@ struct completion {
 	bool streaming; /* something was sent */
 	bool end_written;
 	bool finished; /* httpd_finish was called */
-	_Atomic bool gone;
-	_Atomic bool half;       /* a comment is to be sent now */
-	struct completion *next; /* in the writer's list */
+	_Atomic bool disconnected;
+	_Atomic bool half_closed; /* a comment is to be sent now */
+	struct completion *next;  /* in the writer's list */
 	bool touched; /* the engine had news; streaming: that are not in out yet */
 };
 
@@ -150,7 +150,7 @@ int completion_start(struct completion *x, struct httpd_request *q,
 void completion_gone(struct completion *x);
 /* Notes that the client closed its sending half within a stream: a comment shows whether it
  * reads. */
-void completion_half(struct completion *x);
+void completion_half_closed(struct completion *x);
 void completion_drop(struct completion *x); /* drops one reference; NULL is fine */
 
 /* --- the writer --------------------------------------------------------------------------- */

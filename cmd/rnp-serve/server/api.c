@@ -186,16 +186,16 @@ static enum httpd_when post_embedding(void *s, struct httpd_request *q,
 	return answer(s, q, r, REQUEST_EMBEDDING, &reply_embedding);
 }
 
-static void gone(void *ctx, struct httpd_request *q)
+static void on_disconnect(void *ctx, struct httpd_request *q)
 {
 	(void)ctx;
 	completion_gone(q->state);
 }
 
-static void half(void *ctx, struct httpd_request *q)
+static void on_half_close(void *ctx, struct httpd_request *q)
 {
 	(void)ctx;
-	completion_half(q->state);
+	completion_half_closed(q->state);
 }
 
 static void done(void *ctx, struct httpd_request *q)
@@ -353,13 +353,16 @@ static enum httpd_when options(void *ctx, struct httpd_request *q, struct httpd_
 
 const struct httpd_route server_routes[] = {
 	HTTPD_POST("/v1/chat/completions", post_chat, BODY_MAX, .slow = true,
-		.begin = begin_post, .gone = gone, .half = half, .done = done),
+		.begin = begin_post, .disconnected = on_disconnect,
+		.half_closed = on_half_close, .done = done),
 	HTTPD_POST("/v1/completions", post_completion, BODY_MAX, .slow = true,
-		.begin = begin_post, .gone = gone, .half = half, .done = done),
+		.begin = begin_post, .disconnected = on_disconnect,
+		.half_closed = on_half_close, .done = done),
 	HTTPD_POST("/v1/responses", post_response, BODY_MAX, .slow = true,
-		.begin = begin_post, .gone = gone, .half = half, .done = done),
+		.begin = begin_post, .disconnected = on_disconnect,
+		.half_closed = on_half_close, .done = done),
 	HTTPD_POST("/v1/embeddings", post_embedding, BODY_MAX, .slow = true,
-		.begin = begin_post, .gone = gone, .done = done),
+		.begin = begin_post, .disconnected = on_disconnect, .done = done),
 	HTTPD_GET("/v1/models", get_models),
 	HTTPD_GET("/v1/models/{model}", get_model),
 	HTTPD_POST("/tokenize", texts_post_tokenize, BODY_MAX, .slow = true,

@@ -269,7 +269,7 @@ static enum httpd_when get_base(void *ctx, struct httpd_request *q, struct httpd
 }
 
 /* The client of a long poll has left: the round's thread must not answer it. */
-static void gone(void *ctx, struct httpd_request *q)
+static void on_disconnect(void *ctx, struct httpd_request *q)
 {
 	struct coordinator *g = ctx;
 
@@ -674,8 +674,8 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/run", get_run),
 	HTTPD_POST("/v1/join", post_join, JOIN_BODY_MAX, .slow = true),
 	HTTPD_POST("/v1/leave", post_leave, 0, .slow = true),
-	HTTPD_GET("/v1/work", get_work, .slow = true, .gone = gone),
-	HTTPD_GET("/v1/base", get_base, .slow = true, .gone = gone),
+	HTTPD_GET("/v1/work", get_work, .slow = true, .disconnected = on_disconnect),
+	HTTPD_GET("/v1/base", get_base, .slow = true, .disconnected = on_disconnect),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
 	HTTPD_GET("/v1/state/{hash}", get_state, .slow = true),
 	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),

@@ -392,7 +392,7 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 	json_t *record = NULL;
 	int rc;
 
-	if (httpd_gone(w->q))
+	if (httpd_disconnected(w->q))
 		return lose(g, w) < 0 ? -1 : 1;
 	if (w->round)
 		return answer_base(g, w, now_ns);

@@ -114,7 +114,7 @@ static void done(void *ctx, struct httpd_request *q)
 	forget(q);
 	if (!q->state)
 		return;
-	if (httpd_gone(q)) {
+	if (httpd_disconnected(q)) {
 		gone_ns = clock_mono_ns();
 		gones++;
 	}
@@ -271,18 +271,18 @@ static enum httpd_when get_wait(void *ctx, struct httpd_request *q, struct httpd
 	return HTTPD_LATER;
 }
 
-static void gone(void *ctx, struct httpd_request *q)
+static void on_disconnect(void *ctx, struct httpd_request *q)
 {
 	(void)ctx;
-	must(httpd_gone(q));
+	must(httpd_disconnected(q));
 	httpd_finish(q);
 }
 
 /* The program writes something, so that it shows whether the client still reads. */
-static void half(void *ctx, struct httpd_request *q)
+static void on_half_close(void *ctx, struct httpd_request *q)
 {
 	(void)ctx;
-	must(!httpd_gone(q));
+	must(!httpd_disconnected(q));
 	must(httpd_try_write(q, " half", 5) == 0);
 	if (httpd_query(q, "finish"))
 		httpd_finish(q);
@@ -365,10 +365,12 @@ static const struct httpd_route routes[] = {
 	HTTPD_GET("/text", get_text),
 	HTTPD_GET("/source", get_source, .begin = begin, .done = done),
 	HTTPD_GET("/events", get_events),
-	HTTPD_GET("/quiet", get_quiet, .begin = begin, .gone = gone, .done = done),
-	HTTPD_GET("/halves", get_quiet, .begin = begin, .gone = gone, .half = half,
+	HTTPD_GET("/quiet", get_quiet, .begin = begin, .disconnected = on_disconnect,
 		.done = done),
-	HTTPD_GET("/wait", get_wait, .begin = begin, .gone = gone, .done = done),
+	HTTPD_GET("/halves", get_quiet, .begin = begin, .disconnected = on_disconnect,
+		.half_closed = on_half_close, .done = done),
+	HTTPD_GET("/wait", get_wait, .begin = begin, .disconnected = on_disconnect,
+		.done = done),
 	HTTPD_GET("/args/{a}/of/{b}", get_args),
 	HTTPD_POST("/large", post_length, 1000000, .class = HTTPD_LARGE),
 	HTTPD_POST("/small", post_length, 1000, .class = HTTPD_SMALL),
@@ -376,8 +378,8 @@ static const struct httpd_route routes[] = {
 	HTTPD_GET("/half", get_half),
 	HTTPD_POST("/slow", post_slow, 1000000, .slow = true, .begin = begin,
 		.done = done),
-	HTTPD_GET("/slow", get_slow, .slow = true, .begin = begin, .gone = gone,
-		.done = done),
+	HTTPD_GET("/slow", get_slow, .slow = true, .begin = begin,
+		.disconnected = on_disconnect, .done = done),
 	{ 0 },
 };
 
