@@ -7,6 +7,23 @@ load sign
 load market
 load booked
 
+# put_blob KEY TEXT: prints its hash; the registry has it
+put_blob() {
+	local sha
+	printf %s "$2" >blob
+	sha=$(sha256sum <blob | cut -d' ' -f1)
+	sign_request "$1.json" PUT "$url/v1/blobs/$sha" >signed.headers
+	curl -sf -X PUT -H @signed.headers --data-binary @blob "$url/v1/blobs/$sha" >/dev/null || return
+	echo "$sha"
+}
+
+is_offered() { plans "$1" && jq -e '.offers | length == 1' proposal.json >/dev/null; }
+
+cluster_is() {
+	asks c "/v1/clusters/$cluster"
+	[[ $(jq -r .state answer.json) == "$1" ]]
+}
+
 @test "booked: a work directory runs in a container, what it prints and its code come home, and the bill is right" {
 	node n
 	mkdir -p work/part
@@ -89,4 +106,60 @@ load booked
 	assert_equal "$(grep -c 'ready: the container runs, and a session in it began' err)" 2
 	wait_until "an empty machine" nothing_left
 	assert_equal "$(find "$RUN"/*/ssh -mindepth 1)" ''
+}
+
+@test "market: a booked container runs on a node, its exit code arrives, its log is read, and its time is paid" {
+	node n
+	wait_until "an offer" is_offered '{gpu_count: 0, cpu_cores: 1, memory_bytes: 134217728, disk_bytes: 67108864}'
+	run_sha=$(put_blob c 'echo "hello, $RNP_CLUSTER"; sleep 2; exit 3')
+	books c "{hours: 1, image: \"$REAL_IMAGE\", run_sha256: \"$run_sha\"}"
+	assert_equal "$status_code" 201
+	wait_until "its end" cluster_is released
+	asks c "/v1/events?cluster=$cluster"
+	# less than the two seconds that it slept, by one look; a busy machine makes more of them
+	jq -e '[.events[].event | select(.exit == 3)] | length == 1' answer.json || said "$(cat answer.json)"
+	jq -e '[.events[].event.ready_ms // 0] | max | . >= 1500 and . < 60000' answer.json || said "$(cat answer.json)"
+	asks c "/v1/clusters/$cluster"
+	jq -e '.spent_uusd >= 300' answer.json || said "$(cat answer.json)"
+	asks c "/v1/logs/$cluster/0"
+	grep -q "hello, rnp-$cluster" answer.json || said "$(cat answer.json)"
+}
+
+@test "launch: a job file runs on a real node, with its files, variables and secrets, and its lines are seen" {
+	node n
+	mkdir -p job conf
+	echo 'from the work directory' >job/hello
+	echo 'from a mount' >conf/there
+	cat >job.yaml <<-END
+		name: hello
+		workdir: job
+		envs: {GREETING: "it's"}
+		secrets: {TOKEN: null}
+		file_mounts: {~/conf: conf}
+		resources: {cpus: 1, memory: 0.128, disk_size: 64MB, image_id: "docker:$REAL_IMAGE"}
+		artifacts: {paths: [made, /tmp/log, ~/notes, nowhere]}
+		setup: echo setup ran
+		run: |
+		  echo "\$GREETING \$(cat hello) \$(cat ~/conf/there)"
+		  echo "rank \$SKYPILOT_NODE_RANK of \$SKYPILOT_NUM_NODES, \${#TOKEN} letters"
+		  mkdir -p made/deep && echo kept >made/deep/file && echo a line >/tmp/log && echo note >~/notes
+		  # a folder that has become a link leads the agent nowhere
+		  rm -rf /run/rnp-out/artifacts && ln -s /etc /run/rnp-out/artifacts && echo 77 >/run/rnp-out/collected
+		  sleep 1
+		  rm /run/rnp-out/artifacts
+		  exit 5
+	END
+	TOKEN=k7Qz0vXw9 run_split rnp-register launch --registry "$url" --key c.json --hours 1 --secret TOKEN --exit-code job.yaml
+	echo "$stderr" >launched.err
+	[[ $status == 5 ]] || { echo "$stderr"; said "$status"; }
+	jq -e '.state == "failed" and .exit == 5 and .uusd > 0 and .seconds.ready >= 0' <<<"$output" || said "$output"
+	kept=$(jq -r '.artifacts[0].path' <<<"$output")
+	assert_equal "$kept $(cat "$kept/work/made/deep/file" "$kept/root/tmp/log" "$kept/root/root/notes" | tr '\n' ' ')" \
+		"artifacts/$(jq -r .cluster <<<"$output")/0 kept a line note "
+	grep -q '^\[0\] setup ran$' launched.err
+	grep -q "^\[0\] it's from the work directory from a mount\$" launched.err
+	grep -q '^\[0\] rank 0 of 1, 9 letters$' launched.err
+	asks c "/v1/events?cluster=$(jq -r .cluster <<<"$output")"
+	jq -e '[.events[].event | select(.artifacts)] | length == 1' answer.json || said "$(cat answer.json)"
+	run ! grep -rqa k7Qz0vXw9 "$BATS_TEST_TMPDIR" "$BOX" --exclude=launched.err
 }
