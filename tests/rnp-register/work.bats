@@ -187,45 +187,26 @@ load work
 }
 
 @test "work: what a node of the booking kept is back before run; what the registry says of others later is passed over, and named" {
-	local back
+	local back work
 	back=$(directory work/seed 'kept before')
-	assign "$C" "$(booking 'cat seed; while [ ! -e on ]; do sleep 0.1; done; exit 3' '.artifacts = {paths: ["x"], every_s: 3600}')" \
-		".kept = $(kept node "$back")"
+	work=$(directory hello 'from the work directory')
+	touch "reg/hold-$work"
+	assign "$C" "$(booking 'cat seed hello; while [ ! -e on ]; do sleep 0.1; done; exit 3' ".blobs = [\"$work\"] | .artifacts = {paths: [\"x\"], every_s: 3600}")" ".kept = $(kept node "$back")"
 	make_key other
 	start_agent
-	wait_until "its first line" grep -q 'kept before' "reg/log-$C-0"
+	wait_until "its unpacking" test -d "$BOX/work/volumes/$C-0-0/data/unpack"
+	# news while it unpacks, and later such as cannot be
+	change "$C" '.cause = "news"'
+	rm "reg/hold-$work"
+	wait_until "its first lines" grep -q 'work directory' "reg/log-$C-0"
 	change "$C" ".peers = [{rank: 0, node: \"$other\", address: \"127.0.0.1\"}]"
 	wait_until "a doubt" told "$C" ".to == \"ready\" and ((.cause // \"\") | contains(\"passed over: the registry names '$other' as rank 0\"))"
 	touch "$BOX/work/volumes/$C-0-0/data/work/on"
 	wait_until "its end" told "$C" '.exit == 3'
+	assert_equal "$(cat "reg/log-$C-0")" 'kept beforefrom the work directory'
 	# whoever is to end does so, whatever else is said
 	wait_until "its release" told "$C" '.to == "released"'
 	wait_until "an empty machine" nothing_left
-}
-
-@test "work: a script, a list of files or a file that the registry has altered is refused by name, and nothing of it runs" {
-	local script file list
-	script=$(blob 'echo from the customer')
-	file=$(blob 'a file')
-	list=$(directory there 'another file')
-	assign "$C" "$(booking 'echo from the customer')"
-	echo 'echo from the registry' >"reg/blobs/$script"
-	assign "$D" "$(booking true ".proposal.request.job = \"k\" | .blobs = [\"$(directory there 'a file')\"]")"
-	printf 'A file' >"reg/blobs/$file"
-	E=$(printf 'e%.0s' {1..32})
-	assign "$E" "$(booking true ".proposal.request.job = \"l\" | .blobs = [\"$list\"]")"
-	sed -i s/there/where/ "reg/blobs/$list"
-	jq -c 'map(select(.cluster == "'"$C"'"))' reg/work.json >reg/first && cp reg/work.json reg/all && mv reg/first reg/work.json
-	start_agent
-	wait_until "the first refusal" told "$C" ".to == \"failed\" and (.cause | contains(\"blob ${script:0:12} is not what its name says\"))"
-	wait_until "an empty machine" nothing_left
-	jq -c 'map(select(.cluster == "'"$D"'"))' reg/all >reg/work.json
-	wait_until "the second" told "$D" ".to == \"failed\" and (.cause | contains(\"${file:0:12} is not what its name says\"))"
-	wait_until "an empty machine" nothing_left
-	jq -c 'map(select(.cluster == "'"$E"'"))' reg/all >reg/work.json
-	wait_until "the third" told "$E" ".to == \"failed\" and (.cause | contains(\"${list:0:12} is not what its name says\"))"
-	wait_until "an empty machine" nothing_left
-	assert_equal "$(jq -r .to reg/events.jsonl | sort -u | tr "\n" " ")" "failed proving pulling starting "
 }
 
 @test "work: artifacts are kept; those without an end are refused with the cause, and the lease ends all the same" {

@@ -68,6 +68,12 @@ static void take_news(struct lease *l, char *text)
 		doubt(l);
 		same = false;
 	}
+	/* The booking stays the one that was verified, the same object as long as the lease lives:
+	 * whoever waits, and takes news meanwhile, has texts of it. */
+	if (same && l->entry) {
+		json_set(entry, "booking", json_incref((json_t *)l->now.booking));
+		same = assignment_parse(&now, entry) == 0;
+	}
 	if (same) {
 		json_decref(l->entry);
 		l->entry = entry;

@@ -44,14 +44,16 @@ static int fetch(void *lease, const char *sha256_hex, size_t max, struct buf *ou
  * of this rank before goes into .rnp/artifacts, and start.sh takes that. */
 static int unpack_all(struct lease *l, struct cell *c)
 {
-	const char *kept = lease_artifacts_before(l);
+	const char *before = lease_artifacts_before(l);
+	/* news may come while the rest is unpacked, and the text go */
+	char kept[65];
 	struct cell_unpacking u = { .bytes_max = lease_disk_bytes(l),
 		.fetch = fetch,
 		.ctx = l };
 	char path[40];
 	int rc = 0;
 
-	u.path = "work";
+	snprintf(kept, sizeof kept, "%s", before ? before : "");
 	for (size_t i = 0; i < l->now.nblobs && rc == 0; i++) {
 		snprintf(path, sizeof path, "work/.rnp/mounts/%zu", i);
 		u.sha256_hex = l->now.blobs[i];
@@ -60,7 +62,7 @@ static int unpack_all(struct lease *l, struct cell *c)
 	}
 	u.sha256_hex = kept;
 	u.path = "work/.rnp/artifacts";
-	return rc == 0 && kept ? cell_unpack(c, &u) : rc;
+	return rc == 0 && *kept ? cell_unpack(c, &u) : rc;
 }
 
 static int unpack_in(struct lease *l, int dir)
