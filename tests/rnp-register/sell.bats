@@ -169,6 +169,16 @@ unit() {
 	sell_here --price 1
 	jq -e '.lacks == []' out || fail "$(cat out)"
 	assert_equal "$(in_machine getent passwd rnp-session | cut -d: -f6,7)" /:/bin/sh
+	# of GPUs, each of which has to stand in a CDI file by its uuid
+	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$ROOT/tests/fake/nvml.c"
+	LD_LIBRARY_PATH=$PWD sell_here --price 1
+	jq -e '.lacks == ["GPU in containers: no CDI file names nvidia.com/gpu=GPU-11111111-2222-3333-4444-555555555555"]' out || fail "$(cat out)"
+	grep -q 'nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml' out
+	in_machine mkdir -p /etc/cdi
+	in_machine sh -c 'echo "{\"kind\": \"nvidia.com/gpu\", \"devices\": [{\"name\": \"GPU-11111111-2222-3333-4444-555555555555\"},
+		{\"name\": \"GPU-66666666-7777-8888-9999-aaaaaaaaaaaa\"}]}" >/etc/cdi/nvidia.json'
+	LD_LIBRARY_PATH=$PWD sell_here --price 1
+	jq -e '.lacks == []' out || fail "$(cat out)"
 	: >nothing
 	in_machine mount --bind nothing "$(command -v podman)"
 	in_machine mount --bind nothing "$(PATH=$PATH:/usr/sbin command -v nft)"

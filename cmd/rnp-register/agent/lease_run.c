@@ -144,12 +144,16 @@ static int create(struct lease *l)
 	const struct agent_config *c = l->agent->c;
 	const char *command[] = { SANDBOX_GATE, SANDBOX_IN "/go", SANDBOX_IN "/gate",
 		"/bin/sh", SANDBOX_IN "/start", NULL };
+	/* an image's "all" must mean nothing to a hook or runtime of NVIDIA's that stands here:
+	 * what is leased comes by CDI alone */
+	static const char *const env[] = { "NVIDIA_VISIBLE_DEVICES=void", NULL };
 	const char *labels[3] = { NULL }, *devices[LEASE_GPUS_MAX + 1] = { NULL };
 	char label[2][160], names[LEASE_GPUS_MAX][LEASE_GPU_BYTES + 64], host[24],
 		id[ENGINE_ID_MAX];
 	struct engine_spec s = { .name = l->row.id,
 		.image = l->now.image,
 		.command = command,
+		.env = env,
 		.labels = labels,
 		.devices = devices,
 		.dns = c->resolvers,

@@ -29,11 +29,13 @@
 
 /* runc: crun refuses hybrid cgroups. cgroupfs: systemd takes a GPU away at daemon-reload. No
  * sysctls: in a foreign network namespace runc may not write ping_group_range. Locks in files:
- * those in shared memory are 2048 for all podmans of the machine together. No keys that detach: a
- * session's bytes are the customer's, and "ctrl-p,ctrl-q" in a file would end its transfer. */
+ * those in shared memory are 2048 for all podmans of the machine together. No hooks of this
+ * machine, which would run as its root beside each container, or bring devices into it: their
+ * folder is empty. No keys that detach: a session's bytes are the customer's, and "ctrl-p,ctrl-q"
+ * in a file would end its transfer. */
 int podman_configure(const struct podman *p)
 {
-	struct buf text = BUF_INIT, path = BUF_INIT, calls = BUF_INIT;
+	struct buf text = BUF_INIT, path = BUF_INIT, calls = BUF_INIT, hooks = BUF_INIT;
 	int rc;
 
 	buf_addf(&calls, "%s/seccomp.json", p->run);
@@ -43,15 +45,19 @@ int podman_configure(const struct podman *p)
 		"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n"
 		"detach_keys = \"\"\n"
 		"events_logger = \"file\"\nlock_type = \"file\"\n"
-		"image_copy_tmp_dir = \"%s/part\"\n",
-		calls.data, p->root);
+		"image_copy_tmp_dir = \"%s/part\"\nhooks_dir = [\"%s/hooks\"]\n",
+		calls.data, p->root, p->run);
+	buf_addf(&hooks, "%s/hooks", p->run);
 	buf_addf(&path, "%s/containers.conf", p->run);
 	rc = seccomp_write(calls.data);
+	if (rc == 0)
+		rc = io_make_dirs(hooks.data, 0700);
 	if (rc == 0)
 		rc = io_replace(buf_text(&path), text.data, text.len, 0600);
 	buf_release(&text);
 	buf_release(&path);
 	buf_release(&calls);
+	buf_release(&hooks);
 	return rc;
 }
 
