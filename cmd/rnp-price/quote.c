@@ -23,6 +23,7 @@
 
 #define FEE_PPM_MAX 500000
 #define UNSIGNED    "unsigned" /* key of a node without an address in the state */
+#define EACH        "each"     /* --gpu-model: all of them, one after the other */
 
 static const char *node_path, *gpu_model, *bench_path, *costs_path, *state_path,
 	*policy_name;
@@ -40,7 +41,8 @@ static bool floor_if_empty, split;
 
 static const struct opt options[] = {
 	OPT_PRICED_NODE(&node_path),
-	OPT_PRICED_MODEL(&gpu_model),
+	OPT(TEXT, "gpu-model", &gpu_model, "M",
+		"of a node with several GPU models, price this one, or each (default: the most powerful)"),
 	OPT_COSTS(&costs_path),
 	OPT(TEXT, "bench", &bench_path, "F",
 		"rnp.bench records: the speed of a GPU that is not in our table"),
@@ -93,6 +95,7 @@ struct quote_command {
 	struct quote quote;
 	int64_t render_uusd; /* price of a RENDER; 0: not given */
 	int64_t now_ms;
+	char key[200]; /* of its prices in the state */
 };
 
 /* --- what is read ------------------------------------------------------------------------- */
@@ -290,6 +293,16 @@ static int read_history(struct quote_command *s, struct rivals_question *market)
 	return 0;
 }
 
+/* Each group of a node's GPUs has a price of its own; the most powerful one's is the node's. */
+static void name_state(struct quote_command *s)
+{
+	bool own = gpu_model && s->node.model && !s->node.first;
+
+	snprintf(s->key, sizeof s->key, "%s%s%.100s",
+		s->node.address ? s->node.address : UNSIGNED, own ? " " : "",
+		own ? s->node.model : "");
+}
+
 /* Computes the price and writes the record; with a state, reads it before and updates it after. */
 static int price(struct quote_command *s)
 {
@@ -301,8 +314,8 @@ static int price(struct quote_command *s)
 		.offers = &s->offers };
 
 	if (state_path) {
-		if (quote_state_open(&s->state, state_path,
-			    s->node.address ? s->node.address : UNSIGNED, s->now_ms) < 0)
+		name_state(s);
+		if (quote_state_open(&s->state, state_path, s->key, s->now_ms) < 0)
 			return -1;
 		s->in.last_ask_uusd = s->state.last_ask_uusd;
 		s->in.changes_today = (int)s->state.changes_today;
@@ -327,7 +340,8 @@ static int price(struct quote_command *s)
 	return write_quote(s);
 }
 
-static int quote(struct quote_command *s, int n, char **args)
+/* Prices the GPUs of gpu_model, with the offers that are read. */
+static int quote(struct quote_command *s)
 {
 	human_set_token("RENDER");
 	if (render_text && render_price(render_text, &s->render_uusd) < 0)
@@ -338,8 +352,6 @@ static int quote(struct quote_command *s, int n, char **args)
 	if (bench_path &&
 		records_each((char **)&bench_path, 1, JSON_RECORD_BYTES_MAX, use_bench,
 			s) < 0)
-		return -1;
-	if (offer_list_read(&s->offers, args, n) < 0)
 		return -1;
 	s->in.floor_uusd = s->floor.floor_uusd;
 	s->in.last_ask_uusd = s->in.low_uusd = s->in.mid_uusd = s->in.high_uusd =
@@ -364,6 +376,9 @@ static int check_stdin(int n, char **args)
 	for (int i = 0; i < n; i++)
 		times += strcmp(args[i], "-") == 0;
 	times += strcmp(node_path, "-") == 0;
+	if (gpu_model && strcmp(gpu_model, EACH) == 0 && strcmp(node_path, "-") == 0)
+		return err_set(EX_USAGE,
+			"--gpu-model each reads the node again: --node names a file");
 	times += strcmp(costs_path, "-") == 0;
 	times += bench_path && strcmp(bench_path, "-") == 0;
 	times += fit_path && strcmp(fit_path, "-") == 0;
@@ -375,26 +390,71 @@ static int check_stdin(int n, char **args)
 	return times > 1 ? err_set(EX_USAGE, "standard input is wanted twice") : 0;
 }
 
-static int run(int n, char **args)
+/* Prices one group of the node's GPUs. */
+static int quote_group(const struct offer_list *offers, int64_t now_ms)
 {
 	struct quote_command s = { .policy = POLICY_INIT,
 		.state = QUOTE_STATE_INIT,
-		.fit = FIT_INIT };
-	int rc;
+		.fit = FIT_INIT,
+		.offers = *offers,
+		.now_ms = now_ms };
+	int rc = quote(&s);
 
-	s.now_ms = clock_now_ms();
-	rc = check_stdin(n, args);
-	if (rc == 0)
-		rc = quote(&s, n, args);
 	quote_release(&s.quote);
 	quote_state_close(&s.state);
 	free(s.seen);
 	free(s.follows);
 	fit_release(&s.fit);
 	leases_release(&s.leases);
-	offer_list_release(&s.offers);
 	policy_release(&s.policy);
 	priced_node_release(&s.node);
+	return rc;
+}
+
+/* Prices each group, the most powerful one first; a node without GPUs once. Where one has no price
+ * yet the others are written, and the first error stays. */
+static int quote_each(const struct offer_list *offers, int64_t now_ms)
+{
+	struct priced_node node = PRICED_NODE_INIT;
+	struct gpu_group groups[GPUS_MAX];
+	struct err first = { 0 };
+	int rc, n;
+
+	gpu_model = NULL;
+	if (priced_node_read(&node, node_path, NULL) < 0) {
+		priced_node_release(&node);
+		return -1;
+	}
+	n = gpus_group(node.record, groups);
+	rc = n ? 0 : quote_group(offers, now_ms);
+	for (int i = 0; i < n; i++) {
+		gpu_model = groups[i].model;
+		if (quote_group(offers, now_ms) == 0)
+			continue;
+		if (rc == 0)
+			err_save(&first);
+		rc = -1;
+	}
+	if (n && rc < 0)
+		err_restore(&first);
+	gpu_model = EACH;
+	priced_node_release(&node);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	struct offer_list offers = { 0 };
+	int64_t now_ms = clock_now_ms();
+	int rc = check_stdin(n, args);
+
+	if (rc == 0)
+		rc = offer_list_read(&offers, args, n);
+	if (rc == 0)
+		rc = gpu_model && strcmp(gpu_model, EACH) == 0 ?
+			quote_each(&offers, now_ms) :
+			quote_group(&offers, now_ms);
+	offer_list_release(&offers);
 	return rc < 0 ? err_report() : 0;
 }
 

@@ -167,6 +167,22 @@ load price
 	quote n.json --gpu-model "GeForce RTX 3090" --costs c.json offers
 	assert_equal "$(jq -c '[.customer_uusd, .spec.gpu_model, .spec.gpu_count]' <<<"$output")" '[198000,"RTX 3090",1]'
 	why_has "not priced: 2 RTX 4090, 1 T400 4GB; "
+	# and a past of its own
+	quote n.json --costs c.json --state s.db offers
+	first=$(jq .ask_uusd <<<"$output")
+	for i in 1 2; do
+		quote n.json --gpu-model "RTX 3090" --costs c.json --state s.db offers
+		assert_equal "$(jq .customer_uusd <<<"$output")" 198000
+	done
+	quote n.json --costs c.json --state s.db offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" "$first"
+	assert_equal "$(sqlite3 s.db 'SELECT count(DISTINCT node) FROM price')" 2
+	# and all at once, the one without an offer last
+	run_split rnp-price quote --node n.json --gpu-model each --costs c.json --floor-if-empty offers
+	assert_success
+	assert_equal "$(jq -c '[.spec.gpu_model, .spec.gpu_count, .customer_uusd]' <<<"$output" | head -2 | xargs)" \
+		"[RTX 4090,2,$(jq -n "$two / 0.95 | round")] [RTX 3090,1,198000]"
+	assert_equal "$(jq -r .spec.gpu_model <<<"$output" | tail -1)" "T400 4GB"
 	refused 64 "--gpu-model: 'H100' is not among the GPUs of n.json: 2 RTX 4090, 1 RTX 3090, 1 T400 4GB" \
 		rnp-price quote --node n.json --gpu-model H100 --costs c.json offers
 }

@@ -58,6 +58,7 @@ static int read_gpus(struct priced_node *n, const char *path, const char *gpu_mo
 	n->known = groups[i].known;
 	n->model = groups[i].model;
 	n->gpus = groups[i].count;
+	n->first = i == 0;
 	n->memory_bytes = groups[i].memory_bytes;
 	if (!n->memory_bytes && n->known)
 		n->memory_bytes = n->known->memory_bytes;

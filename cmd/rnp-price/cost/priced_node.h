@@ -4,6 +4,7 @@
 #define RNP_PRICE_COST_PRICED_NODE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cmd/rnp-price/cost/cost.h"
@@ -19,6 +20,7 @@ struct priced_node {
 	const char *model;
 	const struct gpu_model *known; /* its entry in our table; NULL: it has none */
 	int64_t gpus;
+	bool first;           /* they are the node's most powerful ones */
 	int64_t memory_bytes; /* of one GPU; 0: not known */
 	const char *no_gpu;   /* why no market lists such a node; else NULL */
 	struct buf others;    /* its GPUs that are not priced; may be empty */
