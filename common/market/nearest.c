@@ -9,18 +9,107 @@
 #define MODELS_TRIED 3 /* those with the most nodes */
 #define NODES_TRIED  64
 
+/* --- amounts --------------------------------------------------------------------------------- */
+
+/* A wish that is an amount: where a job has it, and what a node has of it. */
+struct amount {
+	enum match_reason reason;
+	const char *wish;
+	size_t at;    /* of an int64_t in the job */
+	bool at_most; /* else at least */
+};
+
+static const struct amount amounts[] = {
+	{ MATCH_LACKS_GPU_MEMORY, "gpu_memory_bytes",
+		offsetof(struct match_job, gpu_memory_bytes), false },
+	{ MATCH_LACKS_PING, "ping_us", offsetof(struct match_job, ping_us), true },
+	{ MATCH_LACKS_CPU_CORES, "cpu_cores", offsetof(struct match_job, cpu_cores),
+		false },
+	{ MATCH_LACKS_MEMORY, "memory_bytes", offsetof(struct match_job, memory_bytes),
+		false },
+	{ MATCH_LACKS_DISK, "disk_bytes", offsetof(struct match_job, disk_bytes), false },
+	{ MATCH_LACKS_REPUTATION, "reputation_ppm",
+		offsetof(struct match_job, reputation_ppm), false },
+};
+
+static int64_t *of_job(struct match_job *j, const struct amount *a)
+{
+	return (int64_t *)((char *)j + a->at);
+}
+
+static int64_t of_node(const struct match_index *ix, const struct amount *a, size_t node,
+	int let)
+{
+	const struct match_facts *f = &ix->facts[node];
+	const struct group *g = &ix->groups[f->group];
+	int units = match_group_units(g);
+
+	switch (a->reason) {
+	case MATCH_LACKS_GPU_MEMORY:
+		return g->gpu_memory_bytes;
+	case MATCH_LACKS_PING:
+		return f->ping_us;
+	case MATCH_LACKS_CPU_CORES:
+		return (int64_t)f->cpu_cores * let / units;
+	case MATCH_LACKS_MEMORY:
+		return (int64_t)((__int128)f->memory_bytes * let / units);
+	case MATCH_LACKS_DISK:
+		return (int64_t)((__int128)f->disk_bytes * let / units);
+	default:
+		return f->reputation_ppm;
+	}
+}
+
+#define AMOUNTS (sizeof amounts / sizeof *amounts)
+
 struct search {
 	const struct match_index *ix;
 	const struct match_job *wish;
 	struct chooser chooser;
 	struct match_nearest best;
+	int64_t most[AMOUNTS]; /* that a node has, of what is to be at least so much */
 };
+
+/* One pass over all, which spares many of those that look for a place. */
+static void find_most(struct search *s)
+{
+	struct match_job wish = *s->wish;
+
+	for (size_t a = 0; a < AMOUNTS; a++) {
+		if (amounts[a].at_most || !*of_job(&wish, &amounts[a]))
+			continue;
+		for (size_t i = 0; i < s->ix->n; i++) {
+			const struct match_facts *f = &s->ix->facts[i];
+			int units = match_group_units(&s->ix->groups[f->group]);
+			int64_t v = f->all_uusd < 0 ?
+				0 :
+				of_node(s->ix, &amounts[a], i, units);
+
+			s->most[a] = v > s->most[a] ? v : s->most[a];
+		}
+	}
+}
+
+/* Whether no node has enough of something, whatever else a job asks for. */
+static bool is_too_much(const struct search *s, const struct match_job *j)
+{
+	struct match_job copy = *j;
+
+	for (size_t a = 0; a < AMOUNTS; a++)
+		if (!amounts[a].at_most && *of_job(&copy, &amounts[a]) > s->most[a])
+			return true;
+	return false;
+}
+
+/* --- does it fit ------------------------------------------------------------------------------ */
 
 /* Whether a job would have a place; its price becomes *uusd. */
 static bool is_possible(struct search *s, const struct match_job *j, int64_t *uusd)
 {
 	const struct choice *c;
 
+	if (is_too_much(s, j))
+		return false;
 	chooser_begin(&s->chooser, s->ix, j);
 	c = chooser_next(&s->chooser);
 	if (c && uusd)
@@ -74,57 +163,6 @@ static void leave_out(struct search *s, enum match_reason r)
 				(struct match_nearest){ .reason = r,
 					.wish = "spot",
 					.value = 1 });
-	}
-}
-
-/* --- amounts --------------------------------------------------------------------------------- */
-
-/* A wish that is an amount: where a job has it, and what a node has of it. */
-struct amount {
-	enum match_reason reason;
-	const char *wish;
-	size_t at;    /* of an int64_t in the job */
-	bool at_most; /* else at least */
-};
-
-static const struct amount amounts[] = {
-	{ MATCH_LACKS_GPU_MEMORY, "gpu_memory_bytes",
-		offsetof(struct match_job, gpu_memory_bytes), false },
-	{ MATCH_LACKS_PING, "ping_us", offsetof(struct match_job, ping_us), true },
-	{ MATCH_LACKS_CPU_CORES, "cpu_cores", offsetof(struct match_job, cpu_cores),
-		false },
-	{ MATCH_LACKS_MEMORY, "memory_bytes", offsetof(struct match_job, memory_bytes),
-		false },
-	{ MATCH_LACKS_DISK, "disk_bytes", offsetof(struct match_job, disk_bytes), false },
-	{ MATCH_LACKS_REPUTATION, "reputation_ppm",
-		offsetof(struct match_job, reputation_ppm), false },
-};
-
-static int64_t *of_job(struct match_job *j, const struct amount *a)
-{
-	return (int64_t *)((char *)j + a->at);
-}
-
-static int64_t of_node(const struct match_index *ix, const struct amount *a, size_t node,
-	int let)
-{
-	const struct match_facts *f = &ix->facts[node];
-	const struct group *g = &ix->groups[f->group];
-	int units = match_group_units(g);
-
-	switch (a->reason) {
-	case MATCH_LACKS_GPU_MEMORY:
-		return g->gpu_memory_bytes;
-	case MATCH_LACKS_PING:
-		return f->ping_us;
-	case MATCH_LACKS_CPU_CORES:
-		return (int64_t)f->cpu_cores * let / units;
-	case MATCH_LACKS_MEMORY:
-		return (int64_t)((__int128)f->memory_bytes * let / units);
-	case MATCH_LACKS_DISK:
-		return (int64_t)((__int128)f->disk_bytes * let / units);
-	default:
-		return f->reputation_ppm;
 	}
 }
 
@@ -336,14 +374,17 @@ static void relax_size(struct search *s)
 	int nodes = j.nodes_min > 1 ? j.nodes_min : 1;
 	uint64_t sizes = sizes_of(s);
 
-	for (j.nodes_max++; !j.nodes_min && j.nodes_max <= NODES_TRIED; j.nodes_max++)
-		if (j.gpus % j.nodes_max == 0 && is_possible(s, &j, NULL)) {
-			note(s, &j,
-				(struct match_nearest){ .reason = MATCH_LACKS_GPUS,
-					.wish = "nodes_max",
-					.value = j.nodes_max });
-			return;
-		}
+	/* on fewer nodes it was not possible: only so many are tried */
+	for (int n = j.nodes_max + 1; !s->wish->nodes_min && n <= NODES_TRIED; n++) {
+		j.nodes_min = j.nodes_max = n;
+		if (j.gpus % n || !is_possible(s, &j, NULL))
+			continue;
+		note(s, &j,
+			(struct match_nearest){ .reason = MATCH_LACKS_GPUS,
+				.wish = "nodes_max",
+				.value = n });
+		return;
+	}
 	j = *s->wish;
 	for (int each = MATCH_GPUS_MAX; each > 0; each--) {
 		j.gpus = each * nodes;
@@ -389,13 +430,14 @@ void match_find_nearest(const struct match_index *ix, const struct match_job *wi
 	struct search s = { .ix = ix, .wish = wish };
 	const size_t *lack = census->left_out;
 
+	find_most(&s);
 	/* a wish that keeps nobody out cannot help, but for shares, of which too few may be left */
 	if (lack[MATCH_LACKS_MODEL] && wish->nmodels)
 		relax_model(&s);
 	for (int r = 0; r < MATCH_REASONS; r++)
 		if (lack[r] || (r == MATCH_LACKS_PLACE && wish->nshares))
 			leave_out(&s, (enum match_reason)r);
-	for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+	for (size_t i = 0; i < AMOUNTS; i++)
 		if (lack[amounts[i].reason])
 			relax_amount(&s, &amounts[i]);
 	if (lack[MATCH_LACKS_TIER])

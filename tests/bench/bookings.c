@@ -1,8 +1,9 @@
 /* bookings.c - benchmark: a market under customers who race, and under those who wait. Prints
  * rnp.bench records; exit 1 when a device is let twice.
  *
- *   bookings [GPUS] [CLIENTS] [WAITING] [BEATS]     default 20000, 64, 1000, 1000
+ *   bookings [GPUS] [CLIENTS] [WAITING] [BEATS] [RACES]     default 20000, 64, 1000, 1000, 0
  *
+ * With RACES there are as many bookings of all GPUs by CLIENTS in turn, released again, instead.
  * Meanwhile the nodes send BEATS heartbeats a second.
  * Bookings: nodes of 8 GPUs, sold one at a time; of a half of the GPUs each is booked by a
  * customer, of the other half by two, who send at the same time over CLIENTS connections.
@@ -52,7 +53,7 @@
 	"b855"
 
 static char dir[256], program[512];
-static int port, gpus = 20000, clients = 64, waiting = 1000, beats = 1000;
+static int port, gpus = 20000, clients = 64, waiting = 1000, beats = 1000, races;
 static struct key registry_key = KEY_INIT, *customers;
 static pid_t server;
 
@@ -482,6 +483,98 @@ static void run_race(const char *name, int first, int many, int sides)
 	free(racers);
 }
 
+/* --- bookings that are released again --------------------------------------------------------- */
+
+/* Who has a GPU by the answers that came: nobody may be told that he has one of another's. */
+static atomic_int *holders;
+static atomic_llong tries, let, twice;
+
+static void release(int fd, const struct key *customer, const char *body)
+{
+	const char *cluster = strstr(body, "\"cluster\":\"");
+	json_t *action = json_record("rnp.action");
+	char name[33] = "";
+
+	if (cluster)
+		snprintf(name, sizeof name, "%.32s", cluster + 11);
+	json_set_text(action, "signer", customer->address);
+	json_set_text(action, "cluster", name);
+	json_set_text(action, "action", "release");
+	post(fd, "/v1/actions", signed_by(action, customer));
+}
+
+/* Books one GPU after the other, of a few at a time so that most are somebody's, and releases. */
+static void *grab(void *arg)
+{
+	int me = (int)(intptr_t)arg, fd = open_connection(), held[8] = { 0 }, n = 0;
+	const struct key *customer = &customers[me];
+	struct buf bodies[8] = { 0 };
+	unsigned random = (unsigned)me + 1;
+
+	while (tries++ < races) {
+		int gpu = rand_r(&random) % gpus;
+		struct buf request = BUF_INIT, body = BUF_INIT;
+		struct key node = KEY_INIT;
+		int status, nobody = 0;
+
+		make_key(&node, 100 + gpu / NODE_GPUS);
+		add_post(&request, "/v1/bookings",
+			booking_of(customer, proposal_for(&node, gpu)));
+		send_all(fd, request.data, request.len);
+		status = receive(fd, &body);
+		if (status != 201 && status != 409) {
+			err_set(1, "%d %s", status, buf_text(&body));
+			errno = 0;
+			die("a booking");
+		}
+		if (status == 201) {
+			let++;
+			if (!atomic_compare_exchange_strong(&holders[gpu], &nobody,
+				    me + 1))
+				twice++;
+			held[n] = gpu;
+			bodies[n++] = body;
+			body = (struct buf)BUF_INIT;
+		}
+		for (; n == 8 || (n && tries >= races); n--) {
+			holders[held[n - 1]] = 0;
+			release(fd, customer, buf_text(&bodies[n - 1]));
+			buf_release(&bodies[n - 1]);
+		}
+		key_release(&node);
+		buf_release(&request);
+		buf_release(&body);
+	}
+	close(fd);
+	return NULL;
+}
+
+/* So many bookings of few GPUs, by all clients at once. */
+static void run_grab(void)
+{
+	pthread_t *threads = xcalloc((size_t)clients, sizeof *threads);
+	int64_t start = clock_mono_ns();
+	double rate;
+
+	holders = xcalloc((size_t)gpus, sizeof *holders);
+	for (intptr_t i = 0; i < clients; i++)
+		pthread_create(&threads[i], NULL, grab, (void *)i);
+	for (int i = 0; i < clients; i++)
+		pthread_join(threads[i], NULL);
+	rate = (double)races / ((double)(clock_mono_ns() - start) / 1e9);
+	report("released", "1/s", &rate, 1, races - let);
+	if (twice ||
+		count("SELECT count(*) FROM leases l JOIN leases m ON m.device = "
+		      "l.device AND m.id > l.id AND (l.to_ms IS NULL OR "
+		      "m.from_ms < l.to_ms)") != 0) {
+		fprintf(stderr, "bookings: %lld devices were let twice\n",
+			(long long)twice);
+		exit(1);
+	}
+	free(threads);
+	free(holders);
+}
+
 /* --- heartbeats ------------------------------------------------------------------------------- */
 
 #define BEATERS 16
@@ -704,6 +797,7 @@ static void fill(void)
 		sell(fd, &k, i * NODE_GPUS);
 		key_release(&k);
 	}
+	ncustomers = ncustomers < clients ? clients : ncustomers;
 	customers = xcalloc((size_t)ncustomers, sizeof *customers);
 	for (int i = 0; i < ncustomers; i++) {
 		make_key(&customers[i], INT_MAX - i);
@@ -735,6 +829,8 @@ int main(int argc, char **argv)
 		waiting = atoi(argv[3]);
 	if (argc > 4)
 		beats = atoi(argv[4]);
+	if (argc > 5)
+		races = atoi(argv[5]);
 	if (waiting >= gpus)
 		waiting = gpus - 1;
 	getrlimit(RLIMIT_NOFILE, &files);
@@ -753,9 +849,13 @@ int main(int argc, char **argv)
 	start = clock_mono_ns();
 	for (intptr_t i = 0; i < BEATERS && beats; i++)
 		pthread_create(&beaters[i], NULL, keep_beating, (void *)i);
-	run_race("bookings", 0, gpus / 2, 1);
-	run_race("racing", gpus / 2, gpus - gpus / 2, 2);
-	run_polls();
+	if (races) {
+		run_grab();
+	} else {
+		run_race("bookings", 0, gpus / 2, 1);
+		run_race("racing", gpus / 2, gpus - gpus / 2, 2);
+		run_polls();
+	}
 	beating_over = true;
 	for (int i = 0; i < BEATERS && beats; i++)
 		pthread_join(beaters[i], NULL);

@@ -25,10 +25,11 @@
 struct blob_part {
 	struct blob_part *next;
 	char holder[BLOB_HOLDER_MAX], name[BLOB_NAME_MAX];
-	uint64_t number;        /* of its file */
-	int fd;                 /* while somebody sends; else -1 */
-	int64_t bytes, will_be; /* now, and when the request is over */
-	int64_t flushing;       /* how many of them are on their way to the disk */
+	uint64_t number;       /* of its file */
+	int fd;                /* while somebody sends; else -1 */
+	_Atomic int64_t bytes; /* now; read by others while somebody sends */
+	int64_t will_be;       /* when the request is over */
+	int64_t flushing;      /* how many of them are on their way to the disk */
 	struct sha256_state state;
 	int64_t used_ns;
 };
