@@ -10,6 +10,8 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 
+const char *const registry_states[] = { "idle", "busy", "render", "maintenance", NULL };
+
 static void time_text(struct buf *out, int64_t ms)
 {
 	char text[CLOCK_TEXT_MAX];

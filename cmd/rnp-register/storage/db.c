@@ -13,8 +13,6 @@
 #include "common/cli/prog.h"
 #include "common/record/pool.h"
 
-const char *const registry_states[] = { "idle", "busy", "render", "maintenance", NULL };
-
 /* records and heartbeats only grow; nodes holds the current state of each node, in narrow rows
  * for the filters. Columns are derived from the records and could be computed again. */
 static const char *const schema_steps[] = {

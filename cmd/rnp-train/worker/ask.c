@@ -10,6 +10,11 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
+int worker_gpus(const struct worker *w)
+{
+	return w->group.ranks ? w->group.gpus : !w->d.is_host;
+}
+
 void worker_loop_options(struct worker *w, uint64_t rows, struct lm_loop_options *l)
 {
 	const struct training *t = &w->run;

@@ -145,11 +145,6 @@ static int count_gpus(struct worker *w)
 	return rc;
 }
 
-int worker_gpus(const struct worker *w)
-{
-	return w->group.ranks ? w->group.gpus : !w->d.is_host;
-}
-
 int worker_lead_run(struct worker *w, uint64_t rows, const struct lm_train_options *o)
 {
 	struct command_of_rank0 c = { .order = ORDER_RUN, .rows = rows };
