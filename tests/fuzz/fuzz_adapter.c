@@ -1,5 +1,5 @@
-/* fuzz_adapter.c - fuzz target: a stranger's LoRA adapter: adapter_config.json, a byte 0, and
- * adapter_model.safetensors, for a small model of each layout.
+/* fuzz_adapter.c - fuzz target: a stranger's LoRA adapter: a GGUF file, or adapter_config.json, a
+ * byte 0, and adapter_model.safetensors, for a small model of each layout.
  *
  * It checks that a refused adapter gives exit code 65 and a message, and that what is accepted
  * changes a matrix, with finite numbers that can all be read. */
@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/lm/infer/adapter.h"
+#include "common/lm/model/adapter.h"
+#include "common/lm/model/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,39 +20,41 @@ static void must(bool promise)
 		abort();
 }
 
-static const uint64_t inputs[LM_ADAPTED] = { 8, 8, 8, 8, 8, 8, 12 };
-static const uint64_t outputs[LM_ADAPTED] = { 8, 4, 4, 8, 12, 12, 8 };
-
-static void check(const struct lm_adapter *a, uint32_t layers)
+static void check(const struct lm_adapter_file *f, const struct lm_config *c)
 {
 	uint32_t changed = 0;
 
-	for (uint32_t i = 0; i < layers * LM_ADAPTED; i++) {
+	for (uint32_t i = 0; i < c->layers * LM_ADAPTED; i++) {
 		enum lm_adapted which = (enum lm_adapted)(i % LM_ADAPTED);
-		const struct lm_delta *d = lm_adapter_at(a, i / LM_ADAPTED, which);
+		const struct lm_low *low = lm_adapter_file_at(f, i / LM_ADAPTED, which);
 
-		if (!d->a)
+		if (!low->rank)
 			continue;
 		changed++;
-		must(d->rank && d->rank <= lm_adapter_rank(a));
-		for (uint64_t k = 0; k < inputs[which] * d->rank; k++)
-			must(isfinite(d->a[k]));
-		/* the scale may make a number infinite, but each must be there */
-		for (uint64_t k = 0; k < outputs[which] * d->rank; k++)
-			must(!isnan(d->b[k]));
+		must(low->rank <= lm_adapter_file_rank(f) && isfinite(low->scale));
+		for (uint64_t k = 0; k < lm_lora_inputs(c, which) * low->rank; k++)
+			must(isfinite(low->a[k]));
+		for (uint64_t k = 0; k < lm_lora_outputs(c, which) * low->rank; k++)
+			must(isfinite(low->b[k]));
 	}
-	must(changed && lm_adapter_bytes(a));
+	must(changed);
+}
+
+static int read_one(struct lm_adapter_file **f, const struct lm_config *c,
+	const uint8_t *data, size_t size)
+{
+	const uint8_t *end = memchr(data, 0, size);
+	size_t config = end ? (size_t)(end - data) : size;
+
+	if (gguf_is(data, size))
+		return lm_adapter_file_gguf(f, c, data, size, "fuzz");
+	return lm_adapter_file_peft(f, c, (const char *)data, config,
+		end ? end + 1 : data + size, end ? size - config - 1 : 0, "fuzz");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const uint8_t *end = size ? memchr(data, 0, size) : NULL;
-	struct dev d = DEV_INIT;
-	size_t config = end ? (size_t)(end - data) : size;
-
-	if (!end || dev_open(&d, "cpu") < 0)
-		return 0;
-	for (int fused = 0; fused < 2; fused++) {
+	for (int fused = 0; size && fused < 2; fused++) {
 		struct lm_config c = { .dim = 8,
 			.hidden = 12,
 			.layers = 2,
@@ -62,17 +65,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			.context = 8,
 			.fused = fused,
 			.rope.interleaved = !fused };
-		struct lm_adapter *a;
+		struct lm_adapter_file *f;
 
-		if (lm_adapter_read(&a, &d, &c, (const char *)data, config, end + 1,
-			    size - config - 1, "fuzz") == 0) {
-			check(a, c.layers);
+		if (read_one(&f, &c, data, size) == 0) {
+			check(f, &c);
 		} else {
-			must(!a && err_get()->code == EX_DATAERR && err_get()->text[0]);
+			must(!f && err_get()->code == EX_DATAERR && err_get()->text[0]);
 			err_clear();
 		}
-		lm_adapter_close(a);
+		lm_adapter_file_close(f);
 	}
-	dev_close(&d);
 	return 0;
 }

@@ -7,6 +7,8 @@ setup_file() {
 	make_chat_model
 	python3 "$ROOT/tests/tools/lora.py" "$DIR/model" "$DIR/warm" "$DIR/warm-merged" 1
 	python3 "$ROOT/tests/tools/lora.py" "$DIR/model" "$DIR/cold" "$DIR/cold-merged" 2 --rslora
+	python3 "$ROOT/tests/tools/lora.py" "$DIR/model" "$DIR/mixed" "$DIR/mixed-merged" 3 --patterns
+	python3 "$ROOT/tests/tools/lora_gguf.py" "$DIR/model" "$DIR/warm" "$DIR/warm.gguf"
 	rnp-train export --model "$DIR/model" --gguf "$DIR/model.gguf" >/dev/null
 }
 teardown() { stop_serve; }
@@ -38,6 +40,19 @@ near() {
 		'[["chat",null],["warm","chat"],["cold","chat"],["gguf",null],["warm-gguf","gguf"],["warm-merged",null],["cold-merged",null]]' ]
 	curl -sS "$url/v1/models/warm" | jq -e '.parent == "chat"'
 	jq -s -e '.[0].adapters_bytes > 0 and (.[2] | has("adapters_bytes") | not)' plan
+}
+
+@test "lora: ranks and alphas by pattern, and adapters of llama.cpp's format, answer like their merged models" {
+	start_serve --model "gguf=$DIR/model.gguf" --model "warm-merged=$DIR/warm-merged" --model "mixed-merged=$DIR/mixed-merged" \
+		--lora "mixed=$DIR/mixed" --lora "gguf/mixed-gguf=$DIR/mixed" --lora "warm=$DIR/warm.gguf" --lora "gguf/warm-gguf=$DIR/warm.gguf" --context 64
+	local name
+	for name in chat warm mixed warm-gguf mixed-gguf warm-merged mixed-merged; do ask "$name" >"$name"; done
+	near mixed mixed-merged
+	near mixed-gguf mixed-merged
+	near warm warm-merged
+	near warm-gguf warm-merged
+	run near mixed chat
+	assert_failure
 }
 
 @test "lora: the bits of an answer are its own, whichever adapters the others of a step have; caches are apart" {
@@ -97,7 +112,12 @@ near() {
 	try 65 "'use_dora' is not supported" '.use_dora = true'
 	try 65 "'bias' is not supported" '.bias = "all"'
 	try 65 "'modules_to_save' is not supported" '.modules_to_save = ["lm_head"]'
-	try 65 "'rank_pattern' is not supported" '.rank_pattern = {"q_proj": 8}'
+	try 65 "'made_next_year' is not supported" '.made_next_year = {"a": 1}'
+	try 65 "init_lora_weights 'pissa' is not supported: it changes the model" '.init_lora_weights = "pissa"'
+	try 65 "is not [8, " '.rank_pattern = {"q_proj": 8}'
+	try 65 "is not 1 to 1024" '.rank_pattern = {"q_proj": 1e9}'
+	try 65 "alpha_pattern: 'q_proj' is no number above 0" '.alpha_pattern = {"q_proj": -1}'
+	try 65 "rank_pattern: '(' is no regular expression" '.rank_pattern = {"(": 4}'
 	try 65 "peft_type is 'IA3', not LORA" '.peft_type = "IA3"'
 	try 65 "lora_alpha" '.lora_alpha = "x"'
 	try 65 "'r'" '.r = 0'
@@ -106,6 +126,7 @@ near() {
 	refused 66 "adapter_config.json" rnp-serve run --model "m=$DIR/model" --listen 127.0.0.1:0 --lora "x=$DIR"
 	rm -rf bad && cp -r "$DIR/warm" bad && truncate -s -4 bad/adapter_model.safetensors
 	refused 65 "bad/adapter_model.safetensors" rnp-serve run --model "m=$DIR/model" --listen 127.0.0.1:0 --lora x=bad
+	refused 65 "its general.type is 'model', not adapter" rnp-serve run --model "m=$DIR/model" --listen 127.0.0.1:0 --lora "x=$DIR/model.gguf"
 	# of a model with more layers
 	rm -rf bad && cp -r "$DIR/warm" bad && sed -i 's/layers\.0\.self/layers.9.self/g' bad/adapter_model.safetensors
 	refused 65 "belongs to no matrix of this model" rnp-serve run --model "m=$DIR/model" --listen 127.0.0.1:0 --lora x=bad

@@ -39,6 +39,29 @@ enum lm_part lm_lora_part(enum lm_adapted which)
 	return parts[which];
 }
 
+uint64_t lm_lora_outputs(const struct lm_config *c, enum lm_adapted which)
+{
+	switch (which) {
+	case LM_ADAPTED_Q:
+		return (uint64_t)c->heads * c->head_dim;
+	case LM_ADAPTED_K:
+	case LM_ADAPTED_V:
+		return (uint64_t)c->kv_heads * c->head_dim;
+	case LM_ADAPTED_GATE:
+	case LM_ADAPTED_UP:
+		return c->hidden;
+	default:
+		return c->dim;
+	}
+}
+
+uint64_t lm_lora_inputs(const struct lm_config *c, enum lm_adapted which)
+{
+	return which == LM_ADAPTED_O     ? (uint64_t)c->heads * c->head_dim :
+		which == LM_ADAPTED_DOWN ? c->hidden :
+					   c->dim;
+}
+
 static void place_of(const struct lm_config *c, enum lm_adapted which, uint32_t layer,
 	struct lm_place *out)
 {
@@ -51,8 +74,7 @@ static void place_of(const struct lm_config *c, enum lm_adapted which, uint32_t 
 
 /* --- choosing ------------------------------------------------------------------------------ */
 
-/* Writes the name of a matrix as PEFT has it: without ".weight". */
-static void module_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place)
+void lm_lora_module(char name[LM_NAME_BYTES_MAX], const struct lm_place *place)
 {
 	char *end;
 
@@ -68,7 +90,7 @@ void lm_lora_name(char name[LM_NAME_BYTES_MAX], const struct lm_config *c,
 	struct lm_place place;
 
 	place_of(c, which, layer, &place);
-	module_name(name, &place);
+	lm_lora_module(name, &place);
 }
 
 static int compile(regex_t *out, const char *regex)
@@ -225,7 +247,7 @@ void lm_learned_name(char name[LM_NAME_BYTES_MAX], const struct lm_learned *t)
 		lm_layout_hf_name(name, &t->place);
 		return;
 	}
-	module_name(module, &t->place);
+	lm_lora_module(module, &t->place);
 	snprintf(name, LM_NAME_BYTES_MAX, PREFIX "%.80s.lora_%c.weight", module,
 		t->factor == LM_FACTOR_A ? 'A' : 'B');
 }

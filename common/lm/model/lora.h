@@ -37,6 +37,10 @@ double lm_lora_scale(const struct lm_lora *l);
 /* Returns the matrices of a layer that are adapted, as bits; 0 without an adapter. */
 unsigned lm_lora_targets(const struct lm_lora *l, uint32_t layer);
 
+/* Return the rows and columns of a matrix, also where it is part of a fused one. */
+uint64_t lm_lora_outputs(const struct lm_config *c, enum lm_adapted which);
+uint64_t lm_lora_inputs(const struct lm_config *c, enum lm_adapted which);
+
 /* Returns the place of a matrix in the layout, and writes its name as PEFT has it:
  * "model.layers.3.self_attn.q_proj". */
 enum lm_part lm_lora_part(enum lm_adapted which);
@@ -50,6 +54,9 @@ void lm_lora_name(char name[LM_NAME_BYTES_MAX], const struct lm_config *c,
 int lm_lora_choose(uint8_t **targets, const struct lm_config *c, const char *regex);
 
 /* --- what learns --------------------------------------------------------------------------- */
+
+/* Writes the name of a place's matrix as PEFT has it: Hugging Face's without ".weight". */
+void lm_lora_module(char name[LM_NAME_BYTES_MAX], const struct lm_place *place);
 
 /* Of a tensor that learns: what it is to its place in the layout. */
 enum lm_factor { LM_FACTOR_WHOLE, LM_FACTOR_A, LM_FACTOR_B };

@@ -10,25 +10,12 @@ static int product(struct lm_train *t, const struct lm_gemm *g)
 
 static uint64_t outputs_of(const struct lm_train *t, enum lm_adapted which)
 {
-	switch (which) {
-	case LM_ADAPTED_Q:
-		return t->q;
-	case LM_ADAPTED_K:
-	case LM_ADAPTED_V:
-		return t->kv;
-	case LM_ADAPTED_GATE:
-	case LM_ADAPTED_UP:
-		return t->hidden;
-	default:
-		return t->dim;
-	}
+	return lm_lora_outputs(&t->o.config, which);
 }
 
 static uint64_t inputs_of(const struct lm_train *t, enum lm_adapted which)
 {
-	return which == LM_ADAPTED_O     ? t->q :
-		which == LM_ADAPTED_DOWN ? t->hidden :
-					   t->dim;
+	return lm_lora_inputs(&t->o.config, which);
 }
 
 /* Returns the columns of all matrices of a group together. */
