@@ -24,9 +24,10 @@ struct sending {
 	const struct transfer_source *from;
 	char (*names)[TRANSFER_NAME_MAX];
 	size_t n;
-	int64_t *have; /* bytes that are there; -1: all of them */
-	pthread_mutex_t lock;
-	size_t next; /* blob; the last one waits for the others */
+	int64_t *have;           /* bytes that are there; -1: all of them */
+	pthread_mutex_t reading; /* held while a blob is read; before lock */
+	pthread_mutex_t lock;    /* of what follows, and of t's counters */
+	size_t next;             /* blob; the last one waits for the others */
 	/* of the first sender that failed */
 	bool failed;
 	struct err why;
@@ -229,16 +230,19 @@ static int put(struct sender *w, size_t i)
 static int next_blob(struct sender *w, size_t end, size_t *i)
 {
 	struct sending *s = w->s;
-	int rc = 0;
+	int rc;
 
+	pthread_mutex_lock(&s->reading);
 	pthread_mutex_lock(&s->lock);
 	while (s->next < end && s->have[s->next] < 0)
 		s->next++;
-	if (s->next < end && !s->failed) {
-		*i = s->next++;
-		rc = s->from->read(s->from->ctx, *i, &w->bytes) < 0 ? -1 : 1;
-	}
+	rc = s->next < end && !s->failed;
+	*i = s->next;
+	s->next += (size_t)rc;
 	pthread_mutex_unlock(&s->lock);
+	if (rc && s->from->read(s->from->ctx, *i, &w->bytes) < 0)
+		rc = -1;
+	pthread_mutex_unlock(&s->reading);
 	return rc;
 }
 
@@ -315,6 +319,7 @@ int transfer_send(struct transfer *t, const struct transfer_source *from)
 	struct sending s = { .t = t, .from = from, .n = from->n };
 	int rc;
 
+	pthread_mutex_init(&s.reading, NULL);
 	pthread_mutex_init(&s.lock, NULL);
 	t->bytes = t->total_bytes = t->requests = 0;
 	s.names = xcalloc(s.n + 1, sizeof *s.names);
@@ -325,6 +330,7 @@ int transfer_send(struct transfer *t, const struct transfer_source *from)
 	rc = send_all(&s);
 	free(s.names);
 	free(s.have);
+	pthread_mutex_destroy(&s.reading);
 	pthread_mutex_destroy(&s.lock);
 	return rc;
 }
