@@ -180,6 +180,11 @@ static void directories(void)
 	CHECK_I64(p.walk.manifest.bytes, n.bytes);
 	t = with(&other, NULL);
 	CHECK_FAILS(1, transfer_download(&t, name, in_place("theirs"), &to));
+	/* a file has changed since: whoever sends beside ends too, and no manifest goes out */
+	snprintf(command, sizeof command, "echo >>%s/work/big", place);
+	CHECK(system(command) == 0);
+	CHECK_FAILS(EX_TEMPFAIL, transfer_upload(&t, &p));
+	CHECK_I64(404, ask("GET", path_of(name, ""), &other, NULL, 0, NULL));
 	pack_release(&p);
 }
 

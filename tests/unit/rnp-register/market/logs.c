@@ -4,10 +4,14 @@
 #include "cmd/rnp-register/market/logs.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 #include "cmd/rnp-register/customer/follow.h"
 #include "cmd/rnp-register/market/log_files.h"
 #include "common/base/clock.h"
+#include "common/base/io.h"
 #include "tests/unit/rnp-register/market/serve.h"
 
 /* --- the files -------------------------------------------------------------------------------- */
@@ -117,6 +121,41 @@ static void files(void)
 /* --- over HTTP -------------------------------------------------------------------------------- */
 
 #define LOG "/v1/logs/" CLUSTER
+
+/* A disk that is full: nothing half done stays, and the node goes on where it was. */
+static void full_disk(void)
+{
+	static char piece[65536];
+	struct log_files f;
+	int64_t have = 0, gap, end;
+	int n = 0, rc;
+
+	if (unshare(CLONE_NEWNS) < 0 ||
+		mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mkdir(in_place("full"), 0755) < 0 ||
+		mount("tmpfs", in_place("full"), "tmpfs", 0, "size=512k") < 0) {
+		fprintf(stderr, "SKIPPED: a full disk needs root\n");
+		return;
+	}
+	CHECK(io_create(in_place("full/ballast"), piece, sizeof piece, 0600) == 0);
+	CHECK(log_files_open(&f, in_place("full/logs")) == 0);
+	do {
+		for (int64_t i = 0; i < (int64_t)sizeof piece; i++)
+			piece[i] = byte_at(have + i);
+		rc = log_append(&f, CLUSTER, 3, 0, n * (int64_t)sizeof piece, piece,
+			sizeof piece, &have);
+	} while (rc == 0 && ++n < 8);
+	CHECK_FAILS(EX_TEMPFAIL, rc);
+	CHECK_I64(n * (int64_t)sizeof piece, log_bytes(&f, CLUSTER, 3));
+	CHECK(unlink(in_place("full/ballast")) == 0);
+	CHECK(log_append(&f, CLUSTER, 3, 0, n * (int64_t)sizeof piece, piece,
+		      sizeof piece, &have) == 0);
+	n++;
+	CHECK_I64(n * (int64_t)sizeof piece, read_log(&f, 0, &gap, &end));
+	CHECK_I64(0, gap);
+	log_files_close(&f);
+	CHECK(umount(in_place("full")) == 0);
+}
 
 static void posts(void)
 {
@@ -293,6 +332,7 @@ int main(void)
 
 	make_keys();
 	files();
+	full_disk();
 	start_with(&config);
 	make_market();
 	posts();
