@@ -85,27 +85,49 @@ cluster_is() {
 	wait_until "an empty machine" nothing_left
 }
 
-@test "booked: ranks reach each other on ports that nobody declared, and a session is what makes them ready" {
+@test "booked: ranks reach each other on ports that nobody declared, and a session is what makes them ready; nobody has their secrets" {
+	local canary=k7Qz0vXw9-canary launched pids
 	gateway
 	node n
 	node m 900000
 	cat >job.yaml <<-'E'
 		num_nodes: 2
+		secrets: {TOKEN: null}
 		resources: {cpus: 1, memory: 0.125, disk_size: 0.0625}
 		run: |
+		  echo "$TOKEN" >token
 		  first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)
 		  if [ "$SKYPILOT_NODE_RANK" = 0 ]; then
 		    echo "the word is swordfish" | nc -l -p 12355
 		  else
 		    until word=$(nc "$first" 12355 </dev/null) && [ -n "$word" ]; do sleep 0.2; done
-		    echo "heard: $word"
+		    echo "heard: $word, of ${#TOKEN} letters"
 		  fi
+		  while [ ! -e on ]; do sleep 0.1; done
 	E
-	launch job.yaml || said "launch ended with $?: $(tail -n 5 gateway.err)"
-	grep -q '^\[1\] heard: the word is swordfish' err || said "nothing was heard"
+	TOKEN=$canary launch --secret TOKEN job.yaml &
+	launched=$!
+	wait_until "the word" grep -q '^\[1\] heard: the word is swordfish, of 16 letters' err
+	# neither in files nor in memory of registry, gateway and nodes, but where the containers read it
+	holds_none() {
+		assert_equal "$(find "$BATS_TEST_TMPDIR" "$BOX" -xdev -type f -exec grep -l "$canary" {} +)" ""
+		assert_equal "$(python3 "$ROOT/tests/tools/holds.py" "$canary" "$@")" ""
+	}
+	pids=$(pgrep -f "(rnp-register|conmon|podman|sshd?) .*($BOX|$RUN)")
+	[[ -n $(python3 "$ROOT/tests/tools/holds.py" "$canary" "$launched") ]] # who has it is found
+	ln "$BOX"/n/volumes/*.img "$BOX/kept"
+	# shellcheck disable=SC2086 # words are processes
+	holds_none "$server" "$gateway" "${agents[@]}" $pids
+	assert_equal "$(grep -rl "$canary" "$RUN" | sed 's|.*/||' | sort -u)" env
+	cat "$RUN"/n/l/*/own/in/env >/dev/null
+	run ! setpriv --reuid 65534 --clear-groups cat "$RUN"/n/l/*/own/in/env
+	for work in "/proc/$users/root$BOX"/*/volumes/*/data/work; do touch "$work/on"; done
+	wait "$launched" || said "launch ended with $?: $(tail -n 5 gateway.err)"
 	assert_equal "$(grep -c 'ready: the container runs, and a session in it began' err)" 2
 	wait_until "an empty machine" nothing_left
 	assert_equal "$(find "$RUN"/*/ssh -mindepth 1)" ''
+	holds_none "$server" "$gateway" "${agents[@]}"
+	run ! grep -r "$canary" "$RUN"
 }
 
 @test "market: a booked container runs on a node, its exit code arrives, its log is read, and its time is paid" {

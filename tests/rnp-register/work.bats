@@ -21,7 +21,10 @@ load work
 @test "work: until all ranks are ready nothing of its image runs, whatever the image wants" {
 	local IMAGE
 	IMAGE=$(push_image eager --eager)
-	assign "$C" "$(booking 'echo job')" '.go = false'
+	# nor does it change what it was given, for its next run or for its sessions
+	assign "$C" "$(booking 'echo job; for f in /run/rnp-gate /run/rnp/go /run/rnp/start /run/rnp/run /run/rnp/new; do
+		{ echo x >$f || rm $f || mv $f /x || ln -f /bin/sh $f || chmod 777 $f || mount -o remount,rw,bind $f; } 2>/dev/null && echo "$f changed"
+		done; umount /run/rnp-gate 2>/dev/null && echo gone; true')" '.go = false'
 	start_agent
 	wait_until "ready" told "$C" '.to == "ready"'
 	# all in its name space of processes: only our own program, and no memory to speak of

@@ -23,6 +23,7 @@
 #include "common/base/sha256.h"
 
 #define CLOSE_MS  20000
+#define OWN       "/own" /* folder on the tmpfs that root alone may enter */
 #define MOUNTS    16
 #define SHORT_MAX 17 /* 64 bits of a hash in hex, with the NUL */
 
@@ -71,7 +72,7 @@ static char *data_path(const struct sandbox_place *place, const char *id,
 
 void sandbox_in(struct buf *out, const struct sandbox_place *place, const char *id)
 {
-	char *path = run_path(place, id, "/in");
+	char *path = run_path(place, id, OWN "/in");
 
 	buf_adds(out, path);
 	free(path);
@@ -289,6 +290,17 @@ static int make_network(struct sandbox *s, int64_t up_bits_per_s)
 	return network_open(&s->place->networks, s->id, up_bits_per_s);
 }
 
+/* Makes the folder "in". It has the customer's secrets, which are not for this machine's users:
+ * podman lets all of them through to where containers lie, and not to this one. */
+static int make_in(const struct sandbox *s, const char *in)
+{
+	char *own = run_path(s->place, s->id, OWN);
+	int rc = io_make_dirs(own, 0700);
+
+	free(own);
+	return rc < 0 ? -1 : io_make_dirs(in, 0755);
+}
+
 /* The container's root may write there, and nobody else. */
 static int make_out(const char *path, uint32_t owner)
 {
@@ -325,7 +337,7 @@ static int create(struct engine *e, const struct engine_spec *spec,
 	}
 	if (make_volume(s, spec->disk_bytes) < 0 ||
 		make_network(s, spec->up_bits_per_s) < 0 || reach(s) < 0 ||
-		io_make_dirs(buf_text(&in), 0755) < 0 || make_gate(gate) < 0 ||
+		make_in(s, buf_text(&in)) < 0 || make_gate(gate) < 0 ||
 		make_out(out, spec->first_id) < 0 || make_out(work, spec->first_id) < 0)
 		goto fail;
 	for (size_t i = 0; i < spec->nmounts; i++)

@@ -4,9 +4,9 @@
  *
  * A lease ID has a volume (volume.h) with podman's root in its encrypted folder and a folder
  * "out", where the container says how its run ended; a namespace (network.h); and a folder below
- * RUN, on a tmpfs, with podman's socket a link "images" to the root in
- * which its image is, and a folder "in", which the container sees as /run/rnp
- * and cannot write. Its command is to begin with SANDBOX_GATE, which lets nothing of the image run
+ * RUN, on a tmpfs, with podman's socket, a link "images" to the root in which its image is, and a
+ * folder "in", which the container sees as /run/rnp and cannot write, and no user of this machine
+ * but root sees. Its command is to begin with SANDBOX_GATE, which lets nothing of the image run
  * before its time. */
 #ifndef RNP_REGISTER_AGENT_SANDBOX_H
 #define RNP_REGISTER_AGENT_SANDBOX_H
