@@ -111,6 +111,12 @@ static int tell_error(struct cell *c)
 	return put(c, &h, sizeof h) < 0 ? -1 : put(c, text, (size_t)h.bytes);
 }
 
+static int say_odd(void)
+{
+	return err_set(EX_OSERR,
+		"what packs and unpacks files says what it was not asked");
+}
+
 /* Reads a message into out. Returns its type; -1 with err_set, also where it is an error of the
  * child's. */
 static int hear(struct cell *c, int64_t max, struct buf *out)
@@ -125,16 +131,13 @@ static int hear(struct cell *c, int64_t max, struct buf *out)
 	if (h.bytes && take(c, buf_reserve(out, (size_t)h.bytes), (size_t)h.bytes) < 0)
 		return -1;
 	out->len = (size_t)h.bytes;
+	if (h.type > CELL_ERROR)
+		return say_odd();
 	if (h.type != CELL_ERROR)
 		return (int)h.type;
-	return err_set(h.code > 0 && h.code < 256 ? (int)h.code : EX_OSERR, "%.*s",
+	err_set(h.code > 0 && h.code < 256 ? (int)h.code : EX_OSERR, "%.*s",
 		(int)out->len, out->len ? out->data : "");
-}
-
-static int say_odd(void)
-{
-	return err_set(EX_OSERR,
-		"what packs and unpacks files says what it was not asked");
+	return *err_get()->text ? -1 : say_odd();
 }
 
 /* --- its life -------------------------------------------------------------------------------- */
