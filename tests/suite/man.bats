@@ -203,6 +203,10 @@ rendered() {
 	examples_work "$ROOT/man/rnp-job.5"
 }
 
+@test "man: examples of rnp-market(7) run" {
+	examples_work "$ROOT/man/rnp-market.7"
+}
+
 @test "man: examples of rnp(7) run" {
 	if ! grep -q '^\.Sh EXAMPLES' "$ROOT/man/rnp.7"; then
 		skip "rnp(7) has no EXAMPLES"
