@@ -375,7 +375,8 @@ static void relax_size(struct search *s)
 	uint64_t sizes = sizes_of(s);
 
 	/* on fewer nodes it was not possible: only so many are tried */
-	for (int n = j.nodes_max + 1; !s->wish->nodes_min && n <= NODES_TRIED; n++) {
+	for (int n = 1 + (j.nodes_max > 0 ? j.nodes_max : 0);
+		!s->wish->nodes_min && n <= NODES_TRIED; n++) {
 		j.nodes_min = j.nodes_max = n;
 		if (j.gpus % n || !is_possible(s, &j, NULL))
 			continue;

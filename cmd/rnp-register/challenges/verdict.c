@@ -114,8 +114,7 @@ static void set_disputed(struct registry *g, json_t *verdict)
 		"another node claims one of these devices: a joint challenge decides");
 }
 
-/* Signs a verdict and stores it as the body of q, which is answered then. verdict stays the
- * caller's. */
+/* Signs a verdict (takes it) and stores it as the body of q, which is answered then. */
 static void store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -131,8 +130,6 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 	strcpy(p->kind, "rnp.verdict");
 	if (json_object_get(verdict, "proven") && node_record)
 		snprintf(p->proves, sizeof p->proves, "%s", node_record);
-	if (p->proves[0])
-		p->record = json_incref(verdict);
 	snprintf(p->closes, sizeof p->closes, "%s",
 		json_string_value(json_object_get(verdict, "challenge_sha256")));
 	snprintf(p->node, sizeof p->node, "%s",
@@ -144,7 +141,7 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 		err_clear();
 		httpd_error(r, 503, "the verdict cannot be written");
 		httpd_finish(q);
-		json_decref(p->record);
+		json_decref(verdict);
 		free(p);
 		return;
 	}
@@ -152,6 +149,11 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 	buf_reset(&q->body);
 	json_write(&q->body, verdict);
 	p->text = buf_text(&q->body);
+	/* one thread has it: jansson counts references of two without a lock */
+	if (p->proves[0])
+		p->record = verdict;
+	else
+		json_decref(verdict);
 	registry_store(g, p, q, r);
 }
 
@@ -181,7 +183,6 @@ void registry_fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	u->r.status = 200;
 	u->q.finish = unattended_free;
 	store_verdict(g, verdict, &u->q, &u->r);
-	json_decref(verdict);
 }
 
 /* --- answers that wait -------------------------------------------------------------------- */
@@ -226,7 +227,6 @@ static void take_one(struct registry *g, const struct waiting *w)
 	if (c) {
 		verdict = verify(g, c, answer, &j);
 		store_verdict(g, verdict, q, w->r);
-		json_decref(verdict);
 	} else {
 		g->refused++;
 		httpd_finish(q);
