@@ -274,3 +274,11 @@ rendered() {
 	assert_output --partial "printf '%s\n' a |"
 	wait_until 'its process to end' process_is_gone "$(cat "$BATS_TEST_TMPDIR"/example.*/started)"
 }
+
+@test "man: the guide names every folder of the programs, the library and the kernels" {
+	local folder
+	cd "$ROOT"
+	for folder in cmd/*/*/ common/*/ common/lm/*/ kernels/*/; do
+		[[ $folder == */policies/ ]] || grep -qE "[ /]${folder#"${folder%/*/}"/}" man/rnp-hacking.7 || fail "$folder"
+	done
+}
