@@ -4,15 +4,11 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/customer/offer.h"
 #include "cmd/rnp-register/customer/wishes.h"
-#include "cmd/rnp-register/market/sshkey.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/registry/client.h"
-
-#define KEY_FILE_MAX 16384
 
 static struct customer_options asks;
 static struct opt_list ssh_keys;
@@ -47,36 +43,6 @@ static int64_t hours_of(const json_t *proposal)
 	return seconds ? (seconds + 3599) / 3600 : whole ? whole : 1;
 }
 
-/* Adds the keys of all files, a line each. */
-static int add_keys(json_t *booking)
-{
-	json_t *list = json_array();
-	struct buf text = BUF_INIT;
-	struct sshkey key;
-	int rc = 0;
-
-	for (int i = 0; i < ssh_keys.n && rc == 0; i++) {
-		buf_reset(&text);
-		rc = io_read(&text, ssh_keys.items[i], KEY_FILE_MAX);
-		if (rc == 0 && strstr(buf_text(&text), "PRIVATE KEY"))
-			rc = err_set(EX_USAGE,
-				"--ssh-key '%s': is a secret key; the public one ends in .pub",
-				ssh_keys.items[i]);
-		if (rc == 0)
-			rc = sshkey_parse(buf_text(&text), ssh_keys.items[i], &key);
-		if (rc == 0)
-			text.data[strcspn(buf_text(&text), "\r\n")] = '\0';
-		if (rc == 0)
-			json_push_text(list, buf_text(&text));
-	}
-	buf_release(&text);
-	if (json_array_size(list))
-		json_set(booking, "ssh_keys", list);
-	else
-		json_decref(list);
-	return rc;
-}
-
 /* Returns the booking, or NULL with err_set. */
 static json_t *make(const json_t *proposal)
 {
@@ -94,7 +60,7 @@ static json_t *make(const json_t *proposal)
 		json_set_i64(booking, "budget_uusd", budget_uusd);
 	if (deadline_ms >= 0)
 		json_set_time(booking, "deadline", deadline_ms);
-	if (add_keys(booking) == 0)
+	if (!ssh_keys.n || customer_add_keys(booking, &ssh_keys) == 0)
 		return booking;
 	json_decref(booking);
 	return NULL;

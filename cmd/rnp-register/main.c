@@ -31,6 +31,9 @@ static const struct command *const commands[] = {
 	&command_ssh,
 	&command_account,
 	&command_invoice,
+	&command_extend,
+	&command_replace,
+	&command_keys,
 	&command_release,
 	NULL,
 };

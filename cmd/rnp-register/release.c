@@ -23,15 +23,12 @@ static int release_one(struct customer *c, const char *name)
 	json_t *action = json_record("rnp.action"), *cluster;
 	int rc;
 
-	json_set_text(action, "cluster", name);
-	json_set_text(action, "action", "release");
 	json_set_text(action, "cause", cause);
 	if (rank >= 0)
 		json_set_i64(action, "rank", rank);
-	cluster = customer_post(c, "/v1/actions", action, true, NULL);
+	cluster = customer_act(c, name, "release", action);
 	rc = cluster ? out_record(cluster) : -1;
 	json_decref(cluster);
-	json_decref(action);
 	return rc;
 }
 

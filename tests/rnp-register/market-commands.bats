@@ -57,6 +57,23 @@ teardown() {
 	assert_equal "$(jq -r .state ready.json)" ready
 	refused 75 "is ready still" rnp-register clusters --key c.json --wait released --timeout 3s "$cluster"
 
+	# more time and money, other keys, another node
+	run_split rnp-register extend --key c.json --hours 3 --budget 1.5 "$cluster"
+	assert_success
+	assert_equal "$(sqlite3 registry.db 'SELECT hours, limit_uusd FROM clusters WHERE id = 1')" '5|1500000'
+	misused "--hours is missing, or --budget" rnp-register extend --key c.json "$cluster"
+	ssh-keygen -q -t ed25519 -N '' -f other
+	run_split rnp-register keys --key c.json --ssh-key other.pub "$cluster"
+	assert_success
+	assert_equal "$(sqlite3 registry.db 'SELECT ssh_keys FROM clusters WHERE id = 1' | jq -r '.[]')" "$(cut -d' ' -f1,2 other.pub)"
+	run_split rnp-register keys --key c.json --none "$cluster"
+	assert_equal "$(sqlite3 registry.db 'SELECT ssh_keys FROM clusters WHERE id = 1')" '[]'
+	misused "either --ssh-key F, or --none" rnp-register keys --key c.json "$cluster"
+	refused 64 "is a secret key" rnp-register keys --key c.json --ssh-key other "$cluster"
+	misused "--rank is missing" rnp-register replace --key c.json "$cluster"
+	refused 75 "no spare of the booking is free" rnp-register replace --key c.json --rank 0 "$cluster"
+	refused 65 "which rank" rnp-register replace --key c.json --rank 9 "$cluster"
+
 	run_split rnp-register release --key c.json --cause 'done here' "$cluster" "$second"
 	assert_success
 	assert_equal "$(jq -r .state <<<"$output")" $'releasing\nreleased'

@@ -6,10 +6,13 @@
 #include "cmd/rnp-register/customer/jobfile.h"
 #include "cmd/rnp-register/customer/offer.h"
 #include "cmd/rnp-register/customer/yaml_tree.h"
+#include "cmd/rnp-register/market/sshkey.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
+
+#define KEY_FILE_MAX 16384
 
 int customer_open(struct customer *c, struct key *k, const struct customer_options *o)
 {
@@ -135,4 +138,42 @@ json_t *customer_book(struct customer *c, json_t *booking, const json_t *proposa
 	json_decref(refusal);
 	json_decref(booking);
 	return cluster;
+}
+
+int customer_add_keys(json_t *to, const struct opt_list *files)
+{
+	json_t *list = json_array();
+	struct buf text = BUF_INIT;
+	struct sshkey key;
+	int rc = 0;
+
+	for (int i = 0; i < files->n && rc == 0; i++) {
+		buf_reset(&text);
+		rc = io_read(&text, files->items[i], KEY_FILE_MAX);
+		if (rc == 0 && strstr(buf_text(&text), "PRIVATE KEY"))
+			rc = err_set(EX_USAGE,
+				"--ssh-key '%s': is a secret key; the public one ends in .pub",
+				files->items[i]);
+		if (rc == 0)
+			rc = sshkey_parse(buf_text(&text), files->items[i], &key);
+		if (rc == 0)
+			text.data[strcspn(buf_text(&text), "\r\n")] = '\0';
+		if (rc == 0)
+			json_push_text(list, buf_text(&text));
+	}
+	buf_release(&text);
+	json_set(to, "ssh_keys", list);
+	return rc;
+}
+
+json_t *customer_act(struct customer *c, const char *cluster, const char *what,
+	json_t *action)
+{
+	json_t *reply;
+
+	json_set_text(action, "cluster", cluster);
+	json_set_text(action, "action", what);
+	reply = customer_post(c, "/v1/actions", action, true, NULL);
+	json_decref(action);
+	return reply;
 }

@@ -34,4 +34,13 @@ json_t *customer_propose(struct customer *c, const char *path);
  * is not enough, 75 it is taken or dearer. */
 json_t *customer_book(struct customer *c, json_t *booking, const json_t *proposal);
 
+/* Sets ssh_keys to the public keys of these files, of each its first line. Returns 0, or -1 with
+ * err_set: 64 one is a secret key. */
+int customer_add_keys(json_t *to, const struct opt_list *files);
+
+/* Sends what a customer wants of a cluster of his, an rnp.action with its arguments (takes it).
+ * Returns the rnp.cluster as it is then, or NULL with err_set. */
+json_t *customer_act(struct customer *c, const char *cluster, const char *what,
+	json_t *action);
+
 #endif
