@@ -18,7 +18,7 @@ static int64_t hours = -1, offer, budget_uusd = -1, deadline_ms = -1;
 static const struct opt opts[] = {
 	OPTS_CUSTOMER(&asks),
 	OPT_IN(I64, "hours", &hours, "N", 1, 876000,
-		"it ends after so many (default the job's own, else 1)"),
+		"it ends after this many hours (default the job's own, else 1)"),
 	OPT(LIST, "ssh-key", &ssh_keys, "F",
 		"a public key that may log in, such as ~/.ssh/id_ed25519.pub; several"),
 	OPT_IN(I64, "offer", &offer, "N", 0, 15,
