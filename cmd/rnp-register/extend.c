@@ -39,8 +39,7 @@ static int run(int n, char **args)
 	if (rc == 0)
 		rc = fill(action);
 	if (rc == 0)
-		cluster = customer_act(&customer, args[0], "extend",
-			json_incref(action));
+		cluster = customer_act(&customer, args[0], "extend", json_incref(action));
 	rc = cluster ? out_record(cluster) : -1;
 	json_decref(action);
 	json_decref(cluster);

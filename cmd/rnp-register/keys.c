@@ -37,8 +37,7 @@ static int run(int n, char **args)
 	if (rc == 0)
 		rc = fill(action);
 	if (rc == 0)
-		cluster = customer_act(&customer, args[0], "keys",
-			json_incref(action));
+		cluster = customer_act(&customer, args[0], "keys", json_incref(action));
 	rc = cluster ? out_record(cluster) : -1;
 	json_decref(action);
 	json_decref(cluster);
@@ -55,8 +54,8 @@ const struct command command_keys = {
 	.args_max = 1,
 	.summary = "Say who may log in to what you have booked, and nobody else.",
 	.details =
-		"These keys, and no other: whoever is not named any more cannot log in, and his open\n"
-		"sessions end within 10 s. Writes the rnp.cluster.",
+		"Of the keys that were booked these, and no other: whoever is not named any more cannot\n"
+		"log in, and his open sessions end within 10 s. Writes the rnp.cluster.",
 	.columns = "cluster,name,state,cause,uusd_per_hour=$/h,spent_uusd=spent,ends_at",
 	.group = "customer",
 	.opts = opts,
