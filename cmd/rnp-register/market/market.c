@@ -174,13 +174,15 @@ static int sweep_due(struct market *m, int64_t now_ms)
 static int sweep_silent(struct market *m, int64_t now_ms)
 {
 	struct member_row *silent = xcalloc(SWEPT_MAX, sizeof *silent), w;
+	const char *why[SWEPT_MAX];
 	sqlite3_stmt *q = rows_get(&m->rows, ROWS_LIVE);
 	struct cluster_row c;
 	int n = 0, rc = q ? 0 : -1;
 
 	while (q && (rc = store_step(m->rows.s, q)) == 1 && n < SWEPT_MAX) {
 		member_read(q, &w);
-		if (supply_is_silent(m->supply, w.node, m->started_ms, now_ms))
+		why[n] = supply_silence(m->supply, w.node, m->started_ms, now_ms);
+		if (why[n])
 			silent[n++] = w;
 	}
 	if (q)
@@ -188,9 +190,7 @@ static int sweep_silent(struct market *m, int64_t now_ms)
 	for (int i = 0; i < n && rc >= 0; i++) {
 		rc = again(m, &silent[i], &c);
 		if (rc == 1)
-			rc = change_fail(m, &c, &silent[i],
-				"two heartbeats that it promised did not come", NULL,
-				now_ms);
+			rc = change_fail(m, &c, &silent[i], why[i], NULL, now_ms);
 	}
 	free(silent);
 	return rc < 0 ? -1 : 0;

@@ -3,6 +3,7 @@
 #include "cmd/rnp-register/market/supply.h"
 
 #include <sodium.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 #define DAY_MS INT64_C(86400000)
 /* A node whose heartbeats were never seen here is given that long after a start. */
 #define FIRST_BEAT_MS INT64_C(120000)
+/* The agent asks every 25 s at least; a restart or an upgrade of it takes less. */
+#define ASK_MS INT64_C(300000)
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
@@ -521,17 +524,35 @@ int64_t supply_proven_ms(struct supply *s, const char *node)
 	return ms;
 }
 
-bool supply_is_silent(struct supply *s, const char *node, int64_t since_ms,
+void supply_asked(struct supply *s, const char *node, int64_t now_ms)
+{
+	struct sale *n;
+
+	/* a reader's lock is enough: nothing but this number changes */
+	pthread_rwlock_rdlock(&s->lock);
+	n = (struct sale *)supply_find(s, node);
+	if (n)
+		atomic_store_explicit(&n->asked_ms, now_ms, memory_order_relaxed);
+	pthread_rwlock_unlock(&s->lock);
+}
+
+const char *supply_silence(struct supply *s, const char *node, int64_t since_ms,
 	int64_t now_ms)
 {
+	const char *why = NULL;
 	const struct sale *n;
-	bool is;
+	int64_t asked_ms;
 
 	pthread_rwlock_rdlock(&s->lock);
 	n = supply_find(s, node);
-	is = !n || sale_is_silent(n, since_ms, now_ms);
+	asked_ms = n ? atomic_load_explicit(&n->asked_ms, memory_order_relaxed) : 0;
+	asked_ms = asked_ms > since_ms ? asked_ms : since_ms;
+	if (!n || sale_is_silent(n, since_ms, now_ms))
+		why = "two heartbeats that it promised did not come";
+	else if (now_ms > asked_ms + ASK_MS)
+		why = "its agent has not asked what to do for 5 min";
 	pthread_rwlock_unlock(&s->lock);
-	return is;
+	return why;
 }
 
 int64_t supply_count(struct supply *s)

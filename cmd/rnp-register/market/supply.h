@@ -46,11 +46,17 @@ void supply_dispute(struct supply *s, const char *node, int64_t until_ms);
 void supply_failed(struct supply *s, const char *node, int64_t now_ms);
 
 /* Whether something of the node is leased, and has not to be proven first; when it was proven
- * last (0: never); whether its heartbeats have stopped: two of those that it promised did not come
- * since the last, or since_ms. */
+ * last (0: never). */
 bool supply_is_spared(struct supply *s, const char *node);
 int64_t supply_proven_ms(struct supply *s, const char *node);
-bool supply_is_silent(struct supply *s, const char *node, int64_t since_ms,
+
+/* The node's agent asks what is assigned to it. */
+void supply_asked(struct supply *s, const char *node, int64_t now_ms);
+
+/* Returns why a node that has a lease is taken for lost, or NULL: two heartbeats that it promised
+ * did not come since the last, or since_ms; or its agent, which is a program of its own, has not
+ * asked for five minutes. */
+const char *supply_silence(struct supply *s, const char *node, int64_t since_ms,
 	int64_t now_ms);
 
 /* Whether a part of an offer can be booked now: the node is for sale for so long, online, its

@@ -194,6 +194,7 @@ enum httpd_when market_get_work(void *ctx, struct httpd_request *q, struct httpd
 	if (!w)
 		return HTTPD_NOW;
 	snprintf(w->subject, sizeof w->subject, "%s", w->caller);
+	supply_asked(g->market->supply, w->caller, clock_now_ms());
 	w->look = look_at_work;
 	return watch_wait(g->market->watch, w);
 }
