@@ -233,6 +233,18 @@ load work
 	wait_until "an empty machine" nothing_left
 }
 
+@test "work: what a job keeps when it is told to end goes home, too" {
+	assign "$C" "$(booking 'echo one >x; echo begins; trap "echo two >x; exit" TERM; while :; do sleep 0.1; done' '.artifacts = {paths: ["x"]}')"
+	start_agent
+	wait_until "its first line" grep -q begins "reg/log-$C-0"
+	change "$C" '.want = "release"'
+	wait_until "its release" told "$C" '.to == "released"'
+	kept=$(jq -r 'select(.artifacts) | [.to, .artifacts] | join(" ")' reg/events.jsonl)
+	assert_regex "$kept" '^releasing [0-9a-f]{64}$'
+	assert_equal "$(cat "reg/blobs/$(jq -r '.files[] | select(.bytes).sha256 // empty' "reg/blobs/${kept#* }")")" two
+	wait_until "an empty machine" nothing_left
+}
+
 @test "work: a job that fills its disk keeps what it had kept before, and is told so" {
 	assign "$C" "$(booking 'echo one >x; while [ ! -e on ]; do sleep 0.1; done
 		head -c 30000000 /dev/zero >y; mv y x; cat /dev/zero >z; while [ -e on ]; do sleep 0.1; done; exit 3' \

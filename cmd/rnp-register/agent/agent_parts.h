@@ -32,6 +32,9 @@ struct lease {
 	pthread_cond_t changed;
 	char *news; /* what the registry says now, as text; NULL: nothing new; under lock */
 	bool vanished; /* the registry lists it no more; under lock */
+	/* until then it sends what its job kept at the end, though it is to end; 0: it does not;
+	 * under lock */
+	int64_t last_until_ns;
 	_Atomic int over;
 	struct http_abort abort; /* of what it sends and fetches while it is wanted */
 

@@ -13,6 +13,7 @@
 #define AGAIN_MS      2000
 #define LEFT_MS       10000 /* from then on it is worth a word */
 #define FAIL_GRACE_MS 1000
+#define LAST_MS       20000 /* with --grace within what the registry waits for */
 
 /* --- news ------------------------------------------------------------------------------------ */
 
@@ -31,6 +32,9 @@ bool lease_is_unwanted(void *lease)
 	struct lease *l = lease;
 
 	lease_look(l, 0);
+	if (l->last_until_ns)
+		return l->ends || agent_is_stopping(l->agent) ||
+			clock_mono_ns() > l->last_until_ns;
 	return lease_is_ending(l);
 }
 
@@ -105,9 +109,9 @@ void lease_look(struct lease *l, int64_t wait_ms)
 
 void lease_tell(struct lease *l, const char *assignment, bool wanted)
 {
-	if (!wanted)
-		http_abort(&l->abort);
 	pthread_mutex_lock(&l->lock);
+	if (!assignment || (!wanted && !l->last_until_ns))
+		http_abort(&l->abort);
 	if (assignment) {
 		free(l->news);
 		l->news = xstrdup(assignment);
@@ -214,6 +218,29 @@ static void fail(struct lease *l)
 	l->agent->c->say(line);
 }
 
+/* A job that was told to end has kept what it had (start.sh): that goes home, too. Its end waits
+ * for it so long at most, and no longer than the registry does. */
+static void send_last(struct lease *l)
+{
+	char name[65] = "", cause[LEASE_CAUSE_MAX] = "artifacts were kept";
+
+	if (l->ends || !l->row.gone || l->row.exit >= 0)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->last_until_ns = clock_mono_ns() + LAST_MS * INT64_C(1000000);
+	http_abort_reset(&l->abort);
+	pthread_mutex_unlock(&l->lock);
+	if (lease_send_artifacts(l, name) < 0) {
+		snprintf(cause, sizeof cause,
+			"artifacts of its end were not kept: %.400s", err_get()->text);
+		err_clear();
+	} else if (!name[0]) {
+		return;
+	}
+	event_tell(l->agent, &l->row, LEASE_RELEASING,
+		&(struct event_news){ .cause = cause, .artifacts = name });
+}
+
 static void release(struct lease *l)
 {
 	struct agent *a = l->agent;
@@ -224,6 +251,7 @@ static void release(struct lease *l)
 	if (l->row.container[0])
 		l->engine->ops->stop(l->engine, l->row.container, a->c->grace_ms);
 	lease_send_log(l, true);
+	send_last(l);
 	if (!take_away(l))
 		return;
 	if (!told) {

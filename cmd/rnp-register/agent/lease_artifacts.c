@@ -10,6 +10,7 @@
 #include "cmd/rnp-register/agent/cell.h"
 #include "cmd/rnp-register/market/artifacts.h"
 #include "cmd/rnp-register/pack/transfer.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
@@ -54,7 +55,10 @@ struct sending {
 static int read_blob(void *ctx, size_t i, struct buf *out)
 {
 	struct sending *s = ctx;
+	int64_t until_ns = s->l->last_until_ns; /* stays so while it is sent */
 
+	if (until_ns && clock_mono_ns() > until_ns)
+		return err_set(EX_TEMPFAIL, "the time for them is over");
 	return cell_read(s->cell, i, s->blobs[i].bytes, out);
 }
 
