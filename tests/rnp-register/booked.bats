@@ -86,7 +86,7 @@ cluster_is() {
 }
 
 @test "booked: ranks reach each other on ports that nobody declared, and a session is what makes them ready; nobody has their secrets" {
-	local canary=k7Qz0vXw9-canary launched pids
+	local canary=k7Qz0vXw9-canary launched pids cluster
 	gateway
 	node n
 	node m 900000
@@ -108,6 +108,12 @@ cluster_is() {
 	TOKEN=$canary launch --secret TOKEN job.yaml &
 	launched=$!
 	wait_until "the word" grep -q '^\[1\] heard: the word is swordfish, of 16 letters' err
+	# a key that the customer names later opens the gateway and the node
+	ssh-keygen -q -t ed25519 -N '' -f late
+	cluster=$(rnp-register clusters --registry "$url" --key c.json | jq -r .cluster)
+	rnp-register keys --registry "$url" --key c.json --ssh-key late.pub "$cluster" >keys.json
+	came_in() { [[ $(rnp-register ssh --registry "$url" --key c.json --identity late --rank 1 "$cluster" -- echo in 2>>ssh.err) == in ]]; }
+	wait_until "a session with a new key" came_in
 	# neither in files nor in memory of registry, gateway and nodes, but where the containers read it
 	holds_none() {
 		assert_equal "$(find "$BATS_TEST_TMPDIR" "$BOX" -xdev -type f -exec grep -l "$canary" {} +)" ""

@@ -84,7 +84,11 @@ load work
 	assign "$cluster" "$good" ".kept = $(kept node "$HASH" 1 "$cluster")"
 	cluster=$(printf 'e%.0s' {1..32})
 	assign "$cluster" "$good" ".kept = $(kept node "$HASH" 0 "$(printf '0%.0s' {1..32})")"
-	for n in 9:"names '$other' as rank 1 of 1" a:"names '$other' as rank 0 of 1" b:'no node of the booking has signed' \
+	cluster=$(printf 'f%.0s' {1..32})
+	assign "$cluster" "$good" ".keys = $(signed other "{kind: \"rnp.action\", signer: \"$other\", cluster: \"$cluster\", action: \"keys\", ssh_keys: []}")"
+	cluster=$(printf '0%.0s' {1..32})
+	assign "$cluster" "$good" ".keys = $(signed customer "{kind: \"rnp.action\", signer: \"$customer\", cluster: \"$C\", action: \"keys\", ssh_keys: []}")"
+	for n in f:'keys that the customer has not signed' 0:'keys of another cluster' 9:"names '$other' as rank 1 of 1" a:"names '$other' as rank 0 of 1" b:'no node of the booking has signed' \
 		c:'no node of the booking has signed' d:'another rank or cluster' e:'another rank or cluster' \
 		1:'not signed by customer' 2:'and this node quoted 100000' 3:'has not quoted' 4:'no such part for this node' \
 		5:"no GPU 'GPU-1'" 6:'hours are over' 7:'not signed by customer' 8:'has no digest'; do

@@ -157,6 +157,7 @@ static int read_peers(struct assignment *a, const json_t *entry)
 		a->peers[rank] = peer;
 	}
 	a->kept = json_object_get(entry, "kept");
+	a->keys = json_object_get(entry, "keys");
 	return 0;
 }
 
@@ -355,9 +356,29 @@ static int check_kept(const struct assignment *a)
 	return 0;
 }
 
+static int check_keys(const struct assignment *a)
+{
+	const char *cluster, *action;
+	struct signature_result r;
+
+	if (!a->keys)
+		return 0;
+	if (schema_check(a->keys, "keys", "rnp.action") < 0 ||
+		json_get_text(a->keys, "keys", "cluster", &cluster) < 0 ||
+		json_get_text(a->keys, "keys", "action", &action) < 0)
+		return -1;
+	signature_verify(a->keys, &r);
+	if (!r.ok || !signature_is_by(&r, a->customer))
+		return REFUSE("the registry gives keys that the customer has not signed");
+	if (strcmp(cluster, a->cluster) != 0 || strcmp(action, "keys") != 0 ||
+		!json_object_get(a->keys, "ssh_keys"))
+		return REFUSE("the registry gives keys of another cluster");
+	return 0;
+}
+
 int assignment_verify_others(const struct assignment *a)
 {
-	return check_peers(a) < 0 ? -1 : check_kept(a);
+	return check_peers(a) < 0 || check_kept(a) < 0 ? -1 : check_keys(a);
 }
 
 int assignment_verify(const struct assignment *a, const struct assignment_node *node)

@@ -37,6 +37,8 @@ struct assignment {
 	 * said is alone */
 	const json_t *peers[ASSIGNMENT_RANKS_MAX];
 	const json_t *kept; /* the event of what was kept of this rank last, or NULL */
+	/* the action by which its customer said who may log in, or NULL: the booking's keys may */
+	const json_t *keys;
 	/* of the booking, which the customer has signed */
 	const char *image, *run, *setup; /* run, setup: hashes of blobs, or NULL */
 	const char *blobs[ASSIGNMENT_BLOBS_MAX];
@@ -73,8 +75,9 @@ struct assignment_node {
  * its image has no digest. */
 int assignment_verify(const struct assignment *a, const struct assignment_node *node);
 
-/* What changes while a lease runs: its peers have to be nodes of the booking, and what was kept has
- * to be the signed word of one about this rank. Part of assignment_verify; returns as that. */
+/* What changes while a lease runs: its peers have to be nodes of the booking, what was kept has to
+ * be the signed word of one about this rank, and keys that of its customer about this cluster. Part
+ * of assignment_verify; returns as that. */
 int assignment_verify_others(const struct assignment *a);
 
 /* Writes the address of a rank among the others: it follows from cluster and rank. */

@@ -130,7 +130,8 @@ static void make_file(const struct lease *l, struct buf *out)
 {
 	const struct agent *a = l->agent;
 	json_t *r = json_record("rnp.session"), *podman = json_object();
-	json_t *keys = json_object_get(l->now.booking, "ssh_keys");
+	json_t *keys = json_object_get(l->now.keys ? l->now.keys : l->now.booking,
+		"ssh_keys");
 	struct buf path = BUF_INIT;
 
 	json_set_text(r, "cluster", l->row.cluster);

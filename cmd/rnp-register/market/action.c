@@ -92,13 +92,23 @@ static int replace(struct market *m, struct acting *a, struct cluster_row *c)
 		"its customer wants another", NULL, a->record.now_ms);
 }
 
-/* Who may log in from now on. */
+static int tell_node(void *ctx, struct member_row *w)
+{
+	told_news(ctx, w->node);
+	return 0;
+}
+
+/* Who may log in from now on: gateways go by the keys, nodes by the customer's own word. */
 static int set_keys(struct market *m, struct acting *a, struct cluster_row *c)
 {
 	if (!a->keys.len)
 		return refuse(a, 422, "keys: which, in ssh_keys?");
 	told_access(m);
-	return rows_run(&m->rows, ROWS_KEYS_PUT, "ti", a->keys.data, c->id);
+	if (rows_run(&m->rows, ROWS_KEYS_PUT, "tti", a->keys.data, buf_text(&a->q->body),
+		    c->id) < 0 ||
+		rows_run(&m->rows, ROWS_MEMBERS_TOUCH, "ii", c->id, INT64_C(0)) < 0)
+		return -1;
+	return members_each(&m->rows, c->id, tell_node, m);
 }
 
 static int act(struct market *m, struct acting *a, struct cluster_row *c)

@@ -334,7 +334,8 @@ static int book(struct market *m, struct booking *b)
 	if (blob_rows_book(m->rows.s, b->c.name, b->record.json) < 0)
 		return -1;
 	if (b->ssh_keys.len &&
-		rows_run(&m->rows, ROWS_KEYS_PUT, "ti", b->ssh_keys.data, b->c.id) < 0)
+		rows_run(&m->rows, ROWS_KEYS_PUT, "tti", b->ssh_keys.data, "", b->c.id) <
+			0)
 		return -1;
 	rc = lease_all(m, b);
 	if (rc != 1)

@@ -145,6 +145,8 @@ static const char *const steps[] = {
 	"ALTER TABLE clusters ADD COLUMN errors INTEGER NOT NULL DEFAULT 0;"
 	"UPDATE clusters SET run = state = 4, restarts = "
 	"(SELECT count(*) FROM members WHERE cluster = clusters.id AND turn > 0);",
+	/* the action by which its customer said who may log in; '': the booking's keys may */
+	"ALTER TABLE clusters ADD COLUMN keys_action TEXT NOT NULL DEFAULT '';",
 	NULL,
 };
 
@@ -271,7 +273,9 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_ACCESS] = "SELECT m.cluster, m.id, m.node, c.ssh_keys FROM members m "
 			"JOIN clusters c ON c.id = m.cluster WHERE m." LIVE
 			" ORDER BY m.cluster, m.rank",
-	[ROWS_KEYS_PUT] = "UPDATE clusters SET ssh_keys = ? WHERE id = ?",
+	[ROWS_KEYS_PUT] =
+		"UPDATE clusters SET ssh_keys = ?, keys_action = ? WHERE id = ?",
+	[ROWS_KEYS_ACTION] = "SELECT keys_action FROM clusters WHERE id = ?",
 	[ROWS_WORK_SEQ] = "SELECT max(changed) FROM members WHERE node = ?",
 	[ROWS_WORK] = MEMBER "node = ? AND " LIVE " ORDER BY id",
 	[ROWS_LIVE] = MEMBER LIVE,

@@ -63,6 +63,27 @@ static int set_kept(struct rows *rows, json_t *to, const struct member_row *w)
 	return rc < 0 ? -1 : 0;
 }
 
+/* Sets the action by which the customer said who may log in, if he has. */
+static int set_keys(struct rows *rows, json_t *to, int64_t cluster)
+{
+	sqlite3_stmt *q = rows_get(rows, ROWS_KEYS_ACTION);
+	int rc = -1;
+
+	if (q) {
+		store_bind(q, "i", cluster);
+		rc = store_step(rows->s, q);
+	}
+	if (rc == 1 && *store_text(q, 0)) {
+		const char *text = store_text(q, 0);
+
+		json_set(to, "keys", json_parse_object(text, strlen(text), "action"));
+		err_clear();
+	}
+	if (q)
+		sqlite3_reset(q);
+	return rc < 0 ? -1 : 0;
+}
+
 static void set_lease(json_t *to, const struct member_row *w)
 {
 	json_set_i64(to, "rank", w->rank);
@@ -92,7 +113,7 @@ static int add_work(struct rows *rows, const struct member_row *w, json_t *list)
 	set_lease(one, w);
 	if (rc == 1 &&
 		(!booking || members_each(rows, c.id, add_peer, &p) < 0 ||
-			set_kept(rows, one, w) < 0))
+			set_kept(rows, one, w) < 0 || set_keys(rows, one, c.id) < 0))
 		rc = -1;
 	if (rc == 1) {
 		json_set(one, "booking", json_incref(booking));
