@@ -787,15 +787,24 @@ jsonschema.Draft202012Validator(json.load(open("schema"))).validate(json.load(op
 	books c
 	status_of
 	jq -e '.for_sale and .leases == 1' status
-	# three starts that fail
-	for i in 1 2 3; do
-		[[ $i == 1 ]] || { plans '{gpu_count: 2}' && books c; }
+	fails() { # CUSTOMER [MORE]
+		[[ $(jq .leases status) == 1 ]] || { plans '{gpu_count: 2}' && books "$1"; }
 		says a 0 proving
-		says a 0 failed '{cause: "no such image"}'
+		says a 0 failed "${2:-{cause: \"the disk broke\"\}}"
 		[[ $status_code == 201 ]] || fail "$(cat answer.json)"
+		status_of
+	}
+	# one customer cannot take a node off the market, nor can what is his own fault, which no spare is tried for
+	for who in k l; do make_key $who && pays $who 9000000; done
+	for who in c c c c k; do fails $who && jq -e .for_sale status; done
+	for who in c k l l l; do
+		fails $who '{cause: "no such image", fault: "customer"}'
+		jq -e .for_sale status
+		asks $who "/v1/clusters/$cluster"
+		jq -e '.state == "failed" and (.cause | contains("has failed, and would on any node: no such image"))' answer.json
 	done
-	status_of
-	jq -e '(.for_sale | not) and (.not_for_sale | startswith("three starts on it failed within a day")) and .leases == 0' status
+	fails l
+	jq -e '(.for_sale | not) and (.not_for_sale | startswith("three customers'"'"' starts on it failed within a day")) and .leases == 0' status
 	# whoever does not sell reads nothing of it
 	make_key d
 	node_record d '{gpus: []}' >d.node

@@ -38,6 +38,8 @@ static json_t *make_event(const struct agent *a, const struct lease_row *row,
 		json_set_i64(e, "exit", row->exit);
 		json_set_i64(e, "restarts", row->restarts);
 	}
+	if (news->booked)
+		json_set_text(e, "fault", "customer");
 	if (news->artifacts && *news->artifacts)
 		json_set_text(e, "artifacts", news->artifacts);
 	if (news->pull)

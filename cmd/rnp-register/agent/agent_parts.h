@@ -101,6 +101,7 @@ struct event_news {
 	const struct engine_pull *pull; /* NULL: no pull */
 	const char *artifacts;          /* name of their manifest; NULL: nothing new */
 	bool exit;                      /* the run has ended, with row->exit */
+	bool booked; /* it failed because of what the customer booked */
 };
 
 /* Moves a lease to a state, or tells news of the one it is in: its row and the event are on the

@@ -213,7 +213,9 @@ static void fail(struct lease *l)
 	lease_send_log(l, true);
 	if (!take_away(l))
 		return;
-	event_say(l->agent, &l->row, LEASE_FAILED, why.text);
+	event_tell(l->agent, &l->row, LEASE_FAILED,
+		&(struct event_news){ .cause = why.text,
+			.booked = why.code == EX_DATAERR });
 	snprintf(line, sizeof line, "lease %s failed: %.400s", l->row.id, why.text);
 	l->agent->c->say(line);
 }

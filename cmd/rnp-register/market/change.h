@@ -26,6 +26,11 @@ int change_release(struct market *m, struct cluster_row *c, int64_t rank,
 int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 	const char *cause, const char *event, int64_t now_ms);
 
+/* w cannot be started because of what the customer booked, as its node says: others could not,
+ * either. The cluster ends. */
+int change_refused(struct market *m, struct cluster_row *c, struct member_row *w,
+	const char *cause, const char *event, int64_t now_ms);
+
 /* Puts the next spare of the booking in the place of w, which has failed or is released; look:
  * only finds out whether one could be. Returns 1, 0: there is none that is free and not dearer, or
  * -1. */

@@ -29,7 +29,7 @@ struct arriving {
 	const char *cluster;
 	int64_t rank, seq;
 	int64_t ready_ms, exit, restarts, bytes, bytes_total; /* -1: not said */
-	const char *cause, *address, *ssh, *artifacts;
+	const char *cause, *address, *ssh, *artifacts, *fault;
 	enum node_state to;
 	/* out */
 	int status; /* 201; 200: it was here; 403, 404, 409 */
@@ -102,6 +102,9 @@ static int apply(struct market *m, struct arriving *a, struct cluster_row *c)
 		to = NODE_RELEASING;
 	if (a->ready_ms >= 0 && change_read_meter(m, c, w, a->ready_ms, now_ms) < 0)
 		return -1;
+	if (to == NODE_FAILED && a->fault && !w->ready_at_ms &&
+		w->state != NODE_RELEASING)
+		return change_refused(m, c, w, a->cause, text, now_ms);
 	if (to == NODE_FAILED)
 		return change_fail(m, c, w, a->cause, text, now_ms);
 	if (is_progress(a, w, to, now_ms))
@@ -203,6 +206,7 @@ static int read_event(struct arriving *a)
 		json_opt_text(e, "body", "address", &a->address) < 0 ||
 		json_opt_text(e, "body", "ssh", &a->ssh) < 0 ||
 		json_opt_text(e, "body", "artifacts", &a->artifacts) < 0 ||
+		json_opt_text(e, "body", "fault", &a->fault) < 0 ||
 		json_opt_i64(e, "body", "ready_ms", 0, JSON_SAFE_INTEGER_MAX,
 			&a->ready_ms) < 0 ||
 		json_opt_i64(e, "body", "exit", 0, 255, &a->exit) < 0 ||

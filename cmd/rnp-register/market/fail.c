@@ -140,10 +140,24 @@ static int others_go(struct market *m, struct cluster_row *c, int64_t now_ms)
 	return left.n ? change_run_ended(m, c, now_ms) : 0;
 }
 
+/* The whole cluster ends for the sake of one of its nodes. */
+static int end_for(struct market *m, struct cluster_row *c, const struct member_row *w,
+	const char *more, const char *cause, int64_t now_ms)
+{
+	char text[CAUSE_MAX];
+
+	snprintf(text, sizeof text, "rank %d %s%s: %.300s", w->rank,
+		w->state == NODE_FAILED ? "has failed" : "is released", more, cause);
+	if (change_release(m, c, -1, text, now_ms) < 0)
+		return -1;
+	/* of a cluster that has no other node left this is the cause */
+	snprintf(c->cause, sizeof c->cause, "%s", text);
+	return cluster_update(&m->rows, c);
+}
+
 int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
 	const char *cause, int64_t now_ms)
 {
-	char text[CAUSE_MAX];
 	int rc = 0;
 
 	if (c->on_failure != ON_FAILURE_END || w->leaves)
@@ -152,16 +166,20 @@ int change_left(struct market *m, struct cluster_row *c, struct member_row *w,
 		return rc < 0 ? -1 : 0;
 	if (c->on_failure == ON_FAILURE_CONTINUE)
 		return others_go(m, c, now_ms);
-	snprintf(text, sizeof text, "rank %d %s%s: %.300s", w->rank,
-		w->state == NODE_FAILED ? "has failed" : "is released",
+	return end_for(m, c, w,
 		c->on_failure == ON_FAILURE_END && !w->leaves ? "" :
 								", and no spare is free",
-		cause);
-	if (change_release(m, c, -1, text, now_ms) < 0)
-		return -1;
-	/* of a cluster that has no other node left this is the cause */
-	snprintf(c->cause, sizeof c->cause, "%s", text);
-	return cluster_update(&m->rows, c);
+		cause, now_ms);
+}
+
+int change_refused(struct market *m, struct cluster_row *c, struct member_row *w,
+	const char *cause, const char *event, int64_t now_ms)
+{
+	if (!cause[0])
+		cause = "its agent gave no cause";
+	return change_move(m, c, w, NODE_FAILED, cause, event, now_ms) < 0 ?
+		-1 :
+		end_for(m, c, w, ", and would on any node", cause, now_ms);
 }
 
 int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
@@ -176,6 +194,6 @@ int change_fail(struct market *m, struct cluster_row *c, struct member_row *w,
 	if (leaving)
 		return 0;
 	if (!started)
-		supply_failed(m->supply, w->node, now_ms);
+		supply_failed(m->supply, w->node, c->customer, now_ms);
 	return change_left(m, c, w, cause, now_ms);
 }

@@ -152,7 +152,7 @@ static const char *why_not(const struct sale *n, int64_t now_ms)
 	if (now_ms < n->disputed_until_ms)
 		return "another node has proven a GPU that it claims";
 	if (is_left_out(n, now_ms))
-		return "three starts on it failed within a day: it is left out for a day";
+		return "three customers' starts on it failed within a day: it is left out for a day";
 	return NULL;
 }
 
@@ -432,16 +432,32 @@ void supply_beat(struct supply *s, const char *node, int64_t received_ms,
 	pthread_rwlock_unlock(&s->lock);
 }
 
-void supply_failed(struct supply *s, const char *node, int64_t now_ms)
+/* Whether a failure for that customer counts already. */
+static bool has_failed_for(const struct sale *n, uint64_t customer, int64_t now_ms)
 {
+	for (int i = 0; i < SALE_FAILS_MAX; i++)
+		if (n->failed_ms[i] > now_ms - DAY_MS && n->failed_for[i] == customer)
+			return true;
+	return false;
+}
+
+void supply_failed(struct supply *s, const char *node, const char *customer,
+	int64_t now_ms)
+{
+	uint64_t hash = fnv1a_text(hash_seed(), customer);
 	struct sale *n;
 
 	pthread_rwlock_wrlock(&s->lock);
 	n = supply_entry(s, node);
-	memmove(n->failed_ms, n->failed_ms + 1,
-		sizeof n->failed_ms - sizeof *n->failed_ms);
-	n->failed_ms[SALE_FAILS_MAX - 1] = now_ms;
-	refresh(s, n, now_ms);
+	if (!has_failed_for(n, hash, now_ms)) {
+		for (int i = 1; i < SALE_FAILS_MAX; i++) {
+			n->failed_ms[i - 1] = n->failed_ms[i];
+			n->failed_for[i - 1] = n->failed_for[i];
+		}
+		n->failed_ms[SALE_FAILS_MAX - 1] = now_ms;
+		n->failed_for[SALE_FAILS_MAX - 1] = hash;
+		refresh(s, n, now_ms);
+	}
 	pthread_rwlock_unlock(&s->lock);
 }
 

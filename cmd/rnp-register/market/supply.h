@@ -42,8 +42,10 @@ void supply_to_prove(struct supply *s, const char *node);
 /* Until then another has proven a device that this node claims: it is not for sale. 0: none has. */
 void supply_dispute(struct supply *s, const char *node, int64_t until_ms);
 
-/* A start on that node has failed; whoever fails three in a day is left out for a day. */
-void supply_failed(struct supply *s, const char *node, int64_t now_ms);
+/* A start on that node has failed; whoever fails those of three customers in a day is left out for
+ * a day. More of one customer count once: else he could take nodes off the market. */
+void supply_failed(struct supply *s, const char *node, const char *customer,
+	int64_t now_ms);
 
 /* Whether something of the node is leased, and has not to be proven first; when it was proven
  * last (0: never). */

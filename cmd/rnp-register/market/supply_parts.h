@@ -43,10 +43,12 @@ struct sale {
 	_Atomic int64_t
 		asked_ms; /* when its agent last asked for work; 0: not since the start */
 	int64_t proven_ms;
-	int64_t disputed_until_ms;         /* another has proven a device of it */
-	bool to_prove;                     /* a customer waits for that */
-	uint64_t leased;                   /* by place; of a node without GPUs bit 0 */
-	int64_t failed_ms[SALE_FAILS_MAX]; /* starts that failed, the oldest first */
+	int64_t disputed_until_ms; /* another has proven a device of it */
+	bool to_prove;             /* a customer waits for that */
+	uint64_t leased;           /* by place; of a node without GPUs bit 0 */
+	/* starts that failed, the oldest first, each of another customer */
+	int64_t failed_ms[SALE_FAILS_MAX];
+	uint64_t failed_for[SALE_FAILS_MAX]; /* hashes of their customers */
 };
 
 struct supply {
