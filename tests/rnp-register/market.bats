@@ -251,6 +251,12 @@ teardown() {
 	# as a subcommand
 	run_split rnp-register deposit --registry "$url" --key bank.json --to "$c" --usd 0.30 --id fourth
 	assert_success
+	# whoever does not know whether it arrived tells it again
+	run_split rnp-register deposit --registry "$url" --key bank.json --to "$c" --usd 0.30 --id fourth
+	assert_success
+	assert_equal "$(jq .new <<<"$output")" false
+	run_split rnp-register deposit --registry "$url" --key bank.json --to "$c" --usd 0.31 --id fourth
+	assert_failure
 	run_split rnp-register account --registry "$url" --key c.json
 	assert_equal "$(jq .available_uusd <<<"$output")" 1000000
 	refused 77 "do not count here" rnp-register deposit --registry "$url" --key thief.json --to "$thief" --usd 5 --id x

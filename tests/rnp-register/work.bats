@@ -237,6 +237,19 @@ load work
 	wait_until "an empty machine" nothing_left
 }
 
+@test "work: what a job kept at its end waits for a registry that is away, and so does its exit" {
+	assign "$C" "$(booking 'echo one >x; echo begins; while [ ! -e on ]; do sleep 0.1; done' '.artifacts = {paths: ["x"]}')"
+	start_agent
+	wait_until "its first line" grep -q begins "reg/log-$C-0"
+	touch reg/away "$BOX/work/volumes/$C-0-0/data/work/on"
+	# more than one upload tries
+	often() { [[ -s reg/refused ]] && (($(grep -c /v1/blobs reg/refused) > 6)); }
+	wait_until "tries" often
+	rm reg/away
+	wait_until "its end" told "$C" '.exit == 0 and (.artifacts | length == 64)'
+	wait_until "an empty machine" nothing_left
+}
+
 @test "work: what a job keeps when it is told to end goes home, too" {
 	assign "$C" "$(booking 'echo one >x; echo begins; trap "echo two >x; exit" TERM; while :; do sleep 0.1; done' '.artifacts = {paths: ["x"]}')"
 	start_agent

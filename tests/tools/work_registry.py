@@ -6,7 +6,7 @@
 serves on a free port of loopback, which it writes to DIR/port. DIR/work.json is the list of assignments as GET /v1/work has
 them, read anew for each question; "state" and "seq" follow the events of the node. DIR/events.jsonl gets each event once,
 DIR/log-CLUSTER-RANK what is logged, DIR/listings.jsonl the listings; DIR/quotes.jsonl has the quotes of the node, DIR/blobs/HASH the blobs. A file DIR/away
-makes it answer 503 to everything, DIR/hold keeps states where they are, DIR/hold-HASH does not give a blob before it is gone."""
+makes it answer 503 to everything, and note in DIR/refused what it did not take, DIR/hold keeps states where they are, DIR/hold-HASH does not give a blob before it is gone."""
 
 import http.server
 import json
@@ -132,8 +132,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 pass
         return self.answer(404, {"error": "not found"})
 
+    def refuse(self):
+        with LOCK, open(path("refused"), "a", encoding="utf-8") as f:
+            f.write(self.path + "\n")
+        return self.answer(503, {"error": "away"})
+
     def do_PUT(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if here("away"):
+            return self.refuse()
         with open(path("blobs", os.path.basename(urllib.parse.urlsplit(self.path).path)), "wb") as f:
             f.write(body)
         return self.answer(201, {})
@@ -142,7 +149,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if here("away"):
-            return self.answer(503, {"error": "away"})
+            return self.refuse()
         if url.path == "/v1/events":
             return self.post_event(body)
         if url.path == "/v1/blobs":

@@ -12,17 +12,19 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-#define NEWS_MS    5000 /* between two events of a pull */
-#define WATCH_MS   200
-#define REPORT_MS  60000
-#define KEEP_MS    5000 /* between two writings of ready_ms */
-#define LOG_MS     500
-#define LOG_PIECE  ((size_t)64 << 10)
-#define LOG_MS_MAX 10000
-#define LOG_ALL_MS 20000 /* for the rest of it, at the end */
-#define PIDS_MAX   32768
-#define FILES_MAX  16384
-#define HALTED     143 /* by SIGTERM */
+#define NEWS_MS      5000 /* between two events of a pull */
+#define WATCH_MS     200
+#define REPORT_MS    60000
+#define END_MS       300000 /* so long a registry is waited for */
+#define END_AGAIN_MS 3000
+#define KEEP_MS      5000 /* between two writings of ready_ms */
+#define LOG_MS       500
+#define LOG_PIECE    ((size_t)64 << 10)
+#define LOG_MS_MAX   10000
+#define LOG_ALL_MS   20000 /* for the rest of it, at the end */
+#define PIDS_MAX     32768
+#define FILES_MAX    16384
+#define HALTED       143 /* by SIGTERM */
 
 static int64_t since_ms(int64_t then_ns)
 {
@@ -270,6 +272,21 @@ static int report(struct lease *l)
 	return event_say(l->agent, &l->row, LEASE_READY, NULL);
 }
 
+/* Sends what the job kept at its end; again while the registry is away, which is not charged. */
+static int send_at_end(struct lease *l, char name[65])
+{
+	int64_t until_ns = clock_mono_ns() + END_MS * INT64_C(1000000);
+	int rc;
+
+	while ((rc = lease_send_artifacts(l, name)) < 0 &&
+		(err_get()->code == EX_TEMPFAIL || err_get()->code == EX_UNAVAILABLE) &&
+		!lease_is_ending(l) && clock_mono_ns() < until_ns) {
+		err_clear();
+		lease_look(l, END_AGAIN_MS);
+	}
+	return rc;
+}
+
 /* Tells how the run has ended, when all that it printed and kept is on its way. */
 static int tell_exit(struct lease *l, int code, const char *cause)
 {
@@ -278,7 +295,7 @@ static int tell_exit(struct lease *l, int code, const char *cause)
 	l->row.exit = code;
 	l->told_ns = clock_mono_ns();
 	lease_send_log(l, true);
-	if (lease_send_artifacts(l, artifacts) < 0) {
+	if (send_at_end(l, artifacts) < 0) {
 		snprintf(lost, sizeof lost, "%s; its artifacts could not be sent: %.200s",
 			cause, err_get()->text);
 		err_clear();

@@ -161,10 +161,13 @@ static int deposit_job(struct market *m, void *ctx)
 	q = rows_get(&m->rows, ROWS_DEPOSIT);
 	if (!q)
 		return -1;
-	store_bind(q, "t", p->id);
+	/* the same payment, told again, has another time and so another hash */
+	store_bind(q, "titt", p->customer, p->uusd,
+		json_string_value(json_object_get(p->record.json, "source")), p->id);
 	if (store_step(m->rows.s, q) < 0)
 		return -1;
-	p->known = strcmp(store_text(q, 0), p->record.sha256) == 0;
+	p->known = sqlite3_column_int64(q, 0) ||
+		strcmp(store_text(q, 1), p->record.sha256) == 0;
 	p->other = !p->known;
 	sqlite3_reset(q);
 	return 0;

@@ -257,7 +257,9 @@ static const char *const texts[ROWS_STATEMENTS] = {
 	[ROWS_DEPOSIT_INSERT] =
 		"INSERT INTO deposits (id, sha256, customer, uusd, at_ms, body) "
 		"VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-	[ROWS_DEPOSIT] = "SELECT sha256 FROM deposits WHERE id = ?",
+	[ROWS_DEPOSIT] =
+		"SELECT customer = ? AND uusd = ? AND "
+		"json_extract(body, '$.source') = ?, sha256 FROM deposits WHERE id = ?",
 	[ROWS_LISTING_PUT] =
 		"INSERT INTO listings (node, at_ms, until_ms, body) VALUES (?, ?, ?, ?) "
 		"ON CONFLICT DO UPDATE SET at_ms = excluded.at_ms, "
