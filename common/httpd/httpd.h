@@ -244,7 +244,8 @@ void httpd_bytes(struct httpd *h, struct httpd_bytes *out);
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx));
 
 /* Accepts no more connections, lets requests in progress finish (5 s at most, then
- * route.disconnected is called; handlers that answer later are waited for in any case), and closes. Frees h. */
+ * route.disconnected is called; handlers that answer later are waited for in any case), and
+ * closes. Frees h. */
 void httpd_stop(struct httpd *h);
 
 /* --- while a request is in progress --------------------------------------------------- */
