@@ -40,8 +40,8 @@ struct sale {
 	int nimages;
 	/* of its heartbeats */
 	int64_t received_ms, interval_ms;
-	_Atomic int64_t
-		asked_ms; /* when its agent last asked for work; 0: not since the start */
+	/* when its agent last asked for work; 0: not since the start */
+	_Atomic int64_t asked_ms;
 	int64_t proven_ms;
 	int64_t disputed_until_ms; /* another has proven a device of it */
 	bool to_prove;             /* a customer waits for that */
