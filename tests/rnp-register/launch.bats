@@ -125,7 +125,7 @@ job() {
 	job 'resources: {accelerators: RTX4090:2}\n'
 	run_split rnp-register launch --registry "$url" --key c.json job.yaml
 	assert_failure 77
-	[[ $stderr == *"0.725000 \$ are missing: the next hour has to be covered, and the account has 0.10 \$ (whom the registry trusts adds some: rnp-register deposit --to $c --usd 0.725000)" ]] ||
+	[[ $stderr == *"0.725000 \$ are missing: the next hour has to be covered, and the account has 0.10 \$ (whom the registry trusts adds some: rnp-register deposit --to $c --usd 0.725000 --id ID)" ]] ||
 		fail "$stderr"
 	asks c /v1/clusters
 	jq -e '.clusters == []' answer.json

@@ -343,7 +343,7 @@ static int check_credit(const struct launch *l, const json_t *proposal)
 			"%s $ are missing: the next hour has to be covered, and the account has %s $",
 			buf_text(&missing), buf_text(&has));
 		rc = err_hint(
-			"whom the registry trusts adds some: rnp-register deposit --to %s --usd %s",
+			"whom the registry trusts adds some: rnp-register deposit --to %s --usd %s --id ID",
 			l->customer->key->address, buf_text(&missing));
 	} else {
 		err_clear();

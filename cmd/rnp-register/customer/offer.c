@@ -345,11 +345,14 @@ static void add_wish(struct buf *out, const char *wish, const json_t *to)
 void offer_none_words(struct buf *out, const json_t *proposal)
 {
 	const json_t *nearest = json_object_get(proposal, "nearest"),
-		     *to = json_object_get(nearest, "to");
+		     *to = json_object_get(nearest, "to"),
+		     *left_out = json_object_get(proposal, "left_out");
 	const char *wish = json_string_value(json_object_get(nearest, "wish"));
 
 	buf_adds(out, "nothing fits");
-	add_left_out(out, json_object_get(proposal, "left_out"));
+	add_left_out(out, left_out);
+	if (!wish && !json_object_size(left_out))
+		buf_adds(out, ": no node is for sale at present");
 	if (!wish)
 		return;
 	buf_addf(out, "; %lld would %s ", (long long)whole(nearest, "nodes", 0),
