@@ -79,7 +79,10 @@ names() { kept list | sed 's|.*/\([a-z]*\)@.*|\1|' | sort | tr '\n' ' '; }
 	wait $! || true
 	assert_equal "$(kept list)" ""
 	assert_equal "$(ls "$DATA")" ""
-	run ! pgrep -f "podman --root $DATA"
+	# podman dies with the one that held it, a moment later
+	gone() { ! pgrep -f "podman --root $DATA"; }
+	wait_until "no podman" gone
+	assert_equal "$(ls "$DATA")" ""
 }
 
 # public REFERENCE: from the Internet alone, as an agent without --private-images does, on the machine of net/node.bash
