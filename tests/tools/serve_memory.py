@@ -3,7 +3,7 @@
 
 Every kind of request that a stranger can send, each with what its values take most of. Prints how far its peak was
 above what the server had at first; exit 1 where that is more than 8 times the body's bytes."""
-import http.client, re, subprocess, sys, tempfile
+import http.client, re, subprocess, sys, tempfile, time
 
 port, pid, model = sys.argv[1:]
 N = 16_000_000
@@ -55,8 +55,23 @@ kinds = [
     (CHAT, fill(b"", b"[", b"", b"")),
     (CHAT, b"\xef\xbb\xbf" + fill(b"[", b"[]", b"]")),
 ]
+def settle():
+    """Waits until what was taken for the request before is given back, which a thread does after the answer."""
+    last, until = status("VmRSS"), time.monotonic() + 3
+    while time.monotonic() < until:
+        time.sleep(0.1)
+        now = status("VmRSS")
+        if now == last:
+            break
+        last = now
+
+
 idle, bad = status("VmRSS"), 0
-for path, body in kinds:
+
+
+def ask(path, body):
+    """The peak of one request above what was there at first, in bodies."""
+    settle()
     open(f"/proc/{pid}/clear_refs", "w").write("5")  # the peak from here on
     c = http.client.HTTPConnection("127.0.0.1", int(port), timeout=120)
     c.request("POST", path, body, {"Content-Type": "application/json"})
@@ -65,7 +80,12 @@ for path, body in kinds:
     times = (status("VmHWM") - idle) / len(body)
     print(f"{times:5.1f} {answer.status} {path} {len(body)} {body[:60]!r} {said[:120]!r}")
     assert answer.status in (200, 400), (path, answer.status, said)
-    bad += times > 8
+    return times
+
+
+for path, body in kinds:
+    # what the allocator still holds of requests before only adds: the least of three counts
+    bad += all(ask(path, body) > 8 for _ in range(3))
 
 
 def batch(line):
