@@ -2,7 +2,6 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/customer/wishes.h"
 #include "common/base/err.h"
-#include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/registry/client.h"
@@ -30,22 +29,8 @@ static int fill(json_t *action)
 
 static int run(int n, char **args)
 {
-	struct key key = KEY_INIT;
-	struct customer customer;
-	json_t *action = json_record("rnp.action"), *cluster = NULL;
-	int rc = customer_open(&customer, &key, &asks);
-
 	(void)n;
-	if (rc == 0)
-		rc = fill(action);
-	if (rc == 0)
-		cluster = customer_act(&customer, args[0], "extend", json_incref(action));
-	rc = cluster ? out_record(cluster) : -1;
-	json_decref(action);
-	json_decref(cluster);
-	customer_release(&customer);
-	key_release(&key);
-	return rc < 0 ? err_report() : EX_OK;
+	return customer_change(&asks, args[0], "extend", fill);
 }
 
 const struct command command_extend = {

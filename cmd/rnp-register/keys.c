@@ -2,9 +2,7 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/customer/wishes.h"
 #include "common/base/err.h"
-#include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/json/json.h"
 #include "common/registry/client.h"
 
 static struct customer_options asks;
@@ -28,23 +26,11 @@ static int fill(json_t *action)
 
 static int run(int n, char **args)
 {
-	struct key key = KEY_INIT;
-	struct customer customer;
-	json_t *action = json_record("rnp.action"), *cluster = NULL;
-	int rc = customer_open(&customer, &key, &asks);
+	int code = customer_change(&asks, args[0], "keys", fill);
 
 	(void)n;
-	if (rc == 0)
-		rc = fill(action);
-	if (rc == 0)
-		cluster = customer_act(&customer, args[0], "keys", json_incref(action));
-	rc = cluster ? out_record(cluster) : -1;
-	json_decref(action);
-	json_decref(cluster);
-	customer_release(&customer);
-	key_release(&key);
 	opt_list_release(&ssh_keys);
-	return rc < 0 ? err_report() : EX_OK;
+	return code;
 }
 
 const struct command command_keys = {

@@ -9,6 +9,8 @@
 #include "cmd/rnp-register/market/sshkey.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
@@ -176,4 +178,24 @@ json_t *customer_act(struct customer *c, const char *cluster, const char *what,
 	reply = customer_post(c, "/v1/actions", action, true, NULL);
 	json_decref(action);
 	return reply;
+}
+
+int customer_change(const struct customer_options *o, const char *cluster,
+	const char *what, int (*fill)(json_t *action))
+{
+	struct key key = KEY_INIT;
+	struct customer customer;
+	json_t *action = json_record("rnp.action"), *changed = NULL;
+	int rc = customer_open(&customer, &key, o);
+
+	if (rc == 0)
+		rc = fill(action);
+	if (rc == 0)
+		changed = customer_act(&customer, cluster, what, json_incref(action));
+	rc = changed ? out_record(changed) : -1;
+	json_decref(action);
+	json_decref(changed);
+	customer_release(&customer);
+	key_release(&key);
+	return rc < 0 ? err_report() : EX_OK;
 }

@@ -43,4 +43,10 @@ int customer_add_keys(json_t *to, const struct opt_list *files);
 json_t *customer_act(struct customer *c, const char *cluster, const char *what,
 	json_t *action);
 
+/* All that a subcommand does which wants one thing of one cluster: fill sets the action's
+ * arguments (0, or -1 with err_set), and the rnp.cluster is written as it is then. Returns the exit
+ * code, what went wrong reported. */
+int customer_change(const struct customer_options *o, const char *cluster,
+	const char *what, int (*fill)(json_t *action));
+
 #endif
