@@ -21,21 +21,11 @@ void reach_set_places(json_t *to, const char *cluster, const struct member_row *
 int reach_set_listing(struct rows *rows, json_t *to, const char *node)
 {
 	sqlite3_stmt *q = rows_get(rows, ROWS_LISTING);
-	int rc = -1;
 
-	if (q) {
-		store_bind(q, "t", node);
-		rc = store_step(rows->s, q);
-	}
-	if (rc == 1) {
-		const char *text = store_text(q, 0);
-
-		json_set(to, "listing", json_parse_object(text, strlen(text), "listing"));
-		err_clear();
-	}
-	if (q)
-		sqlite3_reset(q);
-	return rc < 0 ? -1 : 0;
+	if (!q)
+		return -1;
+	store_bind(q, "t", node);
+	return rows_set_record(rows, q, to, "listing");
 }
 
 enum httpd_when reach_get_listings(void *ctx, struct httpd_request *q,

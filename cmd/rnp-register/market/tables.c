@@ -8,6 +8,8 @@
 #include "cmd/rnp-register/market/owner.h"
 #include "cmd/rnp-register/market/place.h"
 #include "common/base/mem.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
 
 static const char *const steps[] = {
 	"CREATE TABLE accounts ("
@@ -318,6 +320,20 @@ sqlite3_stmt *rows_get(struct rows *r, enum rows_statement which)
 {
 	r->q[which] = store_keep(r->s, texts[which]);
 	return r->q[which];
+}
+
+int rows_set_record(struct rows *r, sqlite3_stmt *q, json_t *to, const char *key)
+{
+	int rc = store_step(r->s, q);
+
+	if (rc == 1 && *store_text(q, 0)) {
+		const char *text = store_text(q, 0);
+
+		json_set(to, key, json_parse_object(text, strlen(text), key));
+		err_clear();
+	}
+	sqlite3_reset(q);
+	return rc < 0 ? -1 : 0;
 }
 
 int rows_save(struct rows *r)

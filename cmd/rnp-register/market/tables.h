@@ -3,6 +3,7 @@
 #ifndef RNP_CMD_REGISTER_MARKET_TABLES_H
 #define RNP_CMD_REGISTER_MARKET_TABLES_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -137,6 +138,10 @@ void rows_close(struct rows *r); /* fine if it was not opened */
 
 /* Returns the statement, reset, or NULL with err_set. */
 sqlite3_stmt *rows_get(struct rows *r, enum rows_statement which);
+
+/* Sets a key of an object to the record that a statement, bound, has as the text of its row; not
+ * where there is none, or "". Resets it. Returns 0, or -1 with err_set. */
+int rows_set_record(struct rows *r, sqlite3_stmt *q, json_t *to, const char *key);
 
 /* Runs a statement that returns no row: rows_run(r, ROWS_X, "ti", text, number). */
 #define rows_run(r, which, ...)                                       \

@@ -46,42 +46,22 @@ static int add_peer(void *ctx, struct member_row *w)
 static int set_kept(struct rows *rows, json_t *to, const struct member_row *w)
 {
 	sqlite3_stmt *q = rows_get(rows, ROWS_KEPT);
-	int rc = -1;
 
-	if (q) {
-		store_bind(q, "ii", w->cluster, w->rank);
-		rc = store_step(rows->s, q);
-	}
-	if (rc == 1) {
-		const char *text = store_text(q, 0);
-
-		json_set(to, "kept", json_parse_object(text, strlen(text), "event"));
-		err_clear();
-	}
-	if (q)
-		sqlite3_reset(q);
-	return rc < 0 ? -1 : 0;
+	if (!q)
+		return -1;
+	store_bind(q, "ii", w->cluster, w->rank);
+	return rows_set_record(rows, q, to, "kept");
 }
 
 /* Sets the action by which the customer said who may log in, if he has. */
 static int set_keys(struct rows *rows, json_t *to, int64_t cluster)
 {
 	sqlite3_stmt *q = rows_get(rows, ROWS_KEYS_ACTION);
-	int rc = -1;
 
-	if (q) {
-		store_bind(q, "i", cluster);
-		rc = store_step(rows->s, q);
-	}
-	if (rc == 1 && *store_text(q, 0)) {
-		const char *text = store_text(q, 0);
-
-		json_set(to, "keys", json_parse_object(text, strlen(text), "action"));
-		err_clear();
-	}
-	if (q)
-		sqlite3_reset(q);
-	return rc < 0 ? -1 : 0;
+	if (!q)
+		return -1;
+	store_bind(q, "i", cluster);
+	return rows_set_record(rows, q, to, "keys");
 }
 
 static void set_lease(json_t *to, const struct member_row *w)
