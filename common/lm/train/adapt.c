@@ -3,11 +3,6 @@
 #include "common/base/err.h"
 #include "common/lm/train/parts.h"
 
-static int product(struct lm_train *t, const struct lm_gemm *g)
-{
-	return t->lm->gemm(t->d, g) < 0 ? lm_train_failed(t) : 0;
-}
-
 static uint64_t outputs_of(const struct lm_train *t, enum lm_adapted which)
 {
 	return lm_lora_outputs(&t->o.config, which);
@@ -57,18 +52,13 @@ static void *low(const struct lm_train *t, void *blocks, unsigned i)
 	return (char *)blocks + i * t->rows * t->o.lora.rank * lm_dtype_bytes(t->o.dtype);
 }
 
-static const void *column(const struct lm_train *t, const void *x, uint64_t at)
-{
-	return (const char *)x + at * lm_dtype_bytes(t->o.dtype);
-}
-
 /* u [rows, rank] = x [rows, in] A^T */
 static int shrink(struct lm_train *t, uint32_t layer, enum lm_adapted which,
 	const void *x)
 {
 	uint64_t rank = t->o.lora.rank, in = inputs_of(t, which);
 
-	return product(t,
+	return lm_train_product(t,
 		&(struct lm_gemm){ .form = LM_XWT,
 			.dtype = t->o.dtype,
 			.out = t->o.dtype,
@@ -89,7 +79,7 @@ static int widen(struct lm_train *t, uint32_t layer, enum lm_adapted which, floa
 {
 	uint64_t rank = t->o.lora.rank;
 
-	return product(t,
+	return lm_train_product(t,
 		&(struct lm_gemm){ .form = LM_XWT,
 			.dtype = t->o.dtype,
 			.out = LM_DTYPE_F32,
@@ -163,7 +153,7 @@ static int inputs_back(struct lm_train *t, uint32_t layer, enum lm_adapted which
 		.ldb = in,
 		.ldc = in };
 
-	return product(t, &shrinks) < 0 ? -1 : product(t, &widens);
+	return lm_train_product(t, &shrinks) < 0 ? -1 : lm_train_product(t, &widens);
 }
 
 int lm_train_adapt_inputs(struct lm_train *t, const struct lm_group *g, const void *dy,
@@ -177,8 +167,9 @@ int lm_train_adapt_inputs(struct lm_train *t, const struct lm_group *g, const vo
 		enum lm_adapted which = (enum lm_adapted)w;
 
 		if (bits >> w & 1) {
-			if (inputs_back(t, g->layer, which, column(t, dy, at), ld,
-				    low(t, t->dlow, (unsigned)w - g->first), *sum) < 0)
+			if (inputs_back(t, g->layer, which, lm_train_column(t, dy, at),
+				    ld, low(t, t->dlow, (unsigned)w - g->first),
+				    *sum) < 0)
 				return -1;
 			*sum = t->wide;
 		}
@@ -222,7 +213,7 @@ static int factors_back(struct lm_train *t, uint32_t layer, enum lm_adapted whic
 		.ldc = rank,
 		.scale = t->low_scale };
 
-	return product(t, &a) < 0 ? -1 : product(t, &b);
+	return lm_train_product(t, &a) < 0 ? -1 : lm_train_product(t, &b);
 }
 
 int lm_train_adapt_factors(struct lm_train *t, const struct lm_group *g, const void *dy,
@@ -239,7 +230,7 @@ int lm_train_adapt_factors(struct lm_train *t, const struct lm_group *g, const v
 			shrink(t, g->layer, which, x) < 0)
 			return -1;
 		if (bits >> w & 1 &&
-			factors_back(t, g->layer, which, column(t, dy, at), ld,
+			factors_back(t, g->layer, which, lm_train_column(t, dy, at), ld,
 				low(t, t->dlow, (unsigned)w - g->first), x) < 0)
 			return -1;
 		at += outputs_of(t, which);

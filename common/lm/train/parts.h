@@ -149,6 +149,10 @@ void lm_train_drop(struct lm_train *t); /* frees all graphs */
 /* Runs the forward pass: from tokens on the device to hf. */
 int lm_train_forward(struct lm_train *t);
 
+/* Starts a product; and the address of a column of an array of dtype. */
+int lm_train_product(struct lm_train *t, const struct lm_gemm *g);
+void *lm_train_column(const struct lm_train *t, const void *x, uint64_t at);
+
 /* The products of an adapter (adapt.c). x: the inputs [rows, in] of a group; dy: the gradient of
  * its outputs [rows, columns of all].
  *

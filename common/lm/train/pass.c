@@ -8,7 +8,7 @@
 			return lm_train_failed(t); \
 	} while (0)
 
-static int product(struct lm_train *t, const struct lm_gemm *g)
+int lm_train_product(struct lm_train *t, const struct lm_gemm *g)
 {
 	TRY(t->lm->gemm(t->d, g));
 	return 0;
@@ -42,7 +42,7 @@ static int add_to_stream(struct lm_train *t, float *to, const float *from, const
 	g.out = LM_DTYPE_F32;
 	if (lm_train_adapt(t, &group, a, to, from, &g.from) < 0)
 		return -1;
-	return product(t, &g);
+	return lm_train_product(t, &g);
 }
 
 /* da [rows, k] = dy [rows, n] W for W [n, k], which is that of a group, and what an adapter adds
@@ -54,7 +54,7 @@ static int back_to_inputs(struct lm_train *t, void *da, const void *dy, uint64_t
 
 	if (lm_train_adapt_inputs(t, group, dy, &low) < 0)
 		return -1;
-	return product(t,
+	return lm_train_product(t,
 		&(struct lm_gemm){ .form = LM_XW,
 			.dtype = t->o.dtype,
 			.out = t->o.dtype,
@@ -80,7 +80,7 @@ static int back_to_weight(struct lm_train *t, const void *dy, const void *a, uin
 	if (lm_train_frozen(t))
 		return lm_train_adapt_factors(t, group, dy, a);
 	dw = t->g + lm_train_at(t, lm_lora_part(group->first), group->layer);
-	return product(t,
+	return lm_train_product(t,
 		&(struct lm_gemm){ .form = LM_XTX,
 			.dtype = t->o.dtype,
 			.out = LM_DTYPE_F32,
@@ -141,7 +141,7 @@ static int norm_back(struct lm_train *t, const float *x, const void *h, const fl
 	return 0;
 }
 
-static void *column(const struct lm_train *t, void *x, uint64_t at)
+void *lm_train_column(const struct lm_train *t, const void *x, uint64_t at)
 {
 	return (char *)x + at * lm_dtype_bytes(t->o.dtype);
 }
@@ -151,7 +151,7 @@ static int rotate_keys(struct lm_train *t, void *x)
 {
 	const struct lm_config *c = &t->o.config;
 	struct lm_rotate r = { .dtype = t->o.dtype,
-		.x = column(t, x, t->q),
+		.x = lm_train_column(t, x, t->q),
 		.table = t->table,
 		.rows = t->rows,
 		.ld = t->qkv,
@@ -173,8 +173,8 @@ static struct lm_attend attention(const struct lm_train *t,
 		.out = k->att,
 		.lse = k->lse,
 		.q = k->qkv,
-		.k = column(t, k->qkv, t->q),
-		.v = column(t, k->qkv, t->q + t->kv),
+		.k = lm_train_column(t, k->qkv, t->q),
+		.v = lm_train_column(t, k->qkv, t->q + t->kv),
 		.batch = t->o.batch,
 		.heads = c->heads,
 		.kv_heads = c->kv_heads,
@@ -202,7 +202,7 @@ static int layer_inner(struct lm_train *t, uint32_t l, bool normed)
 		g.bias = lm_train_vector(t, LM_Q_BIAS, l);
 	if ((!normed && norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0) ||
 		lm_train_adapt(t, &qkv, k->h1, t->wide, NULL, &g.from) < 0 ||
-		product(t, &g) < 0 || rotate_keys(t, k->qkv) < 0)
+		lm_train_product(t, &g) < 0 || rotate_keys(t, k->qkv) < 0)
 		return -1;
 	a.turned = k->qkv;
 	a.table = t->table;
@@ -236,7 +236,7 @@ static int gates(struct lm_train *t, uint32_t l, void *to)
 		struct lm_gemm g = lm_swiglu_inputs(&s);
 
 		g.from = low;
-		if (product(t, &g) < 0)
+		if (lm_train_product(t, &g) < 0)
 			return -1;
 		s.in = NULL;
 	}
@@ -352,8 +352,8 @@ static int attention_back(struct lm_train *t, uint32_t l)
 	struct lm_attend_back a = { .forward = attention(t, k),
 		.dout = t->datt,
 		.dq = t->dqkv,
-		.dk = column(t, t->dqkv, t->q),
-		.dv = column(t, t->dqkv, t->q + t->kv),
+		.dk = lm_train_column(t, t->dqkv, t->q),
+		.dv = lm_train_column(t, t->dqkv, t->q + t->kv),
 		.table = t->table,
 		.interleaved = t->o.config.rope.interleaved };
 
