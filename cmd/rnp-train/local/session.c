@@ -80,12 +80,10 @@ static int check_options(struct session *s)
 	return 0;
 }
 
-/* Which matrices are adapted, and of which model. */
+/* Which matrices are adapted. */
 static int open_adapter(struct session *s)
 {
 	const struct lm_config *c = model_file_config(s->model_file);
-	const char *kept = json_string_value(json_object_get(s->saved, BASE));
-	char hex[2 * LM_BASE_BYTES + 1];
 	const struct session_options *o = &s->o;
 
 	if (!o->lora)
@@ -94,12 +92,6 @@ static int open_adapter(struct session *s)
 		return err_add("%s", o->model);
 	if (o->lora_target && lm_lora_choose(&s->targets, c, o->lora_target) < 0)
 		return err_add("--lora-target");
-	s->base.name = o->model;
-	lm_base_digest(s->base.digest, s->model_file);
-	sodium_bin2hex(hex, sizeof hex, s->base.digest, sizeof s->base.digest);
-	if (kept && strcmp(kept, hex) != 0)
-		return err_set(EX_USAGE, "'%s' adapts another model than '%s'", o->out,
-			o->model);
 	return 0;
 }
 
@@ -322,6 +314,21 @@ static void give_all(struct session *s, uint64_t first)
 		(struct lm_range){ .first = first, .count = UINT64_MAX - first });
 }
 
+/* Which model the adapter is of. All of it is read, so a plan does without. */
+static int know_base(struct session *s)
+{
+	const char *kept = json_string_value(json_object_get(s->saved, BASE));
+
+	if (!s->o.lora)
+		return 0;
+	s->base.name = s->o.model;
+	lm_base_digest(s->base.digest, s->model_file);
+	if (kept && strcmp(kept, s->base.digest) != 0)
+		return err_set(EX_USAGE, "'%s' adapts another model than '%s'", s->o.out,
+			s->o.model);
+	return 0;
+}
+
 static int load_parameters(struct session *s)
 {
 	struct lm_progress at = progress(s), want = at;
@@ -374,7 +381,7 @@ int session_begin(struct session *s)
 	/* a run that cannot begin creates no directory */
 	if (s->o.out && rundir_has(s->o.out, "") && hold(s) < 0)
 		return -1;
-	if (load_parameters(s) < 0 || agree(s) < 0)
+	if (know_base(s) < 0 || load_parameters(s) < 0 || agree(s) < 0)
 		return -1;
 	return hold(s);
 }
@@ -429,12 +436,8 @@ int session_save(struct session *s)
 	if (s->rank)
 		return 0;
 	settings = settings_of(&s->o, s->size);
-	if (s->o.lora) {
-		char hex[2 * LM_BASE_BYTES + 1];
-
-		sodium_bin2hex(hex, sizeof hex, s->base.digest, sizeof s->base.digest);
-		json_set_text(settings, BASE, hex);
-	}
+	if (s->o.lora)
+		json_set_text(settings, BASE, s->base.digest);
 	rc = rundir_save(s->o.out, s->loop.train, s->token, &s->base, &at, settings);
 	json_decref(settings);
 	return rc;

@@ -163,10 +163,10 @@ static int save_adapter(const char *path, struct lm_train *t,
 	struct lm_adapter_export e = { .config = *lm_train_config(t),
 		.lora = *lm_train_lora(t),
 		.base_name = base->name,
+		.base = base->digest,
 		.read = read_whole,
 		.ctx = t };
 
-	memcpy(e.base, base->digest, sizeof e.base);
 	return lm_export_adapter(path, &e);
 }
 

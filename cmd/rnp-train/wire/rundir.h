@@ -43,7 +43,7 @@ int rundir_load(const char *path, struct lm_train *t, const struct lm_progress *
 /* What is known of a frozen model, for its adapter's files. */
 struct rundir_base {
 	const char *name;
-	unsigned char digest[LM_BASE_BYTES];
+	char digest[LM_BASE_BYTES];
 };
 
 /* Writes model or adapter, and checkpoint, each whole or not at all, the checkpoint last:

@@ -36,8 +36,9 @@ static void digest_tensor(crypto_generichash_state *h, const struct lm_config *c
 	}
 }
 
-void lm_base_digest(unsigned char out[LM_BASE_BYTES], const struct model_file *f)
+void lm_base_digest(char out[LM_BASE_BYTES], const struct model_file *f)
 {
+	unsigned char digest[LM_BASE_BYTES / 2];
 	const struct lm_config *c = model_file_config(f);
 	crypto_generichash_state h;
 	uint64_t most = PIECE_ELEMENTS;
@@ -49,12 +50,13 @@ void lm_base_digest(unsigned char out[LM_BASE_BYTES], const struct model_file *f
 		most = p.shape[1] > most ? p.shape[1] : most;
 	}
 	values = xmalloc(most * sizeof *values);
-	crypto_generichash_init(&h, NULL, 0, LM_BASE_BYTES);
+	crypto_generichash_init(&h, NULL, 0, sizeof digest);
 	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
 		lm_layout_at(c, i, &p);
 		digest_tensor(&h, c, &p, model_file_tensor(f, i), values);
 	}
-	crypto_generichash_final(&h, out, LM_BASE_BYTES);
+	crypto_generichash_final(&h, digest, sizeof digest);
+	sodium_bin2hex(out, LM_BASE_BYTES, digest, sizeof digest);
 	free(values);
 }
 
@@ -92,15 +94,13 @@ static json_t *targets(const struct lm_adapter_export *e)
 
 static json_t *config_of(const struct lm_adapter_export *e)
 {
-	char hex[2 * LM_BASE_BYTES + 1];
 	json_t *o = json_object();
 
-	sodium_bin2hex(hex, sizeof hex, e->base, sizeof e->base);
 	json_set_text(o, "peft_type", "LORA");
 	json_set_text(o, "task_type", "CAUSAL_LM");
 	if (e->base_name)
 		json_set_text(o, "base_model_name_or_path", e->base_name);
-	json_set_text(o, "rnp_base", hex);
+	json_set_text(o, "rnp_base", e->base);
 	json_set_i64(o, "r", e->lora.rank);
 	if (e->lora.alpha == (double)(int64_t)e->lora.alpha)
 		json_set_i64(o, "lora_alpha", (int64_t)e->lora.alpha);
